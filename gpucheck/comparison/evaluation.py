@@ -15,7 +15,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Gpu, Partial, Report, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Value
-from gpucheck.model.measurements import COPIES, Copies, copies_of
+from gpucheck.model.measurements import COPIES, Copies, gpu_copies_of
 from gpucheck.model.record import facts_of
 from gpucheck.stack.versions import request
 
@@ -237,7 +237,7 @@ def limits(report: Report, stated: Stated) -> Iterator[Finding]:
     wanted = list(_stated(stated))
     if not wanted:
         return
-    copies = copies_of(report.measurements)
+    copies = gpu_copies_of(report.measurements)
     for at, cls, limit, least in wanted:
         if copies is None:
             yield _nothing(report, at, limit, stated)

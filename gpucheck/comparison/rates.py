@@ -9,7 +9,7 @@ from gpucheck.comparison.counters import NAME
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Report, Verdict, measurements
 from gpucheck.model.compute import ComputeDevice, MatrixRate
-from gpucheck.model.measurements import Computed, Copies, Gathered, Measurements, Pace, Trained
+from gpucheck.model.measurements import Collectives, Computed, Copies, Measurements, Pace, Trained
 
 # Of copies. One missing NVLink of 18 costs 5.6 %; two runs of a healthy machine differ by less than half of that.
 WARN_BELOW, FAIL_BELOW = 0.95, 0.85
@@ -71,7 +71,7 @@ def slower(before: Report, now: Report) -> Iterator[Finding]:
 
 def _missing(part: "Part", old: object, new: object) -> Iterator[Finding]:
     """Name the report without numbers that the other one has; copies are not part of every run."""
-    if bool(old) is not bool(new) and part.read is not measurements.copies_of:
+    if bool(old) is not bool(new) and part.read is not measurements.gpu_copies_of:
         yield HOST.skips("comparison.numbers-missing", what=part.what, report="report" if old else "baseline")
 
 
@@ -121,7 +121,7 @@ def _both(earlier: MatrixRate, now: MatrixRate) -> bool:
     return earlier.clock_mhz is not None and now.clock_mhz is not None
 
 
-def _collectives(old: Gathered, new: Gathered) -> Iterator[Drop]:
+def _collectives(old: Collectives, new: Collectives) -> Iterator[Drop]:
     then = {(one.operation, one.size_bytes, one.variant): one for one in old.results}
     for one in new.results:
         was = then.get((one.operation, one.size_bytes, one.variant))
@@ -187,9 +187,9 @@ class Part(NamedTuple):
 
 
 PARTS = (
-    Part("copies", measurements.copies_of, _copies, "engine"),
+    Part("copies", measurements.gpu_copies_of, _copies, "engine"),
     Part("compute", measurements.computed_of, _compute, "engine"),
-    Part("collectives", measurements.gathered_of, _collectives, "ranks"),
+    Part("collectives", measurements.gpu_collectives_of, _collectives, "ranks"),
     Part("training on GPUs", measurements.trained_of, _trainings),
 )
 

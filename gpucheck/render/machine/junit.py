@@ -12,9 +12,9 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from gpucheck.model import Finding, FleetReport, FleetRow, Report, Verdict, by_root, follows
+from gpucheck.model.measurements import copies_of, trainings_of
 from gpucheck.printable import folded, indented, of_printable, one_line, printable
-from gpucheck.render.subjects.copies import by_class, copies
-from gpucheck.render.subjects.smoke import trainings
+from gpucheck.render.subjects.copies import by_class
 from gpucheck.render.words import count_models, describe_simulation, headline, observed
 
 OUTCOME = {Verdict.FAIL: "failure", Verdict.WARN: "failure", Verdict.UNKNOWN: "error", Verdict.SKIP: "skipped"}
@@ -161,7 +161,7 @@ def _properties(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _numbers(report: Report) -> Iterator[tuple[str, str]]:
-    found = copies(report)
+    found = copies_of(report.measurements)
     for rates in filter(lambda path: path.rates, by_class(found) if found else ()):
         name = f"p2p_uni_gb_s[{rates.cls}]"
         yield f"{name} pairs", str(len(rates.pairs))
@@ -171,8 +171,8 @@ def _numbers(report: Report) -> Iterator[tuple[str, str]]:
             yield f"{name} expected", f"{rates.expected:g}"
     if found:
         yield from ((f"integrity {name}", str(number)) for name, number in found.integrity.items())
-    for run in trainings(report):
-        name = " ".join(filter(None, (run.step, run.variant)))
+    for step, run in trainings_of(report.measurements):
+        name = " ".join(filter(None, (step, run.variant)))
         if run.loss_first is not None and run.loss_last is not None:
             yield f"{name} loss", f"{run.loss_first:g} to {run.loss_last:g}"
         if run.performance and run.performance.samples_per_s:

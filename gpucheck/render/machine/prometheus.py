@@ -12,9 +12,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from gpucheck.model import EXIT_STATUS, Finding, FleetReport, Report, Topology, Verdict, follows, worst
+from gpucheck.model.measurements import copies_of, trainings_of
 from gpucheck.printable import one_line
-from gpucheck.render.subjects.copies import Copies, by_class, copies
-from gpucheck.render.subjects.smoke import trainings
+from gpucheck.render.subjects.copies import Copies, by_class
 from gpucheck.render.words import timestamp
 
 Kind = Literal["gauge", "counter"]
@@ -80,7 +80,7 @@ def _escaped(text: str) -> str:
 
 def to_prometheus(report: Report) -> str:
     """The metrics. Of a simulated machine every sample bears the label simulated="true"."""
-    found = copies(report)
+    found = copies_of(report.measurements)
     families = [
         *_verdicts(report),
         *(_topology(report.topology) if report.topology else ()),
@@ -280,8 +280,8 @@ def _integrity(found: Copies) -> Iterator[Family]:
 
 def _trainings(report: Report) -> Iterator[Family]:
     runs = [
-        ({"check": run.step, **({"variant": run.variant} if run.variant else {})}, run.performance)
-        for run in trainings(report)
+        ({"check": step, **({"variant": run.variant} if run.variant else {})}, run.performance)
+        for step, run in trainings_of(report.measurements)
     ]
     yield Family(
         "gpucheck_training_samples_per_second",

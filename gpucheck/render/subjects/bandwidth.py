@@ -15,7 +15,6 @@ def document(report: BandwidthReport) -> Document:
     """Who was measured, the matrices, and measured against expected."""
     times = f"{report.device_s:.1f} s of device time (planned {report.planned_s:.1f}), {report.seconds:.1f} s in all"
     devices = [f"{one.index}: {one.name}" + (f" {one.bus_id}" if one.bus_id else "") for one in report.devices]
-    found = copies.copies_of(report)
     more = [Lines(list(_alone(report))), *_sizes(report)]
     return document_of(
         report,
@@ -23,7 +22,7 @@ def document(report: BandwidthReport) -> Document:
         time=times,
         lines=[*filter(None, [", ".join(list_versions(report.versions))]), *devices],
         findings=Findings(worst_first(report.findings, [device.bus_id for device in report.devices if device.bus_id])),
-        body=[copies.section(found, report.findings, more)],
+        body=[copies.section(report, report.findings, more)],
     )
 
 

@@ -6,10 +6,11 @@ from gpucheck.model import Gpu, Report, Verdict
 from gpucheck.model.bandwidth import MeasuredPair
 from gpucheck.model.diagnosis.observations import UnderLoad
 from gpucheck.model.finding import Finding
+from gpucheck.model.measurements import copies_of
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import Cell, Document, Facts, Lines, Row, Section, Table, document_of, words
 from gpucheck.render.findings import TROUBLE, Group, deciding, group_equal, host_gpus, worst_first
-from gpucheck.render.subjects.copies import Copies, PathRates, by_class, copies
+from gpucheck.render.subjects.copies import Copies, PathRates, by_class
 from gpucheck.render.subjects.gpus import memory_errors, stored_gpus
 from gpucheck.render.topology.boxes import describe_link
 from gpucheck.render.words import count_models, figure, plural, ranges, span, value
@@ -243,7 +244,7 @@ SETTINGS = ("iommu", "acs", "bar1", "fabric", "mig", "persistence", "cpu-governo
 @of_printable
 def document(report: Report, *, named: bool = False) -> Document:
     """Return the card, at most MOST_LINES lines of Markdown. named: with the name of the host."""
-    found = copies(report)
+    found = copies_of(report.measurements)
     rows = _findings(report)
     machine = Facts([(label, text) for label, text in _facts(report, found, named=named) if text])
     gpus = gpu_rows(report, found)

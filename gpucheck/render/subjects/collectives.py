@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
-
 from gpucheck.model import Report
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
+from gpucheck.model.measurements import Collectives, collectives_of
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import (
     Cell,
@@ -23,18 +22,7 @@ from gpucheck.render.blocks import (
 from gpucheck.render.findings import worst_first
 from gpucheck.render.words import describe_size, list_versions
 
-STEP = "collectives"
 ABOUT = "algbw is size over time, busbw comparable with link rates (nccl-tests' definitions); the slowest rank counts"
-
-
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a CollectivesReport that a host's report needs. Fields as there."""
-
-    kind: str = ""
-    results: tuple[CollectiveResult, ...] = ()
-    transports: dict[str, int] = {}
-    algorithms: dict[str, tuple[str, ...]] = {}
-    notes: tuple[str, ...] = ()
 
 
 @of_printable
@@ -56,14 +44,11 @@ def document(report: CollectivesReport) -> Document:
 
 def section(report: Report) -> Section | None:
     """Return what the step ``collectives`` measured, None if it has no results or another form of them."""
-    try:
-        kept = msgspec.convert(report.measurements.get(STEP, {}), Kept)
-    except msgspec.ValidationError:
-        return None
-    return _section(kept)._replace(about=kept.kind, lines=kept.notes) if kept.results else None
+    kept = collectives_of(report.measurements)
+    return None if kept is None else _section(kept)._replace(about=kept.kind, lines=kept.notes)
 
 
-def _section(one: Kept | CollectivesReport) -> Section:
+def _section(one: Collectives | CollectivesReport) -> Section:
     taken = Lines([*_taken(one.transports, one.algorithms)])
     return Section("collectives", "Collectives", [_results(one.results), taken] if one.results else [taken])
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import msgspec
-
 from gpucheck.model import Finding, Report, Verdict
 from gpucheck.model.compute import BurnIn, ComputeDevice, ComputeReport, Noticed, Sample
 from gpucheck.model.finding.naming import bus_ids
+from gpucheck.model.measurements import devices_of
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import (
     Block,
@@ -70,12 +69,7 @@ def document(report: ComputeReport) -> Document:
 
 def section(report: Report) -> list[Section]:
     """Return what the step ``compute`` measured; nothing where it has no numbers, or another form of them."""
-    step = report.measurements.get(STEP, {})
-    try:
-        gpus = msgspec.convert(step.get("gpus", ()), tuple[ComputeDevice, ...])
-    except (msgspec.ValidationError, AttributeError):
-        return []
-    return _section(gpus, report.findings)
+    return _section(devices_of(report.measurements), report.findings)
 
 
 def _section(gpus: Sequence[ComputeDevice], findings: Iterable[Finding]) -> list[Section]:

@@ -3,20 +3,17 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
-from gpucheck.model import Finding, Report, Verdict
+from gpucheck.model import Finding, Verdict
 from gpucheck.model.bandwidth import (
     BandwidthReport,
     ContentionResult,
-    HostLink,
     Matrix,
     MeasuredDevice,
     MeasuredPair,
     PeerAccess,
 )
-from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.finding.naming import bus_ids
+from gpucheck.model.measurements import Copies as StoredCopies
 from gpucheck.render import blocks
 from gpucheck.render.blocks import (
     Block,
@@ -33,7 +30,8 @@ from gpucheck.render.blocks import (
 )
 from gpucheck.render.words import figure
 
-STEP = "p2p"
+# As measured, or as a report of the host keeps them.
+Copies = BandwidthReport | StoredCopies
 # Name -> title.
 TITLES = {
     "p2p_uni_gb_s": "unidirectional, GB/s (row to column)",
@@ -52,45 +50,29 @@ NOTHING = "-"
 HOST_BOTH = "host both ways"  # and the number of the GPU: name of its copies from and to host memory at once
 
 
-class Copies(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a BandwidthReport that a report keeps. Fields as there."""
+def host_rows(found: Copies) -> Iterator[tuple[str, float | None, float | None]]:
+    """A label with GB/s from and to host memory: of each GPU's own NUMA node, by kernel, of each node measured."""
+    for link in found.host_device:
+        name = str(found.devices[link.device].index)
+        yield name, link.h2d_gb_s, link.d2h_gb_s
+        if link.h2d_kernel_gb_s or link.d2h_kernel_gb_s:
+            yield f"{name} by kernel", link.h2d_kernel_gb_s, link.d2h_kernel_gb_s
+        yield from ((f"{name}, NUMA node {node.node}", node.h2d_gb_s, node.d2h_gb_s) for node in link.by_node)
 
-    kind: str
-    devices: tuple[MeasuredDevice, ...]
-    pairs: tuple[MeasuredPair, ...] = ()
-    matrices: dict[str, Matrix] = {}
-    peer_access: PeerAccess | None = None
-    host_device: tuple[HostLink, ...] = ()
-    crowds: tuple[ContentionResult, ...] = ()
-    integrity: dict[str, int] = {}
-    method: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    observations: Observations = Observations()
 
-    @property
-    def host_rows(self) -> Iterator[tuple[str, float | None, float | None]]:
-        """A label with GB/s from and to host memory: of each GPU's own NUMA node, by kernel, of each node measured."""
-        for link in self.host_device:
-            name = str(self.devices[link.device].index)
-            yield name, link.h2d_gb_s, link.d2h_gb_s
-            if link.h2d_kernel_gb_s or link.d2h_kernel_gb_s:
-                yield f"{name} by kernel", link.h2d_kernel_gb_s, link.d2h_kernel_gb_s
-            yield from ((f"{name}, NUMA node {node.node}", node.h2d_gb_s, node.d2h_gb_s) for node in link.by_node)
-
-    @property
-    def crowd_lines(self) -> Iterator[str]:
-        """A line for each set of copies at the same time; GPUs with copies from and to host memory share one."""
-        both = sorted(result.total_gb_s for result in self.crowds if result.name.startswith(HOST_BOTH))
-        if both:
-            yield f"from and to host at once, one device at a time: {span(both, '.1f')} GB/s together"
-        for result in self.crowds:
-            if not result.name.startswith(HOST_BOTH):
-                alone = f" (with one copy at a time {result.alone_gb_s:.1f})" if result.alone_gb_s is not None else ""
-                yield (
-                    f"contention, {result.name}: {result.copies} simultaneous copies, {result.total_gb_s:.1f} GB/s "
-                    f"together{alone}, the slowest {result.slowest_gb_s:.1f} GB/s"
-                    f"{': ' if result.reason else ''}{result.reason}"
-                )
+def crowd_lines(crowds: Iterable[ContentionResult]) -> Iterator[str]:
+    """A line for each set of copies at the same time; GPUs with copies from and to host memory share one."""
+    both = sorted(result.total_gb_s for result in crowds if result.name.startswith(HOST_BOTH))
+    if both:
+        yield f"from and to host at once, one device at a time: {span(both, '.1f')} GB/s together"
+    for result in crowds:
+        if not result.name.startswith(HOST_BOTH):
+            alone = f" (with one copy at a time {result.alone_gb_s:.1f})" if result.alone_gb_s is not None else ""
+            yield (
+                f"contention, {result.name}: {result.copies} simultaneous copies, {result.total_gb_s:.1f} GB/s "
+                f"together{alone}, the slowest {result.slowest_gb_s:.1f} GB/s"
+                f"{': ' if result.reason else ''}{result.reason}"
+            )
 
 
 class PathRates(NamedTuple):
@@ -112,17 +94,6 @@ class PathRates(NamedTuple):
     @property
     def basis(self) -> str:
         return self.pairs[0].basis or ""
-
-
-def copies(report: Report) -> Copies | None:
-    """What was copied; None where nothing was."""
-    numbers = report.measurements.get(STEP)
-    return None if numbers is None else msgspec.convert(numbers, Copies, strict=False)
-
-
-def copies_of(report: BandwidthReport) -> Copies:
-    """Return the same parts of a report of copies alone."""
-    return Copies(**{name: getattr(report, name) for name in Copies.__struct_fields__})
 
 
 def by_class(found: Copies) -> list[PathRates]:
@@ -227,7 +198,7 @@ def _by_pair(
 
 def section(found: Copies, findings: Sequence[Finding], more: Sequence[Block] = ()) -> Section:
     """Return what was copied and how fast. more: blocks of a report of copies alone."""
-    notes = [*_fabric_handles(found), *_lone_cells(found), *found.crowd_lines, *_integrity(found.integrity)]
+    notes = [*_fabric_handles(found), *_lone_cells(found), *crowd_lines(found.crowds), *_integrity(found.integrity)]
     made: list[Block] = [
         SideBySide([_matrices(found, findings), [*_peer_access(found), *_host_memory(found)]]),
         *_expectations(found),
@@ -310,7 +281,7 @@ def _fabric_handles(found: Copies) -> Iterator[str]:
 
 
 def _host_memory(found: Copies) -> Iterator[Block]:
-    rows = [[name, rate(h2d), rate(d2h)] for name, h2d, d2h in found.host_rows]
+    rows = [[name, rate(h2d), rate(d2h)] for name, h2d, d2h in host_rows(found)]
     if rows:
         columns = [*words("device"), *numbers("from host", "to host", unit="GB/s")]
         yield Table(columns, rows, "Host memory to GPU and back", kind="narrow")

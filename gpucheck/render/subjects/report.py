@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from gpucheck.model import Report
+from gpucheck.model.measurements import copies_of
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import Document, Facts, Findings, Section, document_of
 from gpucheck.render.findings import TROUBLE, host_gpus, worst_first
@@ -39,7 +40,7 @@ def _lines(report: Report) -> Iterator[str]:
 
 
 def _sections(report: Report) -> Iterator[Section]:
-    found = copies.copies(report)
+    found = copies_of(report.measurements)
     yield from gpus.section(report)
     if found and (found.pairs or found.host_device):
         yield copies.section(found, report.findings)

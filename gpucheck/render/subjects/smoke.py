@@ -1,18 +1,15 @@
 """The training test: what ran where, and every finding with its number; and what a host's page shows of it."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
-
-import msgspec
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from gpucheck.model import Finding, Report, Verdict
+from gpucheck.model.measurements import Pace, Trained, trainings_of
 from gpucheck.model.smoke import SmokeReport
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import Cell, Document, Findings, Lines, Row, Section, Table, document_of, numbers, words
 from gpucheck.render.findings import worst_first
 from gpucheck.render.words import WORST_FIRST
-
-COPIES = "p2p"
 
 
 class Part(NamedTuple):
@@ -51,59 +48,22 @@ def _not_run(part: Part) -> str:
     return f"{part.title.partition(':')[0]}: {'; '.join(reasons)}"
 
 
-class Speed(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a training run. Fields as in gpucheck.model.smoke.Performance."""
-
-    samples_per_s: tuple[float, ...] = ()
-    scaling_efficiency: float | None = None
-
-
-class Training(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a training run that a report shows. step: the name of the step that ran it."""
-
-    step: str
-    framework: str
-    strategy: str
-    variant: str = ""
-    model: str = ""
-    precision: str = ""
-    placement_reason: str = ""
-    devices: tuple[str, ...] = ()
-    world_size: int = 0
-    steps: int = 0
-    loss_first: float | None = None
-    loss_last: float | None = None
-    performance: Speed | None = None
-
-
-def trainings(report: Report) -> list[Training]:
-    """Return every completed run, in the order of the steps. Failures are in the findings."""
-    return [run for step, numbers in report.measurements.items() if step != COPIES for run in _runs(step, numbers)]
-
-
-def _runs(step: str, numbers: dict[str, Any]) -> Iterator[Training]:
-    variants: dict[str, dict[str, Any]] = numbers.get("variants", {})
-    for run in (numbers, *variants.values()):
-        if run.get("type") == "result":
-            yield msgspec.convert({**run, "step": step}, Training, strict=False)
-
-
 def section(report: Report) -> Section | None:
     """Return the training runs of a report, None without any."""
     columns = [
         *words("run"), *words("on", kind="wordy"), *numbers("ranks", "steps"), *numbers("loss", unit="first to last"),
         *numbers("samples/s", unit="all ranks"), *numbers("scaling", unit="against one"),
     ]  # fmt: skip
-    rows = [_row(run, run.performance or Speed()) for run in trainings(report)]
+    rows = [_row(run, run.performance or Pace()) for _, run in trainings_of(report.measurements)]
     return Section("training", "Training runs", [Table(columns, rows)]) if rows else None
 
 
-def _row(run: Training, speed: Speed) -> Row:
+def _row(run: Trained, speed: Pace) -> Row:
     known = run.loss_first is not None and run.loss_last is not None
     return [
         Cell(_joined(" ", run.framework, run.strategy, run.variant), _joined(", ", run.model, run.precision)),
         Cell(", ".join(dict.fromkeys(run.devices)), run.placement_reason),
-        str(run.world_size),
+        str(run.world_size or ""),
         str(run.steps or ""),
         f"{run.loss_first:.3g} to {run.loss_last:.3g}" if known else "",
         f"{sum(speed.samples_per_s):.0f}" if speed.samples_per_s else "",

@@ -4,7 +4,8 @@ import pytest
 
 from gpucheck.model import Verdict
 from gpucheck.model.bandwidth import Measured, MeasuredDevice, MeasuredPair
-from gpucheck.render.subjects.copies import Copies, section, verdicts
+from gpucheck.model.measurements import Copies
+from gpucheck.render.subjects.copies import section, verdicts
 from gpucheck.render.write.html import heat
 from tests.render.reports import finding
 
