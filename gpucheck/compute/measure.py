@@ -18,9 +18,9 @@ from gpucheck.compute.values import Answer, Failure, Opened, Step
 from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device
-from gpucheck.measure.values import Device
 from gpucheck.model import Finding, Gpu, NvmlReading, Verdict, worst
 from gpucheck.model.compute import ComputeDevice, ComputeReport
+from gpucheck.model.device import Device
 from gpucheck.model.facts import Source
 
 Answered = Callable[[Step, Mapping[int, Answer | Failure]], None]

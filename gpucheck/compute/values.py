@@ -4,8 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.measure.values import Device
 from gpucheck.model.compute import Sample
+from gpucheck.model.device import Device
 
 Kind = Literal["matrix", "memory", "results", "rest"]
 Phase = Literal["cold", "hot", "steps"]

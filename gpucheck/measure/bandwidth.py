@@ -23,9 +23,10 @@ from gpucheck.measure.reporting.text import count_text
 from gpucheck.measure.running.runner import Doubts, Results, again, run
 from gpucheck.measure.running.sampler import Sampler
 from gpucheck.measure.running.supervisor import Supervised
-from gpucheck.measure.values import Answer, Device, Failure, Flow, Opened, Setup, Step
+from gpucheck.measure.values import Answer, Failure, Flow, Opened, Setup, Step
 from gpucheck.model import NvmlFailure, NvmlReading, Verdict, named, worst
 from gpucheck.model.bandwidth import BandwidthReport
+from gpucheck.model.device import Device
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.facts import Facts, Source
 from gpucheck.processes.signals import TerminatedError

@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.model.device import Device
 from gpucheck.model.finding import Values
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -22,26 +23,6 @@ CROWDS = (
     "all to all", "one to all", "all to one", "host both ways", "all from host", "all to host", "all from and to host",
 )  # fmt: skip
 Damage = Literal["untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip", "mixed"]
-
-
-class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """A device of copies. index: that of the GPU in NVML, or the number of a CPU process."""
-
-    index: int
-    name: str
-    bus_id: str | None = None
-    uuid: str | None = None
-    numa_node: int | None = None
-
-    @property
-    def is_mig(self) -> bool:
-        """Return whether it is a MIG instance, the only device that a process may see."""
-        return (self.uuid or "").startswith("MIG-")
-
-    @property
-    def label(self) -> str:
-        """Return its name in findings: the bus id if it has one."""
-        return self.bus_id or f"cpu{self.index}"
 
 
 class Flow(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.model.device import Device
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
@@ -13,18 +14,13 @@ SCHEMA = "gpucheck.bandwidth/1"
 Matrix = tuple[tuple[float | None, ...], ...]
 
 
-class MeasuredDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU or a CPU process that copies went from and to; its place in the list is its row and column.
+class MeasuredDevice(Device, frozen=True, kw_only=True):
+    """A device that copies went from and to; its place in the list is its row and column.
 
     fabric_handles: whether CUDA offers fabric handles for the memory of this GPU (CUDA device attribute 128), by which
     GPUs of other hosts in its NVLink domain map it; memory of such handles also needs an IMEX channel. None: unknown.
     """
 
-    index: int
-    name: str
-    bus_id: str | None = None
-    uuid: str | None = None
-    numa_node: int | None = None
     fabric_handles: bool | None = None
 
 

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.model.device import Device
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 from gpucheck.model.host.readings import Simulation
@@ -73,17 +74,13 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] | None = None
 
 
-class ComputeDevice(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU, or one CPU process. digests: by operation, that of most repeats.
+class ComputeDevice(Device, frozen=True, kw_only=True):
+    """What one device computed. digests: by operation, that of most repeats.
 
     errors: counters that rose during the run, with the difference. failure: why it has no numbers, or not all.
     failed: the kind of that failure. licensed, gsp_firmware: as in Health.
     """
 
-    index: int
-    name: str
-    bus_id: str | None = None
-    uuid: str | None = None
     capability: str | None = None
     multiprocessors: int | None = None
     memory_bus_bits: int | None = None
@@ -115,11 +112,6 @@ class ComputeDevice(msgspec.Struct, frozen=True, kw_only=True):
         | None
     ) = None
     failure: str = ""
-
-    @property
-    def is_gpu(self) -> bool:
-        """Return whether it is a GPU; ceilings and clocks are those of GPUs."""
-        return self.bus_id is not None
 
 
 class Noticed(msgspec.Struct, frozen=True, kw_only=True):

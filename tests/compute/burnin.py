@@ -9,9 +9,9 @@ from gpucheck.compute.burnin.run import Session, Shown
 from gpucheck.compute.burnin.state import Identity, State, read
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.evaluation import evaluate
-from gpucheck.measure.values import Device
 from gpucheck.model import Finding
 from gpucheck.model.compute import ComputeDevice
+from gpucheck.model.device import Device
 
 
 class Ran(NamedTuple):

@@ -11,8 +11,8 @@ from gpucheck.compute.running.child import failure_of
 from gpucheck.compute.running.run import run
 from gpucheck.compute.values import Setup, Step
 from gpucheck.measure.planning.selection import Unmeasurable
-from gpucheck.measure.values import Device
 from gpucheck.model import Verdict
+from gpucheck.model.device import Device
 
 SETUP = Setup(device=Device(index=0, name="CPU process"), parent_pid=os.getpid(), small=True)
 

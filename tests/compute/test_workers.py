@@ -10,7 +10,7 @@ from gpucheck.compute.running.child import answer, failure_of, opened
 from gpucheck.compute.running.run import run
 from gpucheck.compute.running.workers import Workers
 from gpucheck.compute.values import Answer, Failure, Opened, Setup, Step
-from gpucheck.measure.values import Device
+from gpucheck.model.device import Device
 from gpucheck.processes import worker
 from gpucheck.processes.child import Child
 from gpucheck.processes.group import end

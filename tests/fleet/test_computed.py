@@ -7,9 +7,9 @@ from gpucheck import fleet
 from gpucheck.compute.engines.simulated import SimulatedBench, SimulatedGpu
 from gpucheck.compute.running.run import run
 from gpucheck.fleet.decode import rows_of
-from gpucheck.measure.values import Device
 from gpucheck.model import Finding, Simulation, Verdict
 from gpucheck.model.compute import ComputeReport
+from gpucheck.model.device import Device
 
 NAME = "NVIDIA H100 80GB HBM3"
 BUS = [f"0000:{i:02x}:00.0" for i in range(4)]

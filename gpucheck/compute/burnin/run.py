@@ -14,9 +14,9 @@ from gpucheck.compute.evaluation import doubtful
 from gpucheck.compute.plan import MOST_ALONE
 from gpucheck.compute.running.run import Collected, rate_of, run_step
 from gpucheck.compute.values import Failure, Opened, Step
-from gpucheck.measure.values import Device
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.compute import ComputeDevice, Noticed
+from gpucheck.model.device import Device
 
 BAD = (Verdict.WARN, Verdict.FAIL)
 Evaluate = Callable[[tuple[ComputeDevice, ...]], Sequence[Finding]]

@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import NamedTuple
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from gpucheck.compute.engines.protocol import Bench
 from gpucheck.compute.plan import MOST_ALONE, steps
 from gpucheck.compute.values import Answer, Failure, Kind, Opened, Step
 from gpucheck.knowledge.compute import ceiling_tflops, memory_ceiling_gb_s, operations_per_clock
 from gpucheck.measure.statistics import spread
-from gpucheck.measure.values import Device
 from gpucheck.model.compute import ComputeDevice, MatrixRate, Rate, Repeats
+from gpucheck.model.device import Device
 from gpucheck.processes.signals import TerminatedError
 
 # Which rates look too low: place, and the step that measures the rate.
@@ -43,7 +43,7 @@ class Collected:
         self.before = first.errors if isinstance(first, Opened) else {}
         self.digests: dict[str, list[str]] = {}
         self.values: Counter[str] = Counter()
-        self.made = ComputeDevice(index=device.index, name=device.name, bus_id=device.bus_id, uuid=device.uuid)
+        self.made = ComputeDevice(**asdict(device))
         if isinstance(first, Failure):
             self.made = replace(self.made, failed=first.kind, failure=first.detail)
             return

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from gpucheck.compute.values import Answer, Failure, Opened, Setup, Step
-from gpucheck.measure.values import Device
+from gpucheck.model.device import Device
 from gpucheck.processes.python import python_module
 from gpucheck.processes.worker import Lost, Worker, workplace
 

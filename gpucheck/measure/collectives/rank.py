@@ -9,7 +9,7 @@ from typing import Any
 
 from gpucheck.measure.collectives.values import ErrorKind, Measured, RankOptions, RankReport, RankSpec, elements
 from gpucheck.measure.engines.protocol import MISTAKES
-from gpucheck.measure.values import Device
+from gpucheck.model.device import Device
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.ranks.nodes import leave_store, open_store
 from gpucheck.processes.ranks.rank import run_rank

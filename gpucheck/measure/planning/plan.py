@@ -10,7 +10,8 @@ import msgspec
 
 from gpucheck.measure.planning.paths import Path, flow_resources
 from gpucheck.measure.statistics import LATENCY_REPEATS, SAMPLE_S, WARM_UP_S
-from gpucheck.measure.values import HOST, KIB, MIB, Device, Flow, Method, Region, Step
+from gpucheck.measure.values import HOST, KIB, MIB, Flow, Method, Region, Step
+from gpucheck.model.device import Device
 
 
 def rounds(

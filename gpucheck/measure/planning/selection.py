@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpucheck.knowledge.codes import Subject
-from gpucheck.measure.values import MIB, Device
+from gpucheck.measure.values import MIB
 from gpucheck.model import Finding, Gpu, Verdict
+from gpucheck.model.device import Device
 from gpucheck.model.host.health import GpuProcess
 
 RESERVE_BYTES = 768 * MIB  # a CUDA context, its kernels and the framework's own pool

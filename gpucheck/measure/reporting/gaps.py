@@ -7,8 +7,9 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.engines.cuda_errors import PEERS_USED_UP, error_text
 from gpucheck.measure.reporting.text import bytes_text, copied_pairs, count_text, pair_subject, pairs_text, where_copied
 from gpucheck.measure.running.runner import Results
-from gpucheck.measure.values import Check, Device, Failure, FailureKind
+from gpucheck.measure.values import Check, Failure, FailureKind
 from gpucheck.model import Finding, NvmlFailure, NvmlReading
+from gpucheck.model.device import Device
 
 COPIES, FABRIC = Subject(check="p2p-copies"), Subject(check="fabric-memory")
 INTEGRITY, BANDWIDTH = Subject(check="p2p-integrity"), Subject(check="p2p-bandwidth")

@@ -8,7 +8,8 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from gpucheck.measure.planning.plan import Machine, MeasurementRequest, alone
-from gpucheck.measure.values import HOST, Answer, Check, Device, Failure, Flow, Method, Opened, Step, Timing, is_crowd
+from gpucheck.measure.values import HOST, Answer, Check, Failure, Flow, Method, Opened, Step, Timing, is_crowd
+from gpucheck.model.device import Device
 
 Pair = tuple[int, int]
 

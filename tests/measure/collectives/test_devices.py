@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpucheck.measure.collectives.rank import ordinal
-from gpucheck.measure.values import Device
+from gpucheck.model.device import Device
 
 
 def test_devices_are_found_by_bus_id_and_never_by_number():

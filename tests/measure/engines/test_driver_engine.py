@@ -10,7 +10,8 @@ import pytest
 from gpucheck.measure.planning.plan import Machine, MeasurementRequest, plan
 from gpucheck.measure.reporting.report import host_links
 from gpucheck.measure.running.runner import Results
-from gpucheck.measure.values import HOST, Device, Flow, Opened, Timing
+from gpucheck.measure.values import HOST, Flow, Opened, Timing
+from gpucheck.model.device import Device
 
 PAIR = "p100-pcie-x2"
 CHANNEL = "nvidia-caps-imex-channels/channel0"

@@ -10,7 +10,8 @@ from gpucheck.measure.engines.cpu import CpuEngine
 from gpucheck.measure.engines.protocol import NotTimed
 from gpucheck.measure.running.child import engine_of, execute, open_engine
 from gpucheck.measure.running.integrity import verify
-from gpucheck.measure.values import HOST, Device, Failure, Flow, Opened, Region, Setup, Step
+from gpucheck.measure.values import HOST, Failure, Flow, Opened, Region, Setup, Step
+from gpucheck.model.device import Device
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck.measure.planning.plan import MANY_PAIRS, Machine, MeasurementRequest, pairs, plan
-from gpucheck.measure.values import Device
+from gpucheck.model.device import Device
 
 METHODS = ("ce-write", "ce-read", "staged")
 

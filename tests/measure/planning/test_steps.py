@@ -3,7 +3,8 @@
 import pytest
 
 from gpucheck.measure.planning.plan import PAGE, Machine, MeasurementRequest, plan
-from gpucheck.measure.values import MIB, Device, Region
+from gpucheck.measure.values import MIB, Region
+from gpucheck.model.device import Device
 
 
 def planned(count=2, **request):

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from gpucheck.measure.engines.driver.calls import Calls, CudaError
 from gpucheck.measure.engines.driver.opening import hidden, not_opened
 from gpucheck.measure.engines.numa import on_node
-from gpucheck.measure.values import MIB, Device
+from gpucheck.measure.values import MIB
+from gpucheck.model.device import Device
 
 PTX = Path(__file__).with_name("kernels.ptx")
 # Arguments with which a kernel does nothing.

@@ -6,8 +6,8 @@ from gpucheck.host.nvml.supervisor import query_child
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.engines.driver.calls import CudaError, MissingCall
 from gpucheck.measure.engines.protocol import NotOpened
-from gpucheck.measure.values import Device
 from gpucheck.model import NvmlReading
+from gpucheck.model.device import Device
 
 COPIES = Subject(check="p2p-copies")
 UVM, WSL = Path("/dev/nvidia-uvm"), Path("/dev/dxg")

@@ -16,7 +16,8 @@ from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate, ungated
 from gpucheck.measure.engines.driver.gpu import Gpu
 from gpucheck.measure.engines.pattern import MASK, words_at
 from gpucheck.measure.engines.protocol import NotTimed
-from gpucheck.measure.values import MIB, Device, Setup
+from gpucheck.measure.values import MIB, Setup
+from gpucheck.model.device import Device
 
 WORDS = (0, 1, 27, 1027, 300_001)  # none, one, less than a block, several blocks, more than the threads of a GPU
 KEY = 0x0123456789ABCDEF
