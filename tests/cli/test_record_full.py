@@ -69,6 +69,11 @@ def test_a_replay_evaluates_the_recorded_copies_as_the_host_does(run, tmp_path, 
     assert {(c, cause): v for c, _, v, cause, _ in copies(live[1])} == verdicts
     assert {"fail", "warn"} & set(verdicts.values())
     assert recorded["full"]["bandwidth"]["findings"] == [], "the verdict is made when the recording is replayed"
+    # A recording has all of it; a report does not repeat its topology, pairs and matrices.
+    whole, kept = recorded["full"]["bandwidth"], json.loads(live[1])["measurements"]["p2p"]
+    whole, kept = whole["observations"], kept["observations"]
+    assert set(whole) - set(kept) == {"gpus", "matrix", "uplinks"}
+    assert set(whole["measured"]) - set(kept["measured"]) > {"p2p_uni_gb_s", "p2p_bidir_gb_s", "p2p_latency_us"}
 
 
 def test_it_holds_cudas_answers_the_timings_and_how_long_each_part_took(run, tmp_path, monkeypatch):

@@ -29,8 +29,9 @@ CLAIM = "computing on GPUs"
 DEADLINE_S = 600.0
 # The plan: 36 s of load on a GPU with six types, on all GPUs at the same time, and the start of torch.
 TYPICAL_S = 50.0
-# Of the readings of one GPU, which are ten a second: the report of a host stays small, a recording has all of them.
-MOST_READINGS = 40
+# Of the readings of one GPU, which are ten a second: the report of a host stays small, a recording has all of them. A
+# page draws as many.
+MOST_READINGS = 20
 ABOUT = """Compute: does every GPU compute right, and as fast as its peers and its clock allow?
 
 Source: torch in one child process a GPU, all at the same time: products of matrices in each type, memory, and

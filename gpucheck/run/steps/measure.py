@@ -1,15 +1,19 @@
 """The measuring steps of a run: copies between GPUs, in children that are started when the step runs."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from gpucheck.host.recording import Recording
 from gpucheck.knowledge.codes import Subject, followed_by
 from gpucheck.model import Finding, Verdict
+from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.facts import Source
 from gpucheck.run.step import Outcome, Step, numbers_of
 from gpucheck.train import whole_gpus
+
+if TYPE_CHECKING:
+    from gpucheck.model.bandwidth import BandwidthReport
 
 NAME = "p2p"
 CLAIM = "copies between GPUs"
@@ -68,7 +72,21 @@ def _p2p(source: Source) -> Outcome:
         report = bandwidth(source, Options()) if full is None or full.bandwidth is None else evaluated(full.bandwidth)
     except Unmeasurable as error:
         return _held_to_the_level(source, (error.finding,), {})
-    return _held_to_the_level(source, report.findings, numbers_of(report))
+    return _held_to_the_level(source, report.findings, numbers_of(replace(report, observations=_rest(report))))
+
+
+# Of the observations: what the report of a host has elsewhere, in its topology and as pairs and matrices.
+ELSEWHERE = (
+    "p2p_uni_gb_s", "p2p_bidir_gb_s", "staged_uni_gb_s", "staged_bidir_gb_s", "p2p_latency_us", "staged_latency_us",
+    "p2p_uni_error", "p2p_bidir_error", "p2p_uni_alone", "p2p_bidir_alone",
+)  # fmt: skip
+
+
+def _rest(report: "BandwidthReport") -> Observations:
+    """Return the observations without what the report of a host has elsewhere."""
+    seen = report.observations
+    measured = replace(seen.measured, host_device=(), **dict.fromkeys(ELSEWHERE))
+    return replace(seen, gpus=(), uplinks=(), matrix=None, measured=measured)
 
 
 def _held_to_the_level(source: Source, findings: tuple[Finding, ...], numbers: dict[str, Any]) -> Outcome:

@@ -234,8 +234,10 @@ def _not_on_gpus(source: Source, strategy: Strategy, outcome: SmokeResult | Smok
 
 
 def _measured(outcomes: list[SmokeResult | SmokeFailure]) -> dict[str, Any]:
-    """The run, or the first of several with the others by their variant."""
-    first, *others = outcomes
+    """The run, or the first of several with the others by their variant; of the checkpoints the last."""
+    first, *others = (
+        replace(one, checkpoints=one.checkpoints[-1:]) if isinstance(one, SmokeResult) else one for one in outcomes
+    )
     more = {o.variant: msgspec.to_builtins(o) for o in others}
     measured: dict[str, Any] = msgspec.to_builtins(first)
     return measured | ({"variants": more} if more else {})
