@@ -138,7 +138,7 @@ def _with_full(source: Source, kept: "Recording", clean: "Redaction | None", out
     for number, program in enumerate(PROGRAMS, 1):
         note(f"{number} of {len(PROGRAMS)}: {program.name}, at most {program.limit_s:g} s")
         full = next(programs)
-        kept = replace(kept, full=full, differences=differences(kept.nvml, full))
+        kept = replace(kept, full=full, differences=differences(kept.gpus, full))
         write()
     return kept
 

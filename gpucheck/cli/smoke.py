@@ -17,7 +17,7 @@ from gpucheck.cli._shared.common import (
 )
 from gpucheck.cli._shared.shown import FORMATS, write_report
 from gpucheck.cli._shared.values import seconds
-from gpucheck.model import EXIT_STATUS, NvmlReading
+from gpucheck.model import EXIT_STATUS
 from gpucheck.model.smoke import SmokeResult
 from gpucheck.processes.ranks.nodes import nodes_from
 from gpucheck.train.models import all_models
@@ -105,8 +105,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.train.run_plan import plan, read_devices
 
     source = live_source(isolated=True, deadline_s=min(timeout, NVML_SECONDS))
-    nvml = source.read("nvml").nvml if devices is not None or precision != "fp32" else None
-    gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
+    gpus = source.read("nvml").gpus if devices is not None or precision != "fp32" else ()
     with usage_errors(LookupError, ValueError):
         visible, number = read_devices(devices, [gpu.uuid for gpu in sorted(gpus, key=lambda gpu: gpu.pci_bus_id)])
         hosts = nodes_from(os.environ)

@@ -18,7 +18,7 @@ from gpucheck.compute.values import Answer, Failure, Opened, Step
 from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device
-from gpucheck.model import Finding, Gpu, NvmlReading, Verdict, worst
+from gpucheck.model import Finding, Gpu, Verdict, worst
 from gpucheck.model.compute import ComputeDevice, ComputeReport
 from gpucheck.model.device import Device
 from gpucheck.model.facts import Source
@@ -169,10 +169,10 @@ def _cpu(count: int) -> Chosen:
 
 
 def _gpus(source: Source, options: Options) -> Chosen:
-    reading = source.read("nvml").nvml
-    if not isinstance(reading, NvmlReading) or not reading.gpus:
+    listed = source.read("nvml").gpus
+    if not listed:
         raise Unmeasurable(Subject(check=NAME).unknown("compute.no-usable-gpu", "no usable GPU on this host"))
-    gpus = choose(reading.gpus, options.devices).gpus
+    gpus = choose(listed, options.devices).gpus
     directory = machine_directory()
     divided = {gpu.index: gpu.mig_uuids[0] for gpu in gpus if gpu.health.mig and gpu.mig_uuids and not directory}
     notes = admit([gpu for gpu in gpus if gpu.index not in divided], contended=options.contended)

@@ -2,14 +2,14 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from statistics import median
 from typing import Any
 
 from msgspec.structs import replace
 
 from gpucheck.knowledge.names import find_gpu
-from gpucheck.model import NvmlFailure, NvmlReading
+from gpucheck.model import Gpu
 from gpucheck.model.full_record import CudaFailure, Difference, FullRecord, Ran
 from gpucheck.run.full_record import READ_CUDA
 
@@ -22,9 +22,9 @@ SAME_TIME = 0.03  # between copies behind a gate (the word or the spin kernel) a
 LARGE_MIB = 64
 
 
-def differences(nvml: NvmlReading | NvmlFailure, full: FullRecord) -> tuple[Difference, ...]:
+def differences(gpus: Iterable[Gpu], full: FullRecord) -> tuple[Difference, ...]:
     """Return them, what is certain first: programs that failed, answers, then numbers and verdicts."""
-    found = [*_models(nvml), *_failed(full)]
+    found = [*_models(gpus), *_failed(full)]
     for ran in full.programs:
         reader = READERS.get(ran.name, _findings if ran.name.startswith("train") else None)
         if reader is not None:
@@ -32,8 +32,7 @@ def differences(nvml: NvmlReading | NvmlFailure, full: FullRecord) -> tuple[Diff
     return tuple(dict.fromkeys(found))
 
 
-def _models(nvml: NvmlReading | NvmlFailure) -> Iterator[Difference]:
-    gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
+def _models(gpus: Iterable[Gpu]) -> Iterator[Difference]:
     for name, capability in sorted({(gpu.name, gpu.compute_capability or "") for gpu in gpus}):
         model = find_gpu(name)
         if model is None:

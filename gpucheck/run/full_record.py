@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import asdict, replace
 
-from gpucheck.model import NvmlReading
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.facts import Source
 from gpucheck.model.full_record import CopyTiming, CudaFailure, FullRecord, Ran
@@ -122,8 +121,7 @@ def take(source: Source, programs: tuple[Program, ...] = PROGRAMS) -> Iterator[F
 
 def in_use(source: Source) -> str | None:
     """Why nothing may be measured here: processes that compute on the GPUs. None if there are none."""
-    reading = source.read("nvml").nvml
-    gpus = reading.gpus if isinstance(reading, NvmlReading) else ()
+    gpus = source.read("nvml").gpus
     used = {gpu.index: [one for one in gpu.health.processes or () if one.kind == "compute"] for gpu in gpus}
     named = [
         f"GPU {index} by process {', '.join(str(one.pid) for one in found)}" for index, found in used.items() if found

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpucheck.diagnose import diagnose, doubtful
-from gpucheck.model import Finding, NvmlReading, TopologyGpu, Verdict
+from gpucheck.model import Finding, TopologyGpu, Verdict
 from gpucheck.model.diagnosis.observations import Measured, Observations
 from gpucheck.model.facts import Source
 from gpucheck.run.conclusion import conclude
@@ -57,11 +57,9 @@ def collectives(source: Source, options: "CollectiveOptions") -> "CollectivesRep
     from gpucheck.measure.collectives.run import measure
 
     report = measure(source, options)
-    reading = source.read("nvml").nvml
-    gpus = reading.gpus if isinstance(reading, NvmlReading) else ()
     passed = {finding.check for finding in report.findings if finding.verdict is Verdict.PASS}
     found = (f for f in evaluate_links(report.observations) if f.verdict is not Verdict.PASS or f.check not in passed)
-    findings, verdict, counts = conclude((*report.findings, *found), gpus)
+    findings, verdict, counts = conclude((*report.findings, *found), source.read("nvml").gpus)
     return replace(report, findings=findings, verdict=verdict, counts=counts)
 
 

@@ -151,14 +151,14 @@ def gpus_to_train_on(source: Source, environment: Mapping[str, str] | None = Non
     one of them and no undivided GPU.
     """
     facts = source.read("nvml", "simulation", "python:torch")
-    nvml, build = facts.nvml, facts.python_packages["torch"] or ""
-    if facts.simulation is not None or not isinstance(nvml, NvmlReading) or build.endswith("+cpu"):
+    gpus, build = facts.gpus, facts.python_packages["torch"] or ""
+    if facts.simulation is not None or build.endswith("+cpu"):
         return 0
-    if any(gpu.health.mig for gpu in nvml.gpus):
+    if any(gpu.health.mig for gpu in gpus):
         return len(mig_instances(source, environment))
     visible = (os.environ if environment is None else environment).get("CUDA_VISIBLE_DEVICES")
     chosen = None if visible is None else sum(bool(word.strip()) for word in visible.split(","))
-    return len(nvml.gpus) if chosen is None else min(chosen, len(nvml.gpus))
+    return len(gpus) if chosen is None else min(chosen, len(gpus))
 
 
 def mig_instances(source: Source, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
@@ -181,8 +181,7 @@ def has_switch(source: Source) -> bool:
 
     Source: NCCL, NCCL_NVLS_ENABLE: NVLink SHARP of third-generation NVSwitch systems (NVLink 4) with Hopper and later.
     """
-    nvml = source.read("nvml").nvml
-    gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
+    gpus = source.read("nvml").gpus
     return bool(gpus) and all(
         int((gpu.compute_capability or "0").partition(".")[0]) >= NVLS_MAJOR
         and any(link.remote_kind == "switch" for link in gpu.nvlinks)

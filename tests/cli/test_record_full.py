@@ -230,7 +230,7 @@ def test_the_differences_come_first_and_name_a_wrong_kernel_a_strange_code_and_e
             ran("nvbandwidth -j", "", status=None, why="not run: nvbandwidth is not installed"),
         ),
     )
-    found = {(one.source, one.subject): one.seen for one in differences(facts().nvml, full)}
+    found = {(one.source, one.subject): one.seen for one in differences(facts().gpus, full)}
 
     assert found.pop(("every NVML call", "last call")).endswith('{"call":"nvmlB"')
     assert found == {

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from gpucheck.compute.evaluation import CHECKS
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import NvmlReading
 from gpucheck.model.compute import Sample
 from gpucheck.model.facts import Source
 from gpucheck.run.conclusion import conclude
@@ -67,9 +66,7 @@ def burn_in(
 
 
 def _named(source: Source, report: "ComputeReport") -> "ComputeReport":
-    reading = source.read("nvml").nvml
-    gpus = reading.gpus if isinstance(reading, NvmlReading) else ()
-    findings, _, counts = conclude(report.findings, gpus)
+    findings, _, counts = conclude(report.findings, source.read("nvml").gpus)
     return replace(report, findings=findings, counts=counts)
 
 

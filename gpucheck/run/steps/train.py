@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, Gpu, NvmlReading, named, with_actions
+from gpucheck.model import Finding, Gpu, named, with_actions
 from gpucheck.model.facts import Source
 from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult
 from gpucheck.run.conclusion import conclude
@@ -162,8 +162,7 @@ def _with_indexes(source: Source, trainings: tuple[Training, ...]) -> tuple[Trai
     found = [(*((training.stopped,) if training.stopped else ()), *training.findings) for training in trainings]
     gpus: Sequence[Gpu] = ()
     if any(finding.subject != "host" for findings in found for finding in findings):
-        nvml = source.read("nvml").nvml
-        gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
+        gpus = source.read("nvml").gpus
     return tuple(
         training._replace(findings=with_actions(named(findings, gpus), causes()))
         for training, findings in zip(trainings, found, strict=True)

@@ -16,7 +16,7 @@ from gpucheck.host.recording.redaction import _identifiers as identifiers
 from gpucheck.host.recording.redaction._names import Names, host, in_variable
 from gpucheck.host.recording.redaction._rules import Pseudonyms
 from gpucheck.host.recording.redaction._secrets import value_of, without_secrets
-from gpucheck.model import Gpu, NvmlFailure, NvmlReading
+from gpucheck.model import Gpu, NvmlFailure
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.full_record import Difference, FullRecord, Ran
 
@@ -167,7 +167,6 @@ class _Rules(_TextRules):
     """The replacements for one recording."""
 
     def __init__(self, recording: Recording, names: Pseudonyms) -> None:
-        gpus = recording.nvml.gpus if isinstance(recording.nvml, NvmlReading) else ()
         known = Names(recording.system.hostname)
         for text in _free_texts(recording):
             known.learn(text)
@@ -176,8 +175,8 @@ class _Rules(_TextRules):
         super().__init__(
             names,
             known,
-            uuids=(gpu.uuid for gpu in gpus if gpu.uuid),
-            serials=(serial for gpu in gpus for serial in _serials(gpu) if serial),
+            uuids=(gpu.uuid for gpu in recording.gpus if gpu.uuid),
+            serials=(serial for gpu in recording.gpus for serial in _serials(gpu) if serial),
         )
 
     def file(self, path: str, text: str) -> str:
