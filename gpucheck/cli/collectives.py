@@ -62,7 +62,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     GROUP_RANK, MASTER_ADDR and MASTER_PORT. Each host prints the same numbers.
     """
     start_simulation(profile, faults)
-    from gpucheck.measure.collectives.run import Options
+    from gpucheck.measure.collectives.run import CollectiveOptions
     from gpucheck.measure.collectives.values import ALL
     from gpucheck.processes.ranks.nodes import nodes_from
     from gpucheck.render.subjects.collectives import document
@@ -75,7 +75,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         nodes = nodes_from(os.environ)
     if ranks == 1 and (nodes is None or nodes.count == 1):
         raise Problem("--ranks 1: a collective needs at least two ranks. Add ranks, or hosts.")
-    options = Options(
+    options = CollectiveOptions(
         operations=only or tuple(ALL),
         sizes=parse_sizes(sizes),
         ranks=ranks,

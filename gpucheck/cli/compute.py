@@ -25,7 +25,7 @@ from gpucheck.cli.bandwidth.progress import bar
 from gpucheck.model.finding.verdict import EXIT_NOT_WRITTEN, EXIT_STATUS
 
 if TYPE_CHECKING:
-    from gpucheck.compute.measure import Options
+    from gpucheck.compute.measure import ComputeOptions
     from gpucheck.model.compute import ComputeReport
 
 
@@ -49,7 +49,7 @@ def default_state() -> Path:
 
 
 def burnt_in(
-    options: "Options",
+    options: "ComputeOptions",
     seconds: int,
     state: Path,
     max_temperature: float | None,
@@ -128,13 +128,13 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         raise Problem("--duration, --state and --max-temperature require --level burn-in.")
     seconds = seconds_of(duration or "1h")
     start_simulation(profile, faults)
-    from gpucheck.compute.measure import Options
+    from gpucheck.compute.measure import ComputeOptions
     from gpucheck.model.finding.verdict import worst
 
     def write(report: "ComputeReport", *, interrupted: bool = False) -> None:
         _write(report, format_, output, verbose=verbose, interrupted=interrupted)
 
-    options = Options(devices=devices, contended=allow_busy_gpus)
+    options = ComputeOptions(devices=devices, contended=allow_busy_gpus)
     if level == "burn-in":
         report = burnt_in(options, seconds, state or default_state(), max_temperature, write)
     else:
@@ -151,7 +151,7 @@ def _write(
     write_report(report, lambda: document(report), format_, output, verbose=verbose, interrupted=interrupted)
 
 
-def _computed(options: "Options", interrupted: "Callable[[ComputeReport], None]") -> "ComputeReport":
+def _computed(options: "ComputeOptions", interrupted: "Callable[[ComputeReport], None]") -> "ComputeReport":
     from gpucheck.run.steps.compute import compute
 
     parts: list[ComputeReport] = []

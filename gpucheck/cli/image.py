@@ -162,14 +162,14 @@ def build_command(
 
     Default: all variants.
     """
-    from gpucheck.images.build import Options, build
+    from gpucheck.images.build import BuildOptions, build
     from gpucheck.images.wheels import index_options
     from gpucheck.lab.containers import engine_errors
     from gpucheck.lab.engine import engine
 
     root, versions = _versions(variants)
     chosen = variants or tuple(versions.variants)
-    options = Options(base=base, places=tuple(index_options(indexes, find_links)), fresh=fresh)
+    options = BuildOptions(base=base, places=tuple(index_options(indexes, find_links)), fresh=fresh)
     client = engine()
     for name in chosen:
         with engine_errors(f"building {name}"):

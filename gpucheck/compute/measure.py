@@ -33,7 +33,7 @@ METHOD = (
 )
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class ComputeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of one run. devices: cpu,cpu are two CPU processes. contended: use GPUs that other processes use.
 
     tick_s: between the readings of simulated GPUs.
@@ -74,7 +74,7 @@ class Heard(NamedTuple):
 
 def measure(
     source: Source,
-    options: Options,
+    options: ComputeOptions,
     on_step: OnStep = lambda *_: None,
     answered: Answered = lambda *_: None,
     interrupted: Callable[[ComputeReport], None] | None = None,
@@ -146,13 +146,13 @@ def report_of(
     )
 
 
-def chosen_for(source: Source, options: Options) -> Chosen:
+def chosen_for(source: Source, options: ComputeOptions) -> Chosen:
     """Choose devices and engine. Raises Unmeasurable."""
     cpus = _cpus(options)
     return _cpu(cpus) if cpus else _gpus(source, options)
 
 
-def _cpus(options: Options) -> int:
+def _cpus(options: ComputeOptions) -> int:
     """Return the number of CPU processes, 0 for GPUs. Raises Unmeasurable for CPUs and GPUs together."""
     names = [name.strip() for name in options.devices.split(",")] if options.devices is not None else []
     if "cpu" not in names:
@@ -168,7 +168,7 @@ def _cpu(count: int) -> Chosen:
     return Chosen(Workers(devices, small=True), devices, (), "torch on the CPU")
 
 
-def _gpus(source: Source, options: Options) -> Chosen:
+def _gpus(source: Source, options: ComputeOptions) -> Chosen:
     listed = source.read("nvml").gpus
     if not listed:
         raise Unmeasurable(Subject(check=NAME).unknown("compute.no-usable-gpu", "no usable GPU on this host"))

@@ -38,7 +38,7 @@ PORTS = range(42000, 48000)
 
 
 @dataclass(frozen=True)
-class Options:
+class BuildOptions:
     """Options of a build. places: pip options that name the sources of wheels.
 
     fresh: rebuild with the packages that the base's archive has now.
@@ -59,7 +59,7 @@ class Built:
     sbom: Path
 
 
-def build(client: "DockerClient", root: Path, name: str, options: Options) -> Built:
+def build(client: "DockerClient", root: Path, name: str, options: BuildOptions) -> Built:
     """Build one variant unless an image with exactly this content exists. Raises LabError."""
     require_api(client)
     versions = read_versions(root)
@@ -170,7 +170,7 @@ def existing(client: "DockerClient", plan: Plan) -> bool:
 
 
 @contextmanager
-def files_for_build(client: "DockerClient", plan: Plan, options: Options) -> Iterator[dict[str, str]]:
+def files_for_build(client: "DockerClient", plan: Plan, options: BuildOptions) -> Iterator[dict[str, str]]:
     """Serve wheels and a private CA to the build; yields the build arguments with their URLs."""
     served_folder = plan.folder.parent / f"{plan.name}.served"
     served_folder.mkdir(exist_ok=True)

@@ -56,7 +56,7 @@ READING_S = 20.0
 CPUS, CPU_BYTES, CPU_DEVICES = "cpu,cpu", 16 << 20, 2
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class BandwidthOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the command line. devices: cpu,cpu are two CPU processes."""
 
     devices: str | None = None
@@ -112,7 +112,7 @@ class _Place(NamedTuple):
 
 def measure(
     source: Source,
-    options: Options,
+    options: BandwidthOptions,
     watch: Watch = Watch(),  # noqa: B008 - immutable
     doubts: Callable[[Observations], Doubts] | None = None,
 ) -> BandwidthReport:
@@ -248,7 +248,7 @@ def _cpu_place() -> _Place:
     return _Place(machine, None, local=False, notes=())
 
 
-def _gpu_place(source: Source, options: Options) -> _Place:
+def _gpu_place(source: Source, options: BandwidthOptions) -> _Place:
     facts, topology = source.read(*NEEDS), of(source)
     reading, pci = facts.nvml, facts.pci
     if isinstance(reading, NvmlFailure) or topology is None or not reading.gpus:

@@ -215,7 +215,7 @@ def compute() -> None:
 
     The last line is the report.
     """
-    from gpucheck.compute.measure import Options
+    from gpucheck.compute.measure import ComputeOptions
     from gpucheck.host import live_source
     from gpucheck.measure.planning.selection import Unmeasurable
     from gpucheck.run.steps.compute import compute as computed
@@ -224,7 +224,7 @@ def compute() -> None:
         print(msgspec.json.encode({"step": step, "answers": answers}).decode(), flush=True)
 
     try:
-        report = computed(live_source(isolated=True, deadline_s=NVML_S), Options(), answered=answered)
+        report = computed(live_source(isolated=True, deadline_s=NVML_S), ComputeOptions(), answered=answered)
     except Unmeasurable as error:
         raise SystemExit(str(error)) from error
     print(msgspec.json.encode(report).decode(), flush=True)
@@ -233,7 +233,7 @@ def compute() -> None:
 def copies() -> None:
     """Measure at level full, and print each step when it has ended."""
     from gpucheck.host import live_source
-    from gpucheck.measure.bandwidth import Options, Watch
+    from gpucheck.measure.bandwidth import BandwidthOptions, Watch
     from gpucheck.measure.planning.selection import Unmeasurable
     from gpucheck.run.links import measured
 
@@ -246,7 +246,7 @@ def copies() -> None:
 
     try:
         source = live_source(isolated=True, deadline_s=NVML_S)
-        show(_Copies(bandwidth=measured(source, Options(depth="full"), Watch(answered=answered))))
+        show(_Copies(bandwidth=measured(source, BandwidthOptions(depth="full"), Watch(answered=answered))))
     except Unmeasurable as error:
         show(_Copies(why=str(error)))
 

@@ -11,8 +11,8 @@ from gpucheck.model.facts import Source
 from gpucheck.run.conclusion import conclude
 
 if TYPE_CHECKING:
-    from gpucheck.measure.bandwidth import Options, Watch
-    from gpucheck.measure.collectives.run import Options as CollectiveOptions
+    from gpucheck.measure.bandwidth import BandwidthOptions, Watch
+    from gpucheck.measure.collectives.run import CollectiveOptions
     from gpucheck.model.bandwidth import BandwidthReport
     from gpucheck.model.collectives import CollectivesReport
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 DATA = "p2p-integrity"
 
 
-def bandwidth(source: Source, options: "Options", watch: "Watch | None" = None) -> "BandwidthReport":
+def bandwidth(source: Source, options: "BandwidthOptions", watch: "Watch | None" = None) -> "BandwidthReport":
     """Measure and diagnose copies between the GPUs of this host; low pairs are measured again alone.
 
     watch.interrupted gets a report with its diagnosis too.
@@ -35,7 +35,7 @@ def bandwidth(source: Source, options: "Options", watch: "Watch | None" = None) 
     return judge(measured(source, options, watch))
 
 
-def measured(source: Source, options: "Options", watch: "Watch | None" = None) -> "BandwidthReport":
+def measured(source: Source, options: "BandwidthOptions", watch: "Watch | None" = None) -> "BandwidthReport":
     """Measure without a diagnosis: the findings list only what could not be measured. Raises Unmeasurable."""
     from gpucheck.measure.bandwidth import Watch, measure
 

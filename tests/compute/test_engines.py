@@ -6,7 +6,7 @@ import pytest
 
 from gpucheck.compute.engines.torch import LINKS, TorchEngine
 from gpucheck.compute.evaluation import doubtful, evaluate
-from gpucheck.compute.measure import Options, chosen_for
+from gpucheck.compute.measure import ComputeOptions, chosen_for
 from gpucheck.compute.running.child import failure_of
 from gpucheck.compute.running.run import run
 from gpucheck.compute.values import Setup, Step
@@ -150,13 +150,13 @@ class Refusing:
 
 
 def test_cpu_processes_are_chosen_by_device():
-    chosen = chosen_for(None, Options(devices="cpu,cpu,cpu"))
+    chosen = chosen_for(None, ComputeOptions(devices="cpu,cpu,cpu"))
 
     assert (len(chosen.devices), chosen.engine) == (3, "torch on the CPU")
 
 
 def test_cpus_and_gpus_are_not_combined():
     with pytest.raises(Unmeasurable) as raised:
-        chosen_for(None, Options(devices="cpu,0"))
+        chosen_for(None, ComputeOptions(devices="cpu,0"))
 
     assert (raised.value.finding.code, raised.value.usage) == ("compute.devices-mixed", True)

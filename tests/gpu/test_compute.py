@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpucheck.cli import cli
-from gpucheck.compute.measure import Options, measure
+from gpucheck.compute.measure import ComputeOptions, measure
 from gpucheck.host import live_source
 from gpucheck.host.simulated import machine_directory
 from gpucheck.model import Verdict
@@ -25,7 +25,7 @@ def report(request, tmp_path_factory):
     simulated = machine_directory() is not None
     if not simulated:
         request.getfixturevalue("cuda")
-    made = measure(live_source(isolated=True, deadline_s=120.0), Options())
+    made = measure(live_source(isolated=True, deadline_s=120.0), ComputeOptions())
     folder = tmp_path_factory.mktemp("compute") if simulated else RESULTS
     folder.mkdir(parents=True, exist_ok=True)
     name = made.gpus[0].name.replace(" ", "-")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpucheck.images.build import Options, build
+from gpucheck.images.build import BuildOptions, build
 from gpucheck.images.versions import LABEL, Variant, read_versions
 from gpucheck.lab.engine import engine
 
@@ -39,7 +39,7 @@ class Image:
         self.client = engine()
         self.name = name
         self.variant: Variant = VERSIONS.variant(name)
-        self.built = build(self.client, ROOT, name, Options())
+        self.built = build(self.client, ROOT, name, BuildOptions())
         self.tag = self.built.tag
         self.image = self.client.images.get(self.tag)
         self.labels = {key: value for key, value in self.image.labels.items() if value}

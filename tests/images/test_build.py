@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpucheck.images import build as building
 from gpucheck.images import wheels
-from gpucheck.images.build import Options, build, plan_of
+from gpucheck.images.build import BuildOptions, build, plan_of
 from gpucheck.images.context import assemble, command_line
 from gpucheck.images.wheels import ensure_wheels, index_options
 from gpucheck.lab.system import LabError
@@ -19,7 +19,7 @@ from tests.images.test_versions import VERSIONS
 def test_a_build_makes_both_stages_labels_the_image_and_keeps_the_sbom(checkout):
     engine = fake_engine()
 
-    made = build(engine, checkout, "torch-cpu", Options())
+    made = build(engine, checkout, "torch-cpu", BuildOptions())
 
     assert [call["target"] for call in engine.calls] == ["build", "runtime"]
     assert made.tag == "gpucheck/torch:2.13.0-cpu-py311-debian12"
@@ -29,9 +29,9 @@ def test_a_build_makes_both_stages_labels_the_image_and_keeps_the_sbom(checkout)
 
 def test_nothing_changed_is_nothing_built(checkout):
     engine = fake_engine()
-    build(engine, checkout, "torch-cpu", Options())
+    build(engine, checkout, "torch-cpu", BuildOptions())
 
-    again = build(engine, checkout, "torch-cpu", Options())
+    again = build(engine, checkout, "torch-cpu", BuildOptions())
 
     assert again.built is False
     assert len(engine.calls) == 2
@@ -40,11 +40,11 @@ def test_nothing_changed_is_nothing_built(checkout):
 def test_a_replaced_image_goes_and_images_that_people_derived_stay(checkout):
     """Derived images inherit the label, so that pruning by it took them too."""
     engine = fake_engine()
-    made = build(engine, checkout, "torch-cpu", Options())
+    made = build(engine, checkout, "torch-cpu", BuildOptions())
     old = engine.made[made.tag].id
     (checkout / ".cache/images/gpucheck_cluster-0.1.0-py3-none-any.whl").write_bytes(b"changed")
 
-    build(engine, checkout, "torch-cpu", Options())
+    build(engine, checkout, "torch-cpu", BuildOptions())
 
     assert engine.removed == [old]
 
@@ -52,19 +52,19 @@ def test_a_replaced_image_goes_and_images_that_people_derived_stay(checkout):
 @pytest.mark.parametrize("lost", ["wheel", "sbom"])
 def test_a_changed_gpucheck_or_a_lost_sbom_is_a_build(checkout, lost):
     engine = fake_engine()
-    made = build(engine, checkout, "torch-cpu", Options())
+    made = build(engine, checkout, "torch-cpu", BuildOptions())
     if lost == "sbom":
         made.sbom.unlink()
     else:
         (checkout / ".cache/images/gpucheck_cluster-0.1.0-py3-none-any.whl").write_bytes(b"changed")
 
-    assert build(engine, checkout, "torch-cpu", Options()).built is True
+    assert build(engine, checkout, "torch-cpu", BuildOptions()).built is True
 
 
 def test_the_build_is_told_where_things_are_and_the_ca_does_not_stay(checkout):
     engine = fake_engine()
 
-    build(engine, checkout, "torch-cpu", Options())
+    build(engine, checkout, "torch-cpu", BuildOptions())
 
     arguments = engine.calls[0]["buildargs"]
     assert arguments["BASE"] == "gpucheck-lab/base:0"
@@ -78,17 +78,17 @@ def test_the_build_is_told_where_things_are_and_the_ca_does_not_stay(checkout):
 
 def test_a_size_over_budget_fails_with_the_command_that_lists_its_folders(checkout):
     with pytest.raises(LabError, match=r"(?s)has 9000 MB; its budget .* is 1500 MB.*docker run .* du "):
-        build(fake_engine(size=9 * 10**9), checkout, "torch-cpu", Options())
+        build(fake_engine(size=9 * 10**9), checkout, "torch-cpu", BuildOptions())
 
 
 def test_the_size_is_that_of_the_unpacked_layers(checkout):
     """Docker 29 adds the compressed bytes to an image's Size: an unchanged image would break its budget."""
-    assert build(fake_engine(size=1_400_000_000), checkout, "torch-cpu", Options()).size_bytes == 1_400_000_000
+    assert build(fake_engine(size=1_400_000_000), checkout, "torch-cpu", BuildOptions()).size_bytes == 1_400_000_000
 
 
 def test_an_old_engine_is_refused_with_what_it_lacks(checkout):
     with pytest.raises(LabError, match=r"engine 1\.0 is too old"):
-        build(fake_engine(api="1.24"), checkout, "torch-cpu", Options())
+        build(fake_engine(api="1.24"), checkout, "torch-cpu", BuildOptions())
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_failed_build_is_told_with_its_last_words(checkout, error, words):
     engine.images.build = fails
 
     with pytest.raises(LabError, match=words):
-        build(engine, checkout, "torch-cpu", Options())
+        build(engine, checkout, "torch-cpu", BuildOptions())
 
 
 def test_a_registry_that_answers_gives_the_pinned_base(checkout, monkeypatch):

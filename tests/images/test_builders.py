@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.images.build import Options, files_for_build, plan_of, proxies
+from gpucheck.images.build import BuildOptions, files_for_build, plan_of, proxies
 from gpucheck.images.context import assemble, command_line
 from gpucheck.images.versions import LABEL, read_versions
 from tests.images.containers import ROOT, Image, carry
@@ -32,7 +32,7 @@ def other(request, legacy):
     plan = plan_of(legacy.client, ROOT, read_versions(ROOT), legacy.name, None)
     assemble(plan)
     tag = f"localhost/gpucheck/torch-by-{request.param}:test"
-    with files_for_build(legacy.client, plan, Options()) as served:
+    with files_for_build(legacy.client, plan, BuildOptions()) as served:
         words = command_line(plan, {**plan.arguments(), **served, **proxies()})
         words[words.index(plan.tag)] = tag
         words[:2] = BUILDERS[request.param](plan)

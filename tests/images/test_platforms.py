@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck.images import build, platforms
-from gpucheck.images.build import Options
+from gpucheck.images.build import BuildOptions
 from gpucheck.images.platforms import require_platform
 from gpucheck.lab.system import LabError
 from tests.images.test_versions import NAMES, ROOT, VERSIONS
@@ -69,4 +69,4 @@ def test_a_build_asks_before_anything_else(machine, monkeypatch):
     monkeypatch.setattr(build, "plan_of", lambda *_: pytest.fail("the build went on"))
 
     with pytest.raises(LabError, match="torch-cu126 cannot be built for linux/arm64"):
-        build.build(Engine("arm64"), ROOT, "torch-cu126", Options())
+        build.build(Engine("arm64"), ROOT, "torch-cu126", BuildOptions())

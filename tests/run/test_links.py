@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.knowledge import causes
-from gpucheck.measure.bandwidth import Options
-from gpucheck.measure.collectives.run import Options as CollectiveOptions
+from gpucheck.measure.bandwidth import BandwidthOptions
+from gpucheck.measure.collectives.run import CollectiveOptions
 from gpucheck.model import Finding, Verdict, with_actions
 from gpucheck.model.bandwidth import BandwidthReport, MeasuredDevice
 from gpucheck.model.diagnosis.observations import CopyFailure, Measured, Observations, ObservedGpu
@@ -42,7 +42,7 @@ def run(monkeypatch):
         asked = []
         monkeypatch.setattr("gpucheck.measure.bandwidth.measure", lambda *_: report)
         monkeypatch.setattr(links, "diagnose", lambda seen: asked.append(seen) or (SLOW, WRONG))
-        return links.bandwidth(whole_host(h100(0)), Options(contended=contended)), asked
+        return links.bandwidth(whole_host(h100(0)), BandwidthOptions(contended=contended)), asked
 
     return go
 

@@ -6,7 +6,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.compute.measure import Options, chosen_for
+from gpucheck.compute.measure import ComputeOptions, chosen_for
 from gpucheck.compute.running.workers import Workers
 from gpucheck.compute.values import Opened
 from gpucheck.model import NvmlReading, Simulation, Verdict
@@ -98,7 +98,7 @@ sys.stdin.read()
 
 def test_one_instance_of_each_gpu_computes(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    chosen = chosen_for(host(divided(0, *UUIDS[:3]), divided(1, UUIDS[3]), h100(2)), Options())
+    chosen = chosen_for(host(divided(0, *UUIDS[:3]), divided(1, UUIDS[3]), h100(2)), ComputeOptions())
 
     assert chosen.notes == ("MIG: on GPU 0, 1 only the first instance computes",)
     assert [device.is_mig for device in chosen.devices] == [True, True, False]

@@ -21,7 +21,7 @@ from gpucheck.cli._shared.shown import FORMATS, write_report
 from gpucheck.model.finding.verdict import EXIT_STATUS
 
 if TYPE_CHECKING:
-    from gpucheck.measure.bandwidth import Options
+    from gpucheck.measure.bandwidth import BandwidthOptions
     from gpucheck.model.bandwidth import BandwidthReport
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -73,7 +73,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     swept, tensor_bytes = parse_sizes(sizes), parse_tensor(tensor)
     start_simulation(profile, faults)
-    from gpucheck.measure.bandwidth import Options
+    from gpucheck.measure.bandwidth import BandwidthOptions
     from gpucheck.model.finding.verdict import worst
     from gpucheck.render.subjects.bandwidth import document
 
@@ -81,7 +81,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         write_report(report, lambda: document(report), format_, output, verbose=verbose, interrupted=interrupted)
 
     report = _measured(
-        Options(
+        BandwidthOptions(
             devices=devices,
             depth="default" if level == "standard" else level,  # type: ignore[arg-type]
             sizes=swept,
@@ -94,7 +94,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]
 
 
-def _measured(options: "Options", interrupted: "Callable[[BandwidthReport], None]") -> "BandwidthReport":
+def _measured(options: "BandwidthOptions", interrupted: "Callable[[BandwidthReport], None]") -> "BandwidthReport":
     from gpucheck.cli.bandwidth.progress import Display
     from gpucheck.measure.bandwidth import Watch
     from gpucheck.run.links import bandwidth

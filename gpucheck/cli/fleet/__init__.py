@@ -56,6 +56,6 @@ def report_command(sources: tuple[Path, ...], **options: object) -> int:
     SOURCES are report files (.json), directories of them, or - for a stream as printed by
     ansible, kubectl or srun. The exit status is the verdict of the fleet.
     """
-    from gpucheck.cli.fleet.report import Options, run
+    from gpucheck.cli.fleet.report import ReportOptions, run
 
-    return run(sources, Options(**options))  # type: ignore[arg-type]  # click made them
+    return run(sources, ReportOptions(**options))  # type: ignore[arg-type]  # click made them

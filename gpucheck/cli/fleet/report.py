@@ -28,7 +28,7 @@ ENDINGS = {
 }
 
 
-class Options(NamedTuple):
+class ReportOptions(NamedTuple):
     """The options of the command line, as click hands them on."""
 
     expect_host: tuple[str, ...]
@@ -44,7 +44,7 @@ class Options(NamedTuple):
     output: Path | None
 
 
-def run(sources: tuple[Path, ...], options: Options) -> int:
+def run(sources: tuple[Path, ...], options: ReportOptions) -> int:
     """Merge the sources; the exit status of the command. Raises Problem."""
     with _without_collector():
         return _run(sources, options)
@@ -65,7 +65,7 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _run(sources: tuple[Path, ...], options: Options) -> int:
+def _run(sources: tuple[Path, ...], options: ReportOptions) -> int:
     if options.gpu_model and options.select is None:
         raise Problem("--gpu-model requires --select. Add the number of GPUs: --select 64 --gpu-model H100.")
     wrong = [file for file in options.files if file.suffix not in ENDINGS]
@@ -113,7 +113,7 @@ def _read(files: list[Path], streams: list[Path]) -> Iterator[FleetRow]:
             yield from fleet.read_stream(stream, shown(source))
 
 
-def _merge(rows: Iterator[FleetRow], expected: list[str], options: Options) -> FleetReport:
+def _merge(rows: Iterator[FleetRow], expected: list[str], options: ReportOptions) -> FleetReport:
     from gpucheck.fleet.compare import read_previous
     from gpucheck.fleet.labels import read_labels
 
@@ -124,7 +124,7 @@ def _merge(rows: Iterator[FleetRow], expected: list[str], options: Options) -> F
     return fleet.merge(rows, expected, labels=labels, previous=previous, now=now, strict=options.strict)
 
 
-def _select(merged: FleetReport, options: Options) -> int:
+def _select(merged: FleetReport, options: ReportOptions) -> int:
     from gpucheck.fleet.select import about_refused, select
 
     try:
@@ -140,7 +140,7 @@ def _select(merged: FleetReport, options: Options) -> int:
     return 0
 
 
-def _write(merged: FleetReport, options: Options) -> None:
+def _write(merged: FleetReport, options: ReportOptions) -> None:
     for file in options.files:
         content = _content(merged, ENDINGS[file.suffix], verbose=options.verbose, width=None)
         write_result(content, file, mode=MODES.get(file.suffix, PRIVATE))

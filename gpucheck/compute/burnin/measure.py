@@ -14,7 +14,7 @@ from gpucheck.compute.burnin.limits import ending, limits
 from gpucheck.compute.burnin.plan import Plan, plan
 from gpucheck.compute.burnin.run import Session, Shown
 from gpucheck.compute.burnin.state import Identity, State, fits, read, write
-from gpucheck.compute.measure import METHOD, Chosen, Options, chosen_for, findings_of, report_of, with_settings
+from gpucheck.compute.measure import METHOD, Chosen, ComputeOptions, chosen_for, findings_of, report_of, with_settings
 from gpucheck.compute.values import Opened
 from gpucheck.model import NvmlReading, worst
 from gpucheck.model.compute import BurnIn, ComputeReport
@@ -34,7 +34,7 @@ class BurnInOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     seconds: float
     state: Path
-    options: Options = Options()
+    options: ComputeOptions = ComputeOptions()
     max_temperature_c: float | None = None
 
 

@@ -225,7 +225,7 @@ CPU_ITERATIONS = 3
 START_S = 60.0  # importing torch and joining the others
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class CollectiveOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of one run. sizes: empty chooses by the links of the host. ranks: None is every GPU, two without GPUs."""
 
     operations: tuple[str, ...] = tuple(ALL)
@@ -248,7 +248,7 @@ class _Ranks(msgspec.Struct, frozen=True, kw_only=True):
     ring_gb_s: float | None = None
 
 
-def measure(source: Source, options: Options) -> CollectivesReport:
+def measure(source: Source, options: CollectiveOptions) -> CollectivesReport:
     """Run every collective at every size. Raises Unmeasurable if the options cannot be met.
 
     The findings list what could not be run or compared; ``diagnose`` evaluates links.
@@ -322,7 +322,7 @@ def _one_rank(ranks: _Ranks) -> Finding:
     return subject.skips("measure.one-rank", "not run: 1 GPU, so nothing could be checked")
 
 
-def _ranks(source: Source, options: Options) -> _Ranks:
+def _ranks(source: Source, options: CollectiveOptions) -> _Ranks:
     facts, topology = source.read(*NEEDS, "simulation"), of(source)
     reading, simulated = facts.nvml, facts.simulation is not None
     if simulated or not isinstance(reading, NvmlReading) or topology is None or not reading.gpus:

@@ -46,7 +46,7 @@ def collectives_step() -> Step:
 
 
 def _collectives(source: Source) -> Outcome:
-    from gpucheck.measure.collectives.run import Options
+    from gpucheck.measure.collectives.run import CollectiveOptions
     from gpucheck.measure.planning.selection import Unmeasurable
     from gpucheck.run.links import collectives
 
@@ -54,7 +54,7 @@ def _collectives(source: Source) -> Outcome:
     if why_not is not None:
         return why_not
     try:
-        report = collectives(source, Options(operations=USED_BY_TRAINING))
+        report = collectives(source, CollectiveOptions(operations=USED_BY_TRAINING))
     except Unmeasurable as error:
         return _unknown(error.finding, str(error.finding.seen))
     findings = (*report.findings, *_transport(report), *_cpu_ranks(report))

@@ -18,7 +18,7 @@ from gpucheck.train import mig_instances, whole_gpus
 if TYPE_CHECKING:
     from gpucheck.compute.burnin.measure import BurnInOptions
     from gpucheck.compute.burnin.run import Shown
-    from gpucheck.compute.measure import Answered, Options
+    from gpucheck.compute.measure import Answered, ComputeOptions
     from gpucheck.compute.running.run import OnStep
     from gpucheck.model.compute import ComputeReport
 
@@ -44,7 +44,7 @@ def compute_step() -> Step:
 
 def compute(
     source: Source,
-    options: "Options",
+    options: "ComputeOptions",
     on_step: "OnStep" = lambda *_: None,
     answered: "Answered" = lambda *_: None,
     interrupted: "Callable[[ComputeReport], None] | None" = None,
@@ -71,13 +71,13 @@ def _named(source: Source, report: "ComputeReport") -> "ComputeReport":
 
 
 def _compute(source: Source) -> Outcome:
-    from gpucheck.compute.measure import Options
+    from gpucheck.compute.measure import ComputeOptions
     from gpucheck.measure.planning.selection import Unmeasurable
 
     if not (whole_gpus(source) or mig_instances(source)):
         return Outcome((Subject(check=NAME).skips("compute.no-gpu", "no GPU"),), {})
     try:
-        report = compute(source, Options())
+        report = compute(source, ComputeOptions())
     except Unmeasurable as error:
         finding = replace(error.finding, check=NAME)
         return Outcome((finding,), {}, (f"{CLAIM}, {finding.seen}",))

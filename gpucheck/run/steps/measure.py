@@ -60,7 +60,7 @@ def measurement_steps() -> tuple[Step, ...]:
 
 
 def _p2p(source: Source) -> Outcome:
-    from gpucheck.measure.bandwidth import Options
+    from gpucheck.measure.bandwidth import BandwidthOptions
     from gpucheck.measure.planning.selection import Unmeasurable
     from gpucheck.run.links import bandwidth, evaluated
 
@@ -69,7 +69,11 @@ def _p2p(source: Source) -> Outcome:
         if full is not None and full.bandwidth is None:
             seen = full.not_measured or "the recording contains no copies"
             return _held_to_the_level(source, (Subject(check=NAME).skips("measure.copies-not-recorded", seen),), {})
-        report = bandwidth(source, Options()) if full is None or full.bandwidth is None else evaluated(full.bandwidth)
+        report = (
+            bandwidth(source, BandwidthOptions())
+            if full is None or full.bandwidth is None
+            else evaluated(full.bandwidth)
+        )
     except Unmeasurable as error:
         return _held_to_the_level(source, (error.finding,), {})
     return _held_to_the_level(source, report.findings, numbers_of(replace(report, observations=_rest(report))))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.measure.collectives.run import Ended, Options, measure, measured
+from gpucheck.measure.collectives.run import CollectiveOptions, Ended, measure, measured
 from gpucheck.model import EXIT_STATUS, Verdict
 from gpucheck.model.collectives import CollectiveResult
 from gpucheck.model.diagnosis.observations import Hang
@@ -91,7 +91,7 @@ def test_a_missing_torch_is_a_skip():
 
 
 def test_one_gpu_has_no_collective_and_nothing_was_checked():
-    report = measure(whole_host(h100(0)), Options())
+    report = measure(whole_host(h100(0)), CollectiveOptions())
     (finding,) = report.findings
 
     assert (finding.verdict, finding.seen) == (Verdict.SKIP, "not run: 1 GPU, so nothing could be checked")
