@@ -26,7 +26,7 @@ from gpucheck.bundle.manifest import (
     BundleError,
     Manifest,
     OwnWheel,
-    Source,
+    PackageSource,
     Verified,
     write_manifest,
 )
@@ -194,7 +194,7 @@ def _system(
         versions={package: tuple(sorted(versions[package])) for package in sorted(versions)},
         not_offered=tuple(sorted({left for answer in answers for left in answer.not_offered})),
         sources=tuple(
-            Source(name=str(row["name"]), url=str(row["url"]), key_fingerprint=row["key_fingerprint"])
+            PackageSource(name=str(row["name"]), url=str(row["url"]), key_fingerprint=row["key_fingerprint"])
             for row in sources.values()
         ),
         verified=verified,

@@ -52,7 +52,7 @@ class BundledGroup(msgspec.Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...]
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class PackageSource(msgspec.Struct, frozen=True, kw_only=True):
     """Where packages came from, and the key that vouched for them then."""
 
     name: str
@@ -79,7 +79,7 @@ class BundledSystem(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     versions: dict[str, tuple[str, ...]]
     not_offered: tuple[str, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[PackageSource, ...]
     verified: Verified | None = None
 
 

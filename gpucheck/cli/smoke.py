@@ -25,7 +25,7 @@ from gpucheck.train.spec import PRECISIONS, SmokeOptions
 from gpucheck.train.strategies import all_strategies
 
 if TYPE_CHECKING:
-    from gpucheck.render.subjects.smoke import Part
+    from gpucheck.render.subjects.smoke import ShownRun
     from gpucheck.run.steps.train import Training
 
 DEFAULTS = SmokeOptions()
@@ -143,11 +143,11 @@ def _check_data(folder: Path | None) -> None:
         raise ValueError(f"--data {folder}: {error.filename}: {error.strerror}.") from error
 
 
-def _part(training: "Training") -> "Part":
-    from gpucheck.render.subjects.smoke import Part
+def _part(training: "Training") -> "ShownRun":
+    from gpucheck.render.subjects.smoke import ShownRun
     from gpucheck.train.evaluation.finding_text import describe_facts
 
     strategy, outcome = training.strategy, training.outcome
     facts = tuple(describe_facts(outcome)) if isinstance(outcome, SmokeResult) else ()
     variant = f" {outcome.variant}" if outcome is not None and outcome.variant else ""
-    return Part(f"{strategy.framework} {strategy.name}{variant}: {strategy.summary}", facts, training.findings)
+    return ShownRun(f"{strategy.framework} {strategy.name}{variant}: {strategy.summary}", facts, training.findings)

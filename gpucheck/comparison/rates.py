@@ -69,7 +69,7 @@ def slower(before: Report, now: Report) -> Iterator[Finding]:
         yield _finding(kind, sorted(drops, key=lambda drop: drop.ratio))
 
 
-def _missing(part: "Part", old: object, new: object) -> Iterator[Finding]:
+def _missing(part: "Compared", old: object, new: object) -> Iterator[Finding]:
     """Name the report without numbers that the other one has; copies are not part of every run."""
     if bool(old) is not bool(new) and part.read is not measurements.gpu_copies_of:
         yield HOST.skips("comparison.numbers-missing", what=part.what, report="report" if old else "baseline")
@@ -177,7 +177,7 @@ def _noise(*mad_percents: float | None) -> float:
     return SIGMAS * MAD_TO_SIGMA * math.hypot(*((percent or 0.0) / 100 for percent in mad_percents))
 
 
-class Part(NamedTuple):
+class Compared(NamedTuple):
     """Measurements of one kind. setting: what must be equal for them to be comparable."""
 
     what: str
@@ -187,10 +187,10 @@ class Part(NamedTuple):
 
 
 PARTS = (
-    Part("copies", measurements.gpu_copies_of, _copies, "engine"),
-    Part("compute", measurements.computed_of, _compute, "engine"),
-    Part("collectives", measurements.gpu_collectives_of, _collectives, "ranks"),
-    Part("training on GPUs", measurements.trained_of, _trainings),
+    Compared("copies", measurements.gpu_copies_of, _copies, "engine"),
+    Compared("compute", measurements.computed_of, _compute, "engine"),
+    Compared("collectives", measurements.gpu_collectives_of, _collectives, "ranks"),
+    Compared("training on GPUs", measurements.trained_of, _trainings),
 )
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.compute.engines.protocol import Bench
-from gpucheck.compute.engines.simulated import TICK_S, SimulatedBench, SimulatedGpu, read
+from gpucheck.compute.engines.simulated import TICK_S, ComputeGpu, SimulatedBench, read
 from gpucheck.compute.evaluation import NAME, checked, doubtful, evaluate
 from gpucheck.compute.running.run import OnStep, run
 from gpucheck.compute.running.workers import Workers
@@ -185,7 +185,7 @@ def _gpus(source: Source, options: ComputeOptions) -> Chosen:
         known = {gpu.bus_id: gpu for gpu in read(directory)}
     except ValueError as error:
         raise Unmeasurable(Subject(check=NAME).unknown("compute.simulation-unreadable", str(error))) from error
-    simulated: list[SimulatedGpu] = [known[gpu.pci_bus_id] for gpu in gpus]
+    simulated: list[ComputeGpu] = [known[gpu.pci_bus_id] for gpu in gpus]
     return Chosen(SimulatedBench(simulated, tick_s=options.tick_s), devices, gpus, "simulated", notes)
 
 

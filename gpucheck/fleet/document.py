@@ -12,7 +12,7 @@ from gpucheck.model.finding import Value
 from gpucheck.model.measurements import COMPUTE
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class ComparedFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The part of any finding that is compared. Of a finding that is a problem everything is read."""
 
     check: str
@@ -43,7 +43,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True, rename={"devices": "
     seconds: float
     versions: dict[str, str | None]
     verdict: Verdict
-    findings: tuple[Outcome, ...]
+    findings: tuple[ComparedFinding, ...]
     measurements: dict[str, dict[str, Any]] = {}
     topology: Layout | None = None
     counts: dict[str, int]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucheck.images.context import Plan, assemble, build_time
+from gpucheck.images.context import ImagePlan, assemble, build_time
 from gpucheck.images.platforms import require_platform
 from gpucheck.images.versions import CUSTOM, LABEL, Base, Versions, read_versions
 from gpucheck.images.wheels import ensure_wheels
@@ -97,7 +97,7 @@ def require_api(client: "DockerClient") -> None:
         )
 
 
-def old_labels(client: "DockerClient", plan: Plan) -> dict[str, str]:
+def old_labels(client: "DockerClient", plan: ImagePlan) -> dict[str, str]:
     """Return the labels of the image with the plan's tag; empty if there is no such image."""
     import docker.errors
 
@@ -116,7 +116,7 @@ def image_id(client: "DockerClient", tag: str) -> str | None:
         return None
 
 
-def plan_of(client: "DockerClient", root: Path, versions: Versions, name: str, given: str | None) -> Plan:
+def plan_of(client: "DockerClient", root: Path, versions: Versions, name: str, given: str | None) -> ImagePlan:
     """Return the plan with its base: the given one, the pinned one, or the substitute if no registry responds."""
     import docker.errors
 
@@ -124,7 +124,7 @@ def plan_of(client: "DockerClient", root: Path, versions: Versions, name: str, g
         same = versions.base.digest is not None and given.endswith(f"@{versions.base.digest}")
         name_ = versions.base.name if same else CUSTOM
         own = Base(name=name_, python=versions.base.python, image=given)
-        return Plan(root, versions, name, own, given, stand_in=False)
+        return ImagePlan(root, versions, name, own, given, stand_in=False)
     pinned = versions.base.image or ""
     try:
         client.images.get(pinned)
@@ -132,9 +132,9 @@ def plan_of(client: "DockerClient", root: Path, versions: Versions, name: str, g
         if not registry_answers():
             say("no container registry responds: the base is built from Debian's archive, as tag and label state")
             base = ensure_base(client)
-            return Plan(root, versions, name, versions.stand_in, base, stand_in=True, security=security_line())
+            return ImagePlan(root, versions, name, versions.stand_in, base, stand_in=True, security=security_line())
         pull(client, pinned)
-    return Plan(root, versions, name, versions.base, pinned, stand_in=False)
+    return ImagePlan(root, versions, name, versions.base, pinned, stand_in=False)
 
 
 def pull(client: "DockerClient", image: str) -> None:
@@ -158,7 +158,7 @@ def pull(client: "DockerClient", image: str) -> None:
         raise LabError(failed("pulling the base", image, str(error), hint)) from error
 
 
-def existing(client: "DockerClient", plan: Plan) -> bool:
+def existing(client: "DockerClient", plan: ImagePlan) -> bool:
     """Return whether an image with exactly this content and its SBOM exist."""
     import docker.errors
 
@@ -170,7 +170,7 @@ def existing(client: "DockerClient", plan: Plan) -> bool:
 
 
 @contextmanager
-def files_for_build(client: "DockerClient", plan: Plan, options: BuildOptions) -> Iterator[dict[str, str]]:
+def files_for_build(client: "DockerClient", plan: ImagePlan, options: BuildOptions) -> Iterator[dict[str, str]]:
     """Serve wheels and a private CA to the build; yields the build arguments with their URLs."""
     served_folder = plan.folder.parent / f"{plan.name}.served"
     served_folder.mkdir(exist_ok=True)
@@ -190,7 +190,7 @@ def files_for_build(client: "DockerClient", plan: Plan, options: BuildOptions) -
         (served_folder / "ca.pem").unlink(missing_ok=True)
 
 
-def needs_ca(plan: Plan) -> bool:
+def needs_ca(plan: ImagePlan) -> bool:
     """Return whether the build needs the CA; a substitute base with an http archive does not: apt checks signatures."""
     source = debian_archive(read_sources())
     return not plan.stand_in or source is None or source.uri.startswith("https:")
@@ -267,7 +267,7 @@ def size_of(client: "DockerClient", tag: str) -> int:
     return sum(int(layer["Size"]) for layer in client.images.get(tag).history())
 
 
-def hold_budget(client: "DockerClient", plan: Plan) -> None:
+def hold_budget(client: "DockerClient", plan: ImagePlan) -> None:
     """Raise LabError if the image exceeds its budget."""
     size, budget = size_of(client, plan.tag), plan.variant.size_budget_mb * MEGABYTE
     if size <= budget:

@@ -19,7 +19,7 @@ RDMA = ("libibverbs1", "ibverbs-providers", "librdmacm1")
 CPP = "g++"
 
 
-class Plan:
+class ImagePlan:
     """One image to build. base_image: the reference in this engine.
 
     security: an apt source line with security updates, for a base that lacks it.
@@ -117,7 +117,7 @@ def commit(root: Path) -> dict[str, str]:
     return found
 
 
-def assemble(plan: Plan) -> Path:
+def assemble(plan: ImagePlan) -> Path:
     """Write the context: Dockerfile, scripts, lock, manifest and gpucheck's wheel. Raises LabError without a lock."""
     variant, root = plan.variant, plan.root
     lock = lock_path(root, plan.name)
@@ -151,7 +151,7 @@ def assemble(plan: Plan) -> Path:
     return plan.folder
 
 
-def command_line(plan: Plan, arguments: dict[str, str]) -> list[str]:
+def command_line(plan: ImagePlan, arguments: dict[str, str]) -> list[str]:
     """Return the plain `docker build` (or podman, or buildx) command that builds the same image from the context."""
     words = ["docker", "build", "--tag", plan.tag]
     for key, value in arguments.items():

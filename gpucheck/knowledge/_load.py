@@ -24,11 +24,11 @@ class KnowledgeError(Exception):
     """A table of this room cannot be read. The message names the file, the line and what is wrong."""
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class TableRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row of a table, or a block of its values."""
 
 
-class Table(Row, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class Table(TableRow, frozen=True, kw_only=True, rename={"schema_": "schema"}):
     """What every table states about itself. source: ids of sources.yml, or the sources as text."""
 
     schema_: str
@@ -38,7 +38,7 @@ class Table(Row, frozen=True, kw_only=True, rename={"schema_": "schema"}):
     unconfirmed: tuple[str, ...] = ()
 
 
-class Source(Row, frozen=True, kw_only=True):
+class TableSource(TableRow, frozen=True, kw_only=True):
     """Where a block of facts was read. url is None for a measurement of published files."""
 
     what: str

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping
 from string import Formatter
 from typing import Any
 
-from gpucheck.knowledge._load import Row
+from gpucheck.knowledge._load import TableRow
 from gpucheck.model.finding import Step
 
 
-class Advice(Row, frozen=True, kw_only=True):
+class Advice(TableRow, frozen=True, kw_only=True):
     """One step: do or look are words, change or run a command. do and change alter the host, look and run do not."""
 
     do: str | None = None

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import FOLDER, Row, table
+from gpucheck.knowledge._load import FOLDER, TableRow, table
 from gpucheck.knowledge.advice import WORDS, Advice, fix_of, step_of
 from gpucheck.knowledge.causes import causes
 from gpucheck.model.finding import Action, Alternative, Confidence, Finding, Owner, Step, Value, Values
@@ -25,7 +25,7 @@ ONE_OF_SEVERAL = "BUS_ID"
 ANY = "any"
 
 
-class Code(Row, frozen=True, kw_only=True):
+class Code(TableRow, frozen=True, kw_only=True):
     """The words of one code; values are in braces, ``{gpu}`` and ``{peer}`` are the GPUs of the subject.
 
     cause, confidence, action, owner: of its findings, where the rule does not state another. or_cause: what a check may
@@ -44,7 +44,7 @@ class Code(Row, frozen=True, kw_only=True):
     owner: Owner | None = None
 
 
-class Reported(Row, frozen=True, kw_only=True):
+class Reported(TableRow, frozen=True, kw_only=True):
     """The codes that a check may report, by verdict."""
 
     fail: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Reported(Row, frozen=True, kw_only=True):
         return getattr(self, verdict.value, ())
 
 
-class _Codes(Row, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class _Codes(TableRow, frozen=True, kw_only=True, rename={"schema_": "schema"}):
     """checks: what each check of a host reports of this file; ``any`` is every check. Measurements have no entry."""
 
     schema_: Literal["gpucheck.knowledge.codes/1"]

@@ -5,14 +5,14 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import Row, Table, table
+from gpucheck.knowledge._load import Table, TableRow, table
 from gpucheck.knowledge.advice import Advice
 
 Verdict = Literal["note", "warn", "fail"]
 Confidence = Literal["certain", "likely", "possible"]
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KernelMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One class of messages; the head of kernel_messages.yml describes each field."""
 
     key: str
@@ -33,10 +33,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class _Messages(Table, frozen=True, kw_only=True):
     schema_: Literal["gpucheck.knowledge.kernel-messages/2"]
     start: tuple[str, ...]
-    messages: tuple[Message, ...]
+    messages: tuple[KernelMessage, ...]
 
 
-def messages() -> tuple[Message, ...]:
+def messages() -> tuple[KernelMessage, ...]:
     """Every class, in the order in which they are tried. Raises KnowledgeError if the file is damaged."""
     return table("kernel_messages.yml", _Messages).messages
 
@@ -52,7 +52,7 @@ def follows(key: str) -> frozenset[str]:
     return frozenset(found)
 
 
-class Harmless(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Harmless(TableRow, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Lines that need no action. within: seconds since boot. of: keys of the messages that they are details of."""
 
     patterns: tuple[str, ...]
@@ -62,7 +62,7 @@ class Harmless(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
     of: tuple[str, ...] = ()
 
 
-class Family(Row, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Family(TableRow, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One family; the head of kernel_lines.yml describes each field. title: as a noun (``PCI Express ports``)."""
 
     key: str

@@ -4,28 +4,28 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import Row, table
+from gpucheck.knowledge._load import TableRow, table
 from gpucheck.knowledge.names import find_gpu
 
 
-class _Pcie(Row, frozen=True, kw_only=True):
+class _Pcie(TableRow, frozen=True, kw_only=True):
     source: str
     gb_s: dict[int, dict[int, float]]
 
 
-class NvLinkRate(Row, frozen=True, kw_only=True):
+class NvLinkRate(TableRow, frozen=True, kw_only=True):
     """One NVLink: its generation and its payload in one direction."""
 
     generation: int
     gb_s: float
 
 
-class _NvLink(Row, frozen=True, kw_only=True):
+class _NvLink(TableRow, frozen=True, kw_only=True):
     source: str
     by_compute_capability: dict[str, NvLinkRate]
 
 
-class _NvLinkPaths(Row, frozen=True, kw_only=True):
+class _NvLinkPaths(TableRow, frozen=True, kw_only=True):
     source: str
     ce: dict[int, float]
     sm: dict[int, float]
@@ -35,7 +35,7 @@ Spread = tuple[float, float]
 """Median and spread (standard deviation of the natural logarithm)."""
 
 
-class HealthyRates(Row, frozen=True, kw_only=True):
+class HealthyRates(TableRow, frozen=True, kw_only=True):
     """What each kind of copy reaches on machines without a fault, as parts of the raw rate; direct_intel: medians."""
 
     source: str

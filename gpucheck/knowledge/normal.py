@@ -4,13 +4,13 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import Row, Table, table
+from gpucheck.knowledge._load import Table, TableRow, table
 from gpucheck.knowledge.names import find_gpu, gpus_of_family, plain
 
 Rate = Annotated[float, msgspec.Meta(gt=0)]
 
 
-class Normal(Row, frozen=True, kw_only=True):
+class Normal(TableRow, frozen=True, kw_only=True):
     """One quantity of one GPU model and path. gb_s: lowest and highest published, 10**9 bytes per second.
 
     Copies are of one direction unless they run both ways (then the sum); all_reduce is the bus bandwidth of nccl-tests.

@@ -4,10 +4,10 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import Row, Table, table
+from gpucheck.knowledge._load import Table, TableRow, table
 
 
-class Key(Row, frozen=True, kw_only=True):
+class Key(TableRow, frozen=True, kw_only=True):
     """The signing key of one repository directory."""
 
     file: str
@@ -18,7 +18,7 @@ class Key(Row, frozen=True, kw_only=True):
 Signed = Literal["packages", "metadata", "both"]
 
 
-class ToolkitRepository(Row, frozen=True, kw_only=True):
+class ToolkitRepository(TableRow, frozen=True, kw_only=True):
     """The container toolkit's own repository. signed: what of an rpm repository carries a signature."""
 
     apt_url: str
@@ -29,7 +29,7 @@ class ToolkitRepository(Row, frozen=True, kw_only=True):
     signed: Signed
 
 
-class Repositories(Row, frozen=True, kw_only=True):
+class Repositories(TableRow, frozen=True, kw_only=True):
     """Where packages come from. keys: by directory of NVIDIA's CUDA repository. signed: as for the toolkit's."""
 
     source: tuple[str, ...]
@@ -40,7 +40,7 @@ class Repositories(Row, frozen=True, kw_only=True):
     container_toolkit: ToolkitRepository
 
 
-class Folder(Row, frozen=True, kw_only=True):
+class Folder(TableRow, frozen=True, kw_only=True):
     """The oldest driver branch and CUDA minor of a directory, None: all that are planned.
 
     otherwise: the source of an older driver, as text.
@@ -51,14 +51,14 @@ class Folder(Row, frozen=True, kw_only=True):
     otherwise: str | None = None
 
 
-class BranchRange(Row, frozen=True, kw_only=True):
+class BranchRange(TableRow, frozen=True, kw_only=True):
     """Driver branches, both ends included."""
 
     first: str
     last: str
 
 
-class DriverPackages(Row, frozen=True, kw_only=True):
+class DriverPackages(TableRow, frozen=True, kw_only=True):
     """The compute-only package set of one system, branch range and module flavour.
 
     newest: packages with versions of their own, asked for without one.
@@ -73,14 +73,14 @@ class DriverPackages(Row, frozen=True, kw_only=True):
     unconfirmed: str | None = None
 
 
-class ModuleStreams(Row, frozen=True, kw_only=True):
+class ModuleStreams(TableRow, frozen=True, kw_only=True):
     """EL majors that have module streams, and the module's name."""
 
     module: str
     el_majors: tuple[int, ...]
 
 
-class Revision(Row, frozen=True, kw_only=True):
+class Revision(TableRow, frozen=True, kw_only=True):
     """Package revisions of one driver version. fabric None: by the rule of the system.
 
     packages: those of the driver that have another revision than the rest.
@@ -91,7 +91,7 @@ class Revision(Row, frozen=True, kw_only=True):
     fabric: str | None = None
 
 
-class FabricRevision(Row, frozen=True, kw_only=True):
+class FabricRevision(TableRow, frozen=True, kw_only=True):
     """The revision of fabric manager, NSCQ and IMEX: bare up to a driver version of branch 580, later above."""
 
     bare_until: str
@@ -99,7 +99,7 @@ class FabricRevision(Row, frozen=True, kw_only=True):
     later: str
 
 
-class ElRevision(Row, frozen=True, kw_only=True):
+class ElRevision(TableRow, frozen=True, kw_only=True):
     """Epoch and release of the EL packages."""
 
     epoch: int
@@ -107,7 +107,7 @@ class ElRevision(Row, frozen=True, kw_only=True):
     fabric: FabricRevision
 
 
-class Revisions(Row, frozen=True, kw_only=True):
+class Revisions(TableRow, frozen=True, kw_only=True):
     """ubuntu: by driver version."""
 
     source: tuple[str, ...]
@@ -117,7 +117,7 @@ class Revisions(Row, frozen=True, kw_only=True):
     el: ElRevision
 
 
-class SubnetManager(Row, frozen=True, kw_only=True):
+class SubnetManager(TableRow, frozen=True, kw_only=True):
     """NVLink subnet manager packages by package manager. of_the_system: not from NVIDIA's directory, and not held."""
 
     apt: tuple[str, ...]
@@ -125,7 +125,7 @@ class SubnetManager(Row, frozen=True, kw_only=True):
     of_the_system: tuple[str, ...]
 
 
-class FabricPackages(Row, frozen=True, kw_only=True):
+class FabricPackages(TableRow, frozen=True, kw_only=True):
     """What NVSwitch and NVLink 5 need besides the driver. suffixed_until: last branch that is in the names."""
 
     source: tuple[str, ...]
@@ -136,7 +136,7 @@ class FabricPackages(Row, frozen=True, kw_only=True):
     boot_module: str
 
 
-class CudaPackages(Row, frozen=True, kw_only=True):
+class CudaPackages(TableRow, frozen=True, kw_only=True):
     """The toolkit package; el_config_common by CUDA minor."""
 
     source: tuple[str, ...]
@@ -145,7 +145,7 @@ class CudaPackages(Row, frozen=True, kw_only=True):
     el_config_common: dict[str, str]
 
 
-class CudnnPackages(Row, frozen=True, kw_only=True):
+class CudnnPackages(TableRow, frozen=True, kw_only=True):
     """The cuDNN packages; their names carry the CUDA major."""
 
     source: tuple[str, ...]
@@ -154,7 +154,7 @@ class CudnnPackages(Row, frozen=True, kw_only=True):
     revision: str
 
 
-class NcclSystemBuild(Row, frozen=True, kw_only=True):
+class NcclSystemBuild(TableRow, frozen=True, kw_only=True):
     """A NCCL version that exists as a system package for one CUDA minor."""
 
     version: str
@@ -162,7 +162,7 @@ class NcclSystemBuild(Row, frozen=True, kw_only=True):
     unconfirmed: str | None = None
 
 
-class NcclPackages(Row, frozen=True, kw_only=True):
+class NcclPackages(TableRow, frozen=True, kw_only=True):
     """NCCL packages; their version carries the CUDA minor."""
 
     source: tuple[str, ...]
@@ -172,7 +172,7 @@ class NcclPackages(Row, frozen=True, kw_only=True):
     builds: tuple[NcclSystemBuild, ...]
 
 
-class ContainerEngine(Row, frozen=True, kw_only=True):
+class ContainerEngine(TableRow, frozen=True, kw_only=True):
     """An engine that nvidia-ctk configures. program: what a host with it has; ``beside``: what else must be present.
 
     files: what ``nvidia-ctk runtime configure`` writes, the main one first. service: who takes them over, by action.
@@ -186,7 +186,7 @@ class ContainerEngine(Row, frozen=True, kw_only=True):
     action: Literal["reloaded", "restarted"]
 
 
-class ContainerToolkitPackages(Row, frozen=True, kw_only=True):
+class ContainerToolkitPackages(TableRow, frozen=True, kw_only=True):
     """All of these always at one version."""
 
     source: tuple[str, ...]
@@ -196,7 +196,7 @@ class ContainerToolkitPackages(Row, frozen=True, kw_only=True):
     engines: tuple[ContainerEngine, ...]
 
 
-class HeaderPackages(Row, frozen=True, kw_only=True):
+class HeaderPackages(TableRow, frozen=True, kw_only=True):
     """Kernel header packages for a kernel release. el_variants: by the word behind its plus.
 
     debian_metapackage: of the flavor of an installed kernel metapackage, linux-image-{flavor}.
@@ -211,7 +211,7 @@ class HeaderPackages(Row, frozen=True, kw_only=True):
     oracle_uek: tuple[str, ...]
 
 
-class KernelCompiler(Row, frozen=True, kw_only=True):
+class KernelCompiler(TableRow, frozen=True, kw_only=True):
     """The compiler that kernels of a system were built with, from a release on."""
 
     os: str
@@ -219,7 +219,7 @@ class KernelCompiler(Row, frozen=True, kw_only=True):
     packages: tuple[str, ...]
 
 
-class Compilers(Row, frozen=True, kw_only=True):
+class Compilers(TableRow, frozen=True, kw_only=True):
     """What DKMS needs for builds in addition to its own dependencies. open_modules: by family."""
 
     source: tuple[str, ...]
@@ -227,7 +227,7 @@ class Compilers(Row, frozen=True, kw_only=True):
     kernels: tuple[KernelCompiler, ...]
 
 
-class Epel(Row, frozen=True, kw_only=True):
+class Epel(TableRow, frozen=True, kw_only=True):
     """Where DKMS comes from on the EL family. fingerprints: by EL major; the other tables by ID of os-release.
 
     include: the packages that may come from it. enable: repositories of the system itself.
@@ -245,7 +245,7 @@ class Epel(Row, frozen=True, kw_only=True):
     enable_el8: dict[str, str]
 
 
-class Python(Row, frozen=True, kw_only=True):
+class Python(TableRow, frozen=True, kw_only=True):
     """The Python of gpucheck itself. el_majors: where the system's own is older than minimum, and another is there."""
 
     source: tuple[str, ...]
@@ -280,14 +280,14 @@ def packages() -> PackageTable:
     return table("packages.yml", PackageTable)
 
 
-class OptionVersion(Row, frozen=True, kw_only=True):
+class OptionVersion(TableRow, frozen=True, kw_only=True):
     """A version that packages exist of. unconfirmed: what it rests on, None = read in a source of its own."""
 
     version: str
     unconfirmed: str | None = None
 
 
-class DcgmPackages(Row, frozen=True, kw_only=True):
+class DcgmPackages(TableRow, frozen=True, kw_only=True):
     """DCGM 4. by_cuda: once for each CUDA major that the host needs. old: DCGM 3, which may not be there as well.
 
     first_capability: compute capability from which the packages for the driver's own CUDA major are enough.
@@ -304,7 +304,7 @@ class DcgmPackages(Row, frozen=True, kw_only=True):
     old: tuple[str, ...]
 
 
-class GdrcopyPackages(Row, frozen=True, kw_only=True):
+class GdrcopyPackages(TableRow, frozen=True, kw_only=True):
     """GDRCopy, from a repository of your own. revision: behind the version of a package. seen: versions.
 
     module_packages, module_word, services: by package manager; the word stands behind the number of the revision.
@@ -322,14 +322,14 @@ class GdrcopyPackages(Row, frozen=True, kw_only=True):
     services: dict[str, tuple[str, ...]]
 
 
-class WithDriver(Row, frozen=True, kw_only=True):
+class WithDriver(TableRow, frozen=True, kw_only=True):
     """Packages that are released with the driver, at its version, and installed with it."""
 
     source: tuple[str, ...]
     packages: tuple[str, ...]
 
 
-class ExtraPackages(Row, frozen=True, kw_only=True):
+class ExtraPackages(TableRow, frozen=True, kw_only=True):
     """Names of a part on some systems and branches. names: () = the driver's own packages contain it."""
 
     os: tuple[str, ...]
@@ -337,7 +337,7 @@ class ExtraPackages(Row, frozen=True, kw_only=True):
     names: tuple[str, ...]
 
 
-class DriverExtra(Row, frozen=True, kw_only=True):
+class DriverExtra(TableRow, frozen=True, kw_only=True):
     """A part of the driver that its compute-only packages lack. fabric: it has the revision of fabric manager."""
 
     contains: str

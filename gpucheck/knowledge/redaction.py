@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from gpucheck.knowledge._load import Row, Table, table
+from gpucheck.knowledge._load import Table, TableRow, table
 
 
-class Pattern(Row, frozen=True, kw_only=True):
+class Pattern(TableRow, frozen=True, kw_only=True):
     """A regular expression whose named groups are replaced. words: every match holds one, in lower case."""
 
     of: str
@@ -13,7 +13,7 @@ class Pattern(Row, frozen=True, kw_only=True):
     pattern: str
 
 
-class Domains(Row, frozen=True, kw_only=True):
+class Domains(TableRow, frozen=True, kw_only=True):
     """Last labels of names, separated by spaces; code: first labels."""
 
     top: str

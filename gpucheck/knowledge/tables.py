@@ -4,10 +4,10 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.knowledge._load import Row, Source, Table, table
+from gpucheck.knowledge._load import Table, TableRow, TableSource, table
 
 
-class Branch(Row, frozen=True, kw_only=True):
+class Branch(TableRow, frozen=True, kw_only=True):
     """A driver branch. first and last: the oldest and newest version met in the sources, not a promise."""
 
     branch: str
@@ -25,7 +25,7 @@ class Branch(Row, frozen=True, kw_only=True):
     note: str | None = None
 
 
-class _TuringNote(Row, frozen=True, kw_only=True):
+class _TuringNote(TableRow, frozen=True, kw_only=True):
     gpu: str
     branch: str
     because: str
@@ -40,7 +40,7 @@ class DriverTable(Table, frozen=True, kw_only=True):
     branches: tuple[Branch, ...]
 
 
-class Toolkit(Row, frozen=True, kw_only=True):
+class Toolkit(TableRow, frozen=True, kw_only=True):
     """A CUDA toolkit. driver_full: oldest driver for everything incl. PTX JIT, None = not known.
 
     min_cc, max_cc: compute capabilities its compiler accepts.
@@ -64,7 +64,7 @@ class CudaTable(Table, frozen=True, kw_only=True):
     architectures: dict[str, tuple[str, ...]]
 
 
-class CudnnRelease(Row, frozen=True, kw_only=True):
+class CudnnRelease(TableRow, frozen=True, kw_only=True):
     """A cuDNN release. confirmed_for: CUDA majors whose architecture range was read."""
 
     version: str
@@ -83,7 +83,7 @@ class CudnnTable(Table, frozen=True, kw_only=True):
     releases: tuple[CudnnRelease, ...]
 
 
-class NcclBuild(Row, frozen=True, kw_only=True):
+class NcclBuild(TableRow, frozen=True, kw_only=True):
     """NCCL built for one CUDA major. sm: machine code inside (75 means 7.5); ptx: newest PTX inside."""
 
     version: str
@@ -102,7 +102,7 @@ class NcclTable(Table, frozen=True, kw_only=True):
     builds: tuple[NcclBuild, ...]
 
 
-class TorchBuild(Row, frozen=True, kw_only=True):
+class TorchBuild(TableRow, frozen=True, kw_only=True):
     """One CUDA build of a torch release. origin: pypi = the plain wheel, index = PyTorch's own wheel index.
 
     archs: machine code inside (x86_64), None = not confirmed.
@@ -121,14 +121,14 @@ class TorchBuild(Row, frozen=True, kw_only=True):
     note: str | None = None
 
 
-class TorchArm(Row, frozen=True, kw_only=True):
+class TorchArm(TableRow, frozen=True, kw_only=True):
     """The plain aarch64 wheel: ``cpu`` or a CUDA build."""
 
     build: str
     archs: tuple[int, ...] = ()
 
 
-class TorchRelease(Row, frozen=True, kw_only=True):
+class TorchRelease(TableRow, frozen=True, kw_only=True):
     """A torch release. pythons: versions with a wheel."""
 
     version: str
@@ -147,7 +147,7 @@ class TorchTable(Table, frozen=True, kw_only=True):
     releases: tuple[TorchRelease, ...]
 
 
-class TensorflowRelease(Row, frozen=True, kw_only=True):
+class TensorflowRelease(TableRow, frozen=True, kw_only=True):
     """A TensorFlow release. archs: ``sm_70`` machine code, ``compute_90`` machine code and PTX; None = not known."""
 
     version: str
@@ -163,7 +163,7 @@ class TensorflowRelease(Row, frozen=True, kw_only=True):
     note: str | None = None
 
 
-class SameEnvironment(Row, frozen=True, kw_only=True):
+class SameEnvironment(TableRow, frozen=True, kw_only=True):
     """torch and tensorflow[and-cuda] resolved into one environment."""
 
     torch: str
@@ -180,7 +180,7 @@ class TensorflowTable(Table, frozen=True, kw_only=True):
     same_environment: tuple[SameEnvironment, ...]
 
 
-class OperatingSystem(Row, frozen=True, kw_only=True):
+class OperatingSystem(TableRow, frozen=True, kw_only=True):
     """An operating system. os_id is the ID of os-release; repository the directory in NVIDIA's repository, if any.
 
     max_driver_branch: newest branch its kernel can build. explicit_only: why versions must be specified.
@@ -212,7 +212,7 @@ class OsTable(Table, frozen=True, kw_only=True):
 class _Sources(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
     schema_: str
     as_of: str
-    sources: dict[str, Source]
+    sources: dict[str, TableSource]
 
 
 def drivers() -> DriverTable:
@@ -249,12 +249,12 @@ def operating_systems() -> OsTable:
     return table("os.yml", OsTable)
 
 
-def sources() -> dict[str, Source]:
+def sources() -> dict[str, TableSource]:
     """Every source by the id that the tables use."""
     return table("sources.yml", _Sources).sources
 
 
-class Rule(Row, frozen=True, kw_only=True):
+class Rule(TableRow, frozen=True, kw_only=True):
     """What is known of one rule in addition to its statement. tables: names of the tables that hold its data."""
 
     title: str

@@ -30,7 +30,7 @@ ONE_LINE = re.compile(r"deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<
 
 
 @dataclass(frozen=True)
-class Source:
+class AptSource:
     """One archive of an apt source. signed_by: a keyring's path, None where the source names none."""
 
     uri: str
@@ -38,9 +38,9 @@ class Source:
     signed_by: str | None = None
 
 
-def read_sources(folder: Path = Path("/etc/apt")) -> list[Source]:
+def read_sources(folder: Path = Path("/etc/apt")) -> list[AptSource]:
     """The machine's apt sources, of both file formats."""
-    found: list[Source] = []
+    found: list[AptSource] = []
     lists = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*.list"))]
     for path in (p for p in lists if p.is_file()):
         found += one_line_sources(path.read_text(encoding="utf-8", errors="replace"))
@@ -49,16 +49,16 @@ def read_sources(folder: Path = Path("/etc/apt")) -> list[Source]:
     return found
 
 
-def one_line_sources(text: str) -> Iterator[Source]:
+def one_line_sources(text: str) -> Iterator[AptSource]:
     """The archives of a sources.list."""
     for line in text.splitlines():
         match = ONE_LINE.match(line.strip())
         if match:
             options = dict(word.partition("=")[::2] for word in (match["options"] or "").split())
-            yield Source(match["uri"].rstrip("/"), match["suite"], options.get("signed-by"))
+            yield AptSource(match["uri"].rstrip("/"), match["suite"], options.get("signed-by"))
 
 
-def deb822_sources(text: str) -> Iterator[Source]:
+def deb822_sources(text: str) -> Iterator[AptSource]:
     """The archives of a .sources file. Disabled stanzas and deb-src alone are skipped; an inline key is no path."""
     for stanza in re.split(r"\n\s*\n", text):
         fields = dict(re.findall(r"^([A-Za-z-]+):[ \t]*(.*)$", stanza, re.MULTILINE))
@@ -67,33 +67,33 @@ def deb822_sources(text: str) -> Iterator[Source]:
         signed_by = fields.get("Signed-By", "")
         for uri in fields.get("URIs", "").split():
             for suite in fields.get("Suites", "").split():
-                yield Source(uri.rstrip("/"), suite, signed_by if signed_by.startswith("/") else None)
+                yield AptSource(uri.rstrip("/"), suite, signed_by if signed_by.startswith("/") else None)
 
 
-def security_archive(sources: list[Source]) -> Source:
+def security_archive(sources: list[AptSource]) -> AptSource:
     """Where the security updates of the suite are: the machine's own source of them, else next to its archive."""
     suite = f"{SUITE}-security"
     own = next(
         (s for s in sources if s.uri.endswith("/debian-security") and s.uri.startswith(("http://", "https://"))), None
     )
     if own is not None and ARCHIVE_VARIABLE not in os.environ:
-        return Source(own.uri, suite, own.signed_by)
+        return AptSource(own.uri, suite, own.signed_by)
     main = debian_archive(sources)
-    return Source(f"{(main.uri if main else 'http://deb.debian.org/debian').removesuffix('/')}-security", suite)
+    return AptSource(f"{(main.uri if main else 'http://deb.debian.org/debian').removesuffix('/')}-security", suite)
 
 
-def debian_archive(sources: list[Source]) -> Source | None:
+def debian_archive(sources: list[AptSource]) -> AptSource | None:
     """Where to bootstrap Debian from: the environment's value, else the machine's own archive, else None (default).
 
     A machine on another Debian release still reaches every suite of the archive that it uses.
     """
     given = os.environ.get(ARCHIVE_VARIABLE)
     if given:
-        return Source(given.rstrip("/"), SUITE)
+        return AptSource(given.rstrip("/"), SUITE)
     debian = [s for s in sources if s.uri.rstrip("/").endswith("/debian") and s.uri.startswith(("http://", "https://"))]
     exact = [s for s in debian if s.suite == SUITE]
     chosen = next(iter(exact or debian), None)
-    return None if chosen is None else Source(chosen.uri, SUITE, chosen.signed_by)
+    return None if chosen is None else AptSource(chosen.uri, SUITE, chosen.signed_by)
 
 
 Flavour = Literal["real", "posing"]
@@ -173,7 +173,7 @@ def ensure_images(client: "DockerClient", root: Path, known: Flavour | None) -> 
     return flavour, made
 
 
-def base_tag(source: Source | None) -> str:
+def base_tag(source: AptSource | None) -> str:
     return f"{IMAGES}/base:{fingerprint([BASE_RECIPE, SUITE, source.uri if source else ''])}"
 
 
@@ -225,7 +225,7 @@ def pulled(client: "DockerClient") -> bool:
     return True
 
 
-def bootstrap(client: "DockerClient", tag: str, source: Source | None) -> None:
+def bootstrap(client: "DockerClient", tag: str, source: AptSource | None) -> None:
     """Make the Debian base with debootstrap and import it as an image."""
     if shutil.which("debootstrap") is None:
         install(

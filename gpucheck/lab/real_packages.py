@@ -27,8 +27,8 @@ from gpucheck.lab.hosts import KERNEL_RELEASE, MACHINE, host_options
 from gpucheck.lab.images import (
     DEFAULT_KEYRING,
     SUITE,
+    AptSource,
     Recipe,
-    Source,
     build_all,
     certificates,
     debian_archive,
@@ -97,7 +97,7 @@ def ensure_image(client: "DockerClient", root: Path) -> str:
     return tag
 
 
-def archive_source() -> Source:
+def archive_source() -> AptSource:
     """Where this machine gets Debian from. Raises LabError where its apt names no archive."""
     found = debian_archive(read_sources())
     if found is None:

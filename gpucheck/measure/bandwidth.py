@@ -13,7 +13,7 @@ import msgspec
 
 from gpucheck.host.nvml.supervisor import query_child
 from gpucheck.measure.planning.paths import Path, paths, ports_to_host
-from gpucheck.measure.planning.plan import Depth, Machine, MeasurementRequest, buffer_bytes, plan
+from gpucheck.measure.planning.plan import CopyPaths, Depth, MeasurementRequest, buffer_bytes, plan
 from gpucheck.measure.planning.selection import COPIES, Unmeasurable, admit, choose, device, room
 from gpucheck.measure.reporting import report
 from gpucheck.measure.reporting.gaps import CHANNELS, gaps, lost
@@ -104,7 +104,7 @@ class _Heard(NamedTuple):
 class _Place(NamedTuple):
     """The machine, the host as it was read (None for CPU processes), and the type of its devices."""
 
-    machine: Machine
+    machine: CopyPaths
     scene: Scene | None
     local: bool
     notes: tuple[str, ...]
@@ -244,7 +244,7 @@ def _kept(results: Results, watch: Watch) -> Iterator[list[BaseException]]:
 def _cpu_place() -> _Place:
     devices = tuple(Device(index=i, name="CPU process") for i in range(CPU_DEVICES))
     between = {(a, b): Path(cls="CPU", resources=()) for a in range(CPU_DEVICES) for b in range(CPU_DEVICES) if a != b}
-    machine = Machine(devices=devices, between=between, to_host=((),) * CPU_DEVICES)
+    machine = CopyPaths(devices=devices, between=between, to_host=((),) * CPU_DEVICES)
     return _Place(machine, None, local=False, notes=())
 
 
@@ -255,7 +255,7 @@ def _gpu_place(source: Source, options: BandwidthOptions) -> _Place:
         raise _no_gpus(facts)
     chosen = choose(reading.gpus, options.devices)
     notes = admit(chosen.gpus, contended=options.contended)
-    machine = Machine(
+    machine = CopyPaths(
         devices=tuple(device(gpu) for gpu in chosen.gpus),
         between=paths(chosen.gpus, pci, topology),
         to_host=ports_to_host(chosen.gpus, pci),
@@ -281,6 +281,6 @@ def _no_gpus(facts: Facts) -> Unmeasurable:
     return Unmeasurable(found)
 
 
-def _planned(engine: str, machine: Machine, steps: tuple[Step, ...]) -> Planned:
+def _planned(engine: str, machine: CopyPaths, steps: tuple[Step, ...]) -> Planned:
     one_way = sum(s.purpose == "one direction" and s.flows[0].method == "ce-write" for s in steps)
     return Planned(engine, len(machine.devices), len(steps), one_way, sum(step.planned_s for step in steps))

@@ -30,10 +30,10 @@ from gpucheck.model.host.readings import (
 T = TypeVar("T")
 
 if TYPE_CHECKING:
-    Part = Annotated[T, "asked"]
+    Asked = Annotated[T, "asked"]
 else:
 
-    class Part:
+    class Asked:
         """A field that is UNSET until it is asked for. A rule only runs if all that it needs was asked."""
 
         def __class_getitem__(cls, kind: Any) -> Any:
@@ -69,17 +69,17 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     observed: GPU links as they were measured or as other tools report them.
     """
 
-    system: Part[System] = NOT_ASKED
-    simulation: Part[Simulation | None] = NOT_ASKED
-    driver: Part[DriverState] = NOT_ASKED
-    pci: Part[tuple[PciDevice, ...]] = NOT_ASKED
-    nvml: Part[NvmlReading | NvmlFailure] = NOT_ASKED
-    kernel_log: Part[KernelLog] = NOT_ASKED
-    limits: Part[Limits] = NOT_ASKED
-    environment: Part[dict[str, str]] = NOT_ASKED
-    kernels: Part[tuple[InstalledKernel, ...]] = NOT_ASKED
-    dkms: Part[tuple[DkmsModule, ...]] = NOT_ASKED
-    secure_boot: Part[bool | None] = NOT_ASKED
+    system: Asked[System] = NOT_ASKED
+    simulation: Asked[Simulation | None] = NOT_ASKED
+    driver: Asked[DriverState] = NOT_ASKED
+    pci: Asked[tuple[PciDevice, ...]] = NOT_ASKED
+    nvml: Asked[NvmlReading | NvmlFailure] = NOT_ASKED
+    kernel_log: Asked[KernelLog] = NOT_ASKED
+    limits: Asked[Limits] = NOT_ASKED
+    environment: Asked[dict[str, str]] = NOT_ASKED
+    kernels: Asked[tuple[InstalledKernel, ...]] = NOT_ASKED
+    dkms: Asked[tuple[DkmsModule, ...]] = NOT_ASKED
+    secure_boot: Asked[bool | None] = NOT_ASKED
     packages: dict[str, PackageVersion | None] | None = {}
     python_packages: dict[str, str | None] = {}
     services: dict[str, str | None] = {}
@@ -87,7 +87,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     folders: dict[str, tuple[str, ...] | None] = {}
     library_names: tuple[str, ...] = ()
     libraries: tuple[LoaderLibrary, ...] | None = ()
-    device_files: Part[tuple[DeviceFile, ...]] = NOT_ASKED
+    device_files: Asked[tuple[DeviceFile, ...]] = NOT_ASKED
     observed: Observations = Observations()
 
     @property

@@ -13,7 +13,7 @@ Placement = Literal["cpu", "shared-gpu", "mig", "gpus"]
 FailureKind = Literal["hang", "died", "raised", "garbage", "missing-package", "no-device", "timeout-start", "timeout"]
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class SmokeLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a healthy run, reported with the measured values.
 
     loss_fraction_max: last loss over first loss. A healthy run reaches 0.35 in 10 steps and 0.0001 in 40.
@@ -176,7 +176,7 @@ class SmokeResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     accuracy: float | None
     held_out: int
     references: tuple[Reference, ...]
-    limits: Limits
+    limits: SmokeLimits
     checkpoints: tuple[Checkpoint, ...]
     gradients_hashed: bool = True
     gradients_differ_from_step: int | None

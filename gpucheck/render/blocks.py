@@ -82,7 +82,7 @@ class Lines(NamedTuple):
     title: str = ""
 
 
-class Facts(NamedTuple):
+class Properties(NamedTuple):
     """Names and values."""
 
     pairs: Sequence[tuple[str, str]]
@@ -121,7 +121,7 @@ class Section(NamedTuple):
     lines: Sequence[str] = ()
 
 
-Block: TypeAlias = Table | Matrices | Drawing | Lines | Facts | Findings | Folded | SideBySide | Section
+Block: TypeAlias = Table | Matrices | Drawing | Lines | Properties | Findings | Folded | SideBySide | Section
 
 
 class Document(NamedTuple):

@@ -1,26 +1,25 @@
 """What the GPUs of a machine can compute, and what is wrong with it: compute.json of its directory."""
 
-from gpucheck.compute.engines.simulated import SimulatedGpu
+from gpucheck.compute.engines.simulated import ComputeGpu
 from gpucheck.host.nvml.health import named_reasons
-from gpucheck.simulator.machine import Machine
-from gpucheck.simulator.machine import SimulatedGpu as Gpu
+from gpucheck.simulator.machine import Machine, SimulatedGpu
 
 SW_POWER_CAP = ("sw-power-cap",)
 SLOWDOWN_C = 83.0  # of models without a published limit
 
 
-def gpus_that_compute(machine: Machine) -> tuple[SimulatedGpu, ...]:
+def gpus_that_compute(machine: Machine) -> tuple[ComputeGpu, ...]:
     """Every GPU that NVML counts and that answers, in NVML's order."""
     return tuple(_gpu(gpu) for gpu in machine.gpus if gpu.visible and not gpu.function.lost)
 
 
-def slowdown_c(gpu: Gpu) -> float:
+def slowdown_c(gpu: SimulatedGpu) -> float:
     """The temperature from which the driver lowers the clock."""
     limits = gpu.model.thermal
     return float(limits.operating or limits.slowdown or SLOWDOWN_C)
 
 
-def _gpu(gpu: Gpu) -> SimulatedGpu:
+def _gpu(gpu: SimulatedGpu) -> ComputeGpu:
     mask = gpu.nvml.get("clocks_event_reasons.load")
     held_by = (named_reasons(int(mask, 0)) if mask is not None else None) or ()
     held = gpu.nvml.get("clock.1.load")
@@ -28,7 +27,7 @@ def _gpu(gpu: Gpu) -> SimulatedGpu:
         held, held_by = None, ()
     limit = gpu.nvml.get("power.limit_mw")
     clock, memory = gpu.model.clocks_mhz
-    return SimulatedGpu(
+    return ComputeGpu(
         name=gpu.model.name,
         bus_id=gpu.function.bus_id,
         capability=gpu.model.compute_capability,

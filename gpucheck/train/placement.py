@@ -10,7 +10,7 @@ class NoDevice(RuntimeError):
     """The framework sees no device that it could train on, and has no CPU form."""
 
 
-class Plan(NamedTuple):
+class RankPlacement(NamedTuple):
     """backend: torch.distributed's name. reason: for the reader of the report."""
 
     placement: Placement
@@ -31,7 +31,7 @@ def devices_used(used: int, visible: int) -> str:
 
 def plan(
     world_size: int, *, visible_gpus: int, build_cuda: str | None, build: str, nccl: bool, mig: bool = False
-) -> Plan:
+) -> RankPlacement:
     """Real GPUs where there are enough, one shared GPU where there is one, the CPU otherwise, and why.
 
     mig: each rank has a MIG instance of its own, of which it sees no other.
@@ -39,18 +39,22 @@ def plan(
     build: the framework's full version; nccl: whether the build carries NCCL.
     """
     if build_cuda is None:
-        return Plan("cpu", "gloo", f"torch {build} is a build without CUDA")
+        return RankPlacement("cpu", "gloo", f"torch {build} is a build without CUDA")
     if visible_gpus == 0:
-        return Plan("cpu", "gloo", f"torch {build} (CUDA {build_cuda}) sees no CUDA device on this host")
+        return RankPlacement("cpu", "gloo", f"torch {build} (CUDA {build_cuda}) sees no CUDA device on this host")
     if mig:
         # No peer access between instances, and NCCL does not use them.
-        return Plan("mig", "gloo", f"{world_size} MIG instances: gloo moves the gradients through host memory")
+        return RankPlacement("mig", "gloo", f"{world_size} MIG instances: gloo moves the gradients through host memory")
     if visible_gpus < world_size:
         # NCCL rejects two ranks on one GPU, so gloo carries the traffic through host memory.
-        return Plan("shared-gpu", "gloo", f"{visible_gpus} CUDA device for {world_size} ranks: they share cuda:0")
+        return RankPlacement(
+            "shared-gpu", "gloo", f"{visible_gpus} CUDA device for {world_size} ranks: they share cuda:0"
+        )
     if not nccl:
-        return Plan("gpus", "gloo", f"torch {build} carries no NCCL: gloo moves the gradients through host memory")
-    return Plan("gpus", "nccl", devices_used(world_size, visible_gpus))
+        return RankPlacement(
+            "gpus", "gloo", f"torch {build} carries no NCCL: gloo moves the gradients through host memory"
+        )
+    return RankPlacement("gpus", "nccl", devices_used(world_size, visible_gpus))
 
 
 def not_across_gpus(result: SmokeResult) -> str:

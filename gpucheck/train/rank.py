@@ -16,7 +16,7 @@ from gpucheck.processes.ranks.rank import run_rank
 from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.progress import Progress
 from gpucheck.train.report import RankReport
-from gpucheck.train.spec import Fault, RankSpec, SmokeOptions, fault_of
+from gpucheck.train.spec import RankSpec, SmokeOptions, TrainingFault, fault_of
 
 NOISE_BYTES = 4_000_000
 
@@ -36,7 +36,7 @@ def main(program: str, path: str, number: str) -> None:
     run_rank(path, number, SmokeOptions, train)
 
 
-def _hook(fault: Fault | None, result: Path) -> Callable[[str, int | None], None] | None:
+def _hook(fault: TrainingFault | None, result: Path) -> Callable[[str, int | None], None] | None:
     """The ``on_enter`` of the progress of a rank that is to have this fault, if any: it acts at a known place.
 
     For tests of the smoke test, and for simulated machines. Faults of the communication are in ``torch.averaging``.
@@ -51,7 +51,7 @@ def _hook(fault: Fault | None, result: Path) -> Callable[[str, int | None], None
     return trip
 
 
-def _act(fault: Fault, result: Path) -> None:
+def _act(fault: TrainingFault, result: Path) -> None:
     if fault.kind == "hang":
         time.sleep(3600)
     elif fault.kind == "die":

@@ -9,7 +9,7 @@ from gpucheck.model.smoke import Checkpoint, Copy, Placement, Reference, Repeat
 CUDA_WHEELS = "CUDA wheels"
 
 
-class Device(msgspec.Struct, frozen=True, kw_only=True):
+class RankDevice(msgspec.Struct, frozen=True, kw_only=True):
     """A device that took part. name: the framework's. bus_id: of its GPU, as in sysfs; None on the CPU."""
 
     name: str
@@ -49,7 +49,7 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     backend: str
     placement: Placement
     placement_reason: str
-    devices: tuple[Device, ...]
+    devices: tuple[RankDevice, ...]
     losses: tuple[float | None, ...] = ()
     gradient_hashes: tuple[str, ...] = ()
     data_hash: str = ""

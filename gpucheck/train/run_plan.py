@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpucheck.model.smoke import Limits
+from gpucheck.model.smoke import SmokeLimits
 from gpucheck.printable import counted
 from gpucheck.train.models import all_models, model_named
 from gpucheck.train.spec import MIN_STEPS, NVLS, TOLERANCE, SmokeOptions, unsupported
@@ -85,9 +85,9 @@ def plan(
     if steps is not None and steps < least:
         raise ValueError(f"--steps {steps}: {model.name} needs {least} steps or more to show that it learns.")
     chosen = steps or (REAL_DATA_STEPS if options.data else max(SmokeOptions().steps, least))
-    limits = Limits(
+    limits = SmokeLimits(
         parameter_tolerance=TOLERANCE[options.precision] * model.rounding,
-        accuracy_min=REAL_DATA_ACCURACY if options.data else Limits().accuracy_min,
+        accuracy_min=REAL_DATA_ACCURACY if options.data else SmokeLimits().accuracy_min,
     )
     runs = []
     for each in _fitting(strategies, options) if framework == "all" else strategies:

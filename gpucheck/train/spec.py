@@ -4,7 +4,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from gpucheck.model.smoke import Limits
+from gpucheck.model.smoke import SmokeLimits
 from gpucheck.processes.ranks import run_directory as ranks
 from gpucheck.processes.ranks.nodes import Nodes
 
@@ -56,7 +56,7 @@ FaultKind = Literal[
 ]
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
+class TrainingFault(msgspec.Struct, frozen=True, kw_only=True):
     """Fault of a rank on entering a phase of a step: for tests, and for simulated machines.
 
     rank: None is every rank. freeze (learning rate 0), data-order, slow and leak hold for the whole run; flip-bit, drop
@@ -109,11 +109,11 @@ class SmokeOptions(msgspec.Struct, frozen=True, kw_only=True):
     start_s: float = 0.0
     stall_s: float = 30.0
     nodes: Nodes | None = None
-    limits: Limits = Limits()
-    fault: Fault | None = None
+    limits: SmokeLimits = SmokeLimits()
+    fault: TrainingFault | None = None
 
 
-def fault_of(options: SmokeOptions, rank: int) -> Fault | None:
+def fault_of(options: SmokeOptions, rank: int) -> TrainingFault | None:
     fault = options.fault
     return fault if fault is not None and fault.rank in (None, rank) else None
 

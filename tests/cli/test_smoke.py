@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.smoke import SmokeReport
 from gpucheck.render.formats import show
-from gpucheck.render.subjects.smoke import Part, document
+from gpucheck.render.subjects.smoke import ShownRun, document
 from gpucheck.run.steps import train
 from tests.forked import gpucheck
 from tests.train.data.test_idx import write_set
@@ -76,9 +76,9 @@ def test_the_worst_run_comes_first_and_what_was_not_run_is_a_line_each():
         return Finding(check=check, verdict=verdict, subject="host", seen="seen", why=f"{check} reason", fix="f")
 
     parts = [
-        Part("torch ddp: summary", ("fact",), (made("a", Verdict.PASS),)),
-        Part("tensorflow mirrored: summary", (), (made("b", Verdict.SKIP),)),
-        Part("torch dp: summary", (), (made("c", Verdict.PASS), made("d", Verdict.FAIL))),
+        ShownRun("torch ddp: summary", ("fact",), (made("a", Verdict.PASS),)),
+        ShownRun("tensorflow mirrored: summary", (), (made("b", Verdict.SKIP),)),
+        ShownRun("torch dp: summary", (), (made("c", Verdict.PASS), made("d", Verdict.FAIL))),
     ]
     report = SmokeReport(
         host="host",

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from gpucheck.compute.burnin.limits import Limits
+from gpucheck.compute.burnin.limits import BurnInLimits
 from gpucheck.compute.burnin.plan import plan
 from gpucheck.compute.burnin.run import Session, Shown
 from gpucheck.compute.burnin.state import Identity, State, read
@@ -52,7 +52,7 @@ def session(
     devices = [Device(index=number, name=gpu.name, bus_id=gpu.bus_id) for number, gpu in enumerate(gpus)]
     bench = Cut(gpus, cut)
     places = range(len(gpus))
-    limited = Limits(dict.fromkeys(places, limit), False, dict.fromkeys(places, memory) if memory else {})
+    limited = BurnInLimits(dict.fromkeys(places, limit), False, dict.fromkeys(places, memory) if memory else {})
     made = Session(bench, devices, bench.open(), state, path, limited)
     notes: list[str] = []
     try:

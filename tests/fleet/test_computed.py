@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from gpucheck import fleet
-from gpucheck.compute.engines.simulated import SimulatedBench, SimulatedGpu
+from gpucheck.compute.engines.simulated import ComputeGpu, SimulatedBench
 from gpucheck.compute.running.run import run
 from gpucheck.fleet.decode import rows_of
 from gpucheck.model import Finding, Simulation, Verdict
@@ -29,7 +29,7 @@ SLOW = Finding(
 def gpu_of(bus_id, **changes):
     limits = {"clock_mhz": 1980.0, "power_limit_w": 700.0, "power_default_w": 700.0, "slowdown_c": 87.0}
     memory = {"multiprocessors": 132, "memory_bus_bits": 5120, "memory_clock_mhz": 2619.0}
-    return SimulatedGpu(**{"name": NAME, "bus_id": bus_id, "capability": "9.0", **limits, **memory, **changes})
+    return ComputeGpu(**{"name": NAME, "bus_id": bus_id, "capability": "9.0", **limits, **memory, **changes})
 
 
 def burnt_in(host, seed, *, findings=(PASSED,), **first):

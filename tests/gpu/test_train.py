@@ -7,7 +7,7 @@ from gpucheck.model import Verdict
 from gpucheck.model.smoke import SmokeResult
 from gpucheck.train import evaluate, run_smoke
 from gpucheck.train.run_plan import on_all_gpus, plan
-from gpucheck.train.spec import Fault, SmokeOptions, unsupported
+from gpucheck.train.spec import SmokeOptions, TrainingFault, unsupported
 from gpucheck.train.strategies import all_strategies
 
 pytestmark = pytest.mark.gpu
@@ -55,10 +55,10 @@ def test_every_precision_that_the_gpus_have(capabilities, precision):
 @pytest.mark.parametrize(
     ("fault", "cause"),
     [
-        (Fault(kind="flip-bit", step=6), "data-corruption"),
-        (Fault(kind="drop", step=6), "contribution-lost"),
-        (Fault(kind="stale", step=6), "stale-buffer"),
-        (Fault(kind="data-order"), "data-order-differs"),
+        (TrainingFault(kind="flip-bit", step=6), "data-corruption"),
+        (TrainingFault(kind="drop", step=6), "contribution-lost"),
+        (TrainingFault(kind="stale", step=6), "stale-buffer"),
+        (TrainingFault(kind="data-order"), "data-order-differs"),
     ],
 )
 def test_faults_of_the_communication_are_found_on_gpus_too(capabilities, fault, cause):

@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck.images import locks
-from gpucheck.images.context import Plan, assemble
+from gpucheck.images.context import ImagePlan, assemble
 from gpucheck.images.fill import KNOWN_WHEELS, add_known, known_wheels, lock_path, wheels_of, without_hash
 from gpucheck.images.platforms import check_lock
 from gpucheck.images.versions import VersionsError
@@ -131,4 +131,4 @@ def test_a_lock_is_resolved_for_each_platform_of_its_row_without_a_download(monk
 )
 def test_a_variant_without_a_lock_names_where_its_wheels_are(name, where, tmp_path):
     with pytest.raises(LabError, match=rf"(?s){name} has no lock.*{where}.*--update --index URL"):
-        assemble(Plan(tmp_path, VERSIONS, name, VERSIONS.base, "b", stand_in=False))
+        assemble(ImagePlan(tmp_path, VERSIONS, name, VERSIONS.base, "b", stand_in=False))

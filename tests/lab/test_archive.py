@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck.lab.images import (
-    Source,
+    AptSource,
     deb822_sources,
     debian_archive,
     one_line_sources,
@@ -39,15 +39,15 @@ def test_deb822_sources():
     keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
     assert list(deb822_sources(DEB822)) == [
-        Source("http://mirror.example/debian", "bookworm", keyring),
-        Source("http://mirror.example/debian", "bookworm-updates", keyring),
+        AptSource("http://mirror.example/debian", "bookworm", keyring),
+        AptSource("http://mirror.example/debian", "bookworm-updates", keyring),
     ]
 
 
 def test_one_line_sources():
     assert list(one_line_sources(ONE_LINE)) == [
-        Source("https://deb.example/debian", "trixie", "/etc/keys/d.gpg"),
-        Source("https://pkg.example/apt", "tool", None),
+        AptSource("https://deb.example/debian", "trixie", "/etc/keys/d.gpg"),
+        AptSource("https://pkg.example/apt", "tool", None),
     ]
 
 
@@ -81,7 +81,7 @@ def test_the_archive_that_is_chosen(uris, chosen, monkeypatch):
     """The suite we need first; on Ubuntu and where builds could not reach it, debootstrap's own default."""
     monkeypatch.delenv("GPUCHECK_LAB_ARCHIVE", raising=False)
 
-    found = debian_archive([Source(uri, suite) for uri, suite in uris])
+    found = debian_archive([AptSource(uri, suite) for uri, suite in uris])
 
     assert (found and found.uri) == chosen
     assert found is None or found.suite == "bookworm"
@@ -90,7 +90,7 @@ def test_the_archive_that_is_chosen(uris, chosen, monkeypatch):
 def test_the_environment_names_another_archive(monkeypatch):
     monkeypatch.setenv("GPUCHECK_LAB_ARCHIVE", "https://site.example/debian/")
 
-    assert debian_archive([]) == Source("https://site.example/debian", "bookworm")
+    assert debian_archive([]) == AptSource("https://site.example/debian", "bookworm")
 
 
 @pytest.mark.parametrize(
@@ -112,4 +112,4 @@ def test_security_updates_are_the_machines_own_or_beside_the_archive(uris, given
     if given:
         monkeypatch.setenv("GPUCHECK_LAB_ARCHIVE", given)
 
-    assert security_archive([Source(uri, suite) for uri, suite in uris]) == Source(expected, "bookworm-security")
+    assert security_archive([AptSource(uri, suite) for uri, suite in uris]) == AptSource(expected, "bookworm-security")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpucheck.lab import images
-from gpucheck.lab.images import Source, certificates, ensure_images, private_certificates, pulled, recipes
+from gpucheck.lab.images import AptSource, certificates, ensure_images, private_certificates, pulled, recipes
 from gpucheck.lab.model import LABEL
 from tests.lab.fake_docker import FakeContainer, FakeNetwork, fake_docker
 
@@ -22,7 +22,7 @@ def offline(monkeypatch):
     made = []
     monkeypatch.setattr(images, "registry_answers", lambda: False)
     monkeypatch.setattr(images, "bootstrap", lambda _client, tag, _source: made.append(tag))
-    monkeypatch.setattr(images, "read_sources", lambda: [Source("http://m.example/debian", "bookworm")])
+    monkeypatch.setattr(images, "read_sources", lambda: [AptSource("http://m.example/debian", "bookworm")])
     return made
 
 

@@ -9,7 +9,7 @@ from gpucheck.diagnose import doubtful
 from gpucheck.host.nvml.gauge import LinkReading
 from gpucheck.measure.engines.protocol import CopyEngine
 from gpucheck.measure.planning.paths import paths, ports_to_host
-from gpucheck.measure.planning.plan import Depth, Machine, MeasurementRequest, buffer_bytes, plan
+from gpucheck.measure.planning.plan import CopyPaths, Depth, MeasurementRequest, buffer_bytes, plan
 from gpucheck.measure.planning.selection import device
 from gpucheck.measure.reporting.gaps import gaps
 from gpucheck.measure.reporting.observed import observations
@@ -49,7 +49,7 @@ class Bench:
             self.reading = replace(self.reading, ancestors=())  # the PCI tree alone says how they are connected
         self.pci = on_bus(*self.gpus) if pci is None else pci
         self.topology = topology = build(self.reading, self.pci, simulated=True)
-        self.machine = Machine(
+        self.machine = CopyPaths(
             devices=tuple(device(gpu) for gpu in self.gpus),
             between=paths(self.gpus, self.pci, topology),
             to_host=ports_to_host(self.gpus, self.pci),

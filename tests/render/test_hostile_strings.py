@@ -16,7 +16,7 @@ from gpucheck.model.smoke import SmokeReport
 from gpucheck.printable import printable
 from gpucheck.render import formats
 from gpucheck.render.machine import junit
-from gpucheck.render.subjects.smoke import Part
+from gpucheck.render.subjects.smoke import ShownRun
 from tests.render.hostile import EVIL, FORGED, hostile
 from tests.render.reports import INTEGRITY
 
@@ -37,7 +37,7 @@ IMAGE = {
 # Arguments of the builders that take more, or something else, than a struct of the model.
 OTHERS = {
     "image": (IMAGE,),
-    "smoke": (hostile(SmokeReport), [Part(EVIL, (EVIL,), (hostile(Finding),))]),
+    "smoke": (hostile(SmokeReport), [ShownRun(EVIL, (EVIL,), (hostile(Finding),))]),
 }
 # No text: the values as they are.
 NO_TEXT = {"to_json"}

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from gpucheck.cli import cli
 from gpucheck.measure.collectives.run import Ended
-from gpucheck.measure.collectives.values import Measured, RankReport
+from gpucheck.measure.collectives.values import MeasuredCollective, RankReport
 from gpucheck.model import Verdict
 from gpucheck.processes.ranks.nccl_log import Taken
 from gpucheck.run import verification as run
@@ -33,7 +33,7 @@ def by_check(report):
 def ended(gpus, *, seconds=8.4e-3, wrong=0, taken=P2P):
     """Ranks on GPUs as they report: 2 GiB in 8.4 ms is 447 GB/s of bus bandwidth for all_reduce on 8 GPUs."""
     results = tuple(
-        Measured(operation="all_reduce", size=size, seconds=(time,) * 7, checked=7, wrong=wrong)
+        MeasuredCollective(operation="all_reduce", size=size, seconds=(time,) * 7, checked=7, wrong=wrong)
         for size, time in ((8 << 10, 3e-5), (LARGE, seconds))
     )
     versions = {"torch": "2.13.0", "nccl": "2.28.9"}

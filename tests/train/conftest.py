@@ -14,7 +14,7 @@ import pytest
 
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.train.smoke import conclude, rank_environment, train_in_ranks
-from gpucheck.train.spec import Fault, SmokeOptions
+from gpucheck.train.spec import SmokeOptions, TrainingFault
 
 ROOT = Path(__file__).parents[2]
 STALL_S = 1.0  # for runs that are to hang; short, and long enough for a busy machine
@@ -86,7 +86,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Run the toy with a fault and options; afterwards nothing of it may be left."""
     with nothing_left(tmp_path, monkeypatch) as marked:
 
-        def go(fault: Fault | None = None, *, toy: str = "", **options: object) -> SmokeResult | SmokeFailure:
+        def go(fault: TrainingFault | None = None, *, toy: str = "", **options: object) -> SmokeResult | SmokeFailure:
             chosen = SmokeOptions(**({"steps": 10, "stall_s": 20.0, "fault": fault} | options))  # type: ignore[arg-type]
             environment, removed = rank_environment(os.environ, chosen)
             environment |= {"PYTHONPATH": str(ROOT), "TOY": toy} | marked.environment

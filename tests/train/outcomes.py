@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from gpucheck.model.smoke import Checkpoint, Limits, Performance, Reference, Repeat, SmokeFailure, SmokeResult
+from gpucheck.model.smoke import Checkpoint, Performance, Reference, Repeat, SmokeFailure, SmokeLimits, SmokeResult
 
 A, B = "a" * 64, "b" * 64
 SAME = (A, A)
@@ -49,7 +49,7 @@ ON_CPU = SmokeResult(
     accuracy=0.99,
     held_out=512,
     references=(REFERENCE,),
-    limits=Limits(),
+    limits=SmokeLimits(),
     checkpoints=(Checkpoint(step=0, parameters=SAME), STEP_5, STEP_10),
     gradients_differ_from_step=None,
     wrong_data_ranks=(),

@@ -14,7 +14,7 @@ from gpucheck.train.report import RankReport
 from gpucheck.train.results.merge import merge
 from gpucheck.train.run_plan import plan
 from gpucheck.train.smoke import rank_environment, train_in_ranks
-from gpucheck.train.spec import Fault, SmokeOptions
+from gpucheck.train.spec import SmokeOptions, TrainingFault
 from gpucheck.train.strategies import all_strategies
 from tests.shared import made_once
 
@@ -23,7 +23,9 @@ ROOT = Path(__file__).parents[2]
 SHORT = SmokeOptions(steps=10, check_every=4, timeout_s=300, visible_devices="")
 
 
-def planned(strategy: str = "ddp", *, steps: int = 10, fault: Fault | None = None, **options: object) -> SmokeOptions:
+def planned(
+    strategy: str = "ddp", *, steps: int = 10, fault: TrainingFault | None = None, **options: object
+) -> SmokeOptions:
     changed = replace(SHORT, fault=fault, **options)
     ((_, chosen),) = plan("torch", strategy, changed, steps=steps, capabilities=())
     return chosen
@@ -31,14 +33,14 @@ def planned(strategy: str = "ddp", *, steps: int = 10, fault: Fault | None = Non
 
 TWO_RANKS = {
     "healthy": planned(),
-    "flip-bit": planned(fault=Fault(kind="flip-bit", step=6)),
-    "drop": planned(fault=Fault(kind="drop", step=6)),
-    "stale": planned(fault=Fault(kind="stale", step=6)),
-    "data-order": planned(fault=Fault(kind="data-order")),
-    "slow": planned(fault=Fault(kind="slow"), steps=40),
-    "freeze": planned(fault=Fault(kind="freeze", rank=None)),
-    "nan": planned(fault=Fault(kind="nan", step=5)),
-    "leak": planned(fault=Fault(kind="leak")),
+    "flip-bit": planned(fault=TrainingFault(kind="flip-bit", step=6)),
+    "drop": planned(fault=TrainingFault(kind="drop", step=6)),
+    "stale": planned(fault=TrainingFault(kind="stale", step=6)),
+    "data-order": planned(fault=TrainingFault(kind="data-order")),
+    "slow": planned(fault=TrainingFault(kind="slow"), steps=40),
+    "freeze": planned(fault=TrainingFault(kind="freeze", rank=None)),
+    "nan": planned(fault=TrainingFault(kind="nan", step=5)),
+    "leak": planned(fault=TrainingFault(kind="leak")),
     "cnn": planned(model="cnn", steps=40),
     "transformer": planned(model="transformer"),
     "gpt": planned(model="gpt"),

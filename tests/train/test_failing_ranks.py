@@ -8,7 +8,7 @@ import pytest
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.processes import temporary
 from gpucheck.train import run_smoke, smoke
-from gpucheck.train.spec import Fault, FaultKind, SmokeOptions
+from gpucheck.train.spec import FaultKind, SmokeOptions, TrainingFault
 from gpucheck.train.strategies import all_strategies
 from tests.train.conftest import STALL_S, Run
 
@@ -30,7 +30,7 @@ def test_ranks_that_finish_give_a_result(run: Run):
 
 
 def test_a_rank_that_never_enters_the_collective_is_told_from_the_one_that_waits_for_it(run: Run):
-    outcome = failed(run(Fault(kind="hang", phase="backward", step=3), stall_s=STALL_S))
+    outcome = failed(run(TrainingFault(kind="hang", phase="backward", step=3), stall_s=STALL_S))
 
     assert where(outcome) == ("hang", 1, "toy:1", 3, "backward")
     assert outcome.seconds < 15, "long before the deadline of the whole run"
@@ -40,8 +40,8 @@ def test_a_rank_that_never_enters_the_collective_is_told_from_the_one_that_waits
     assert any(line.startswith("rank 0 (toy:0): step 3 of 10, allreduce for") for line in outcome.evidence)
 
 
-def fault(kind: FaultKind, phase: str = "backward", **more: Any) -> Fault:
-    return Fault(kind=kind, phase=phase, step=3, **more)
+def fault(kind: FaultKind, phase: str = "backward", **more: Any) -> TrainingFault:
+    return TrainingFault(kind=kind, phase=phase, step=3, **more)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def fault(kind: FaultKind, phase: str = "backward", **more: Any) -> Fault:
         ),
         # No hang of training, which has not begun.
         (
-            {"fault": Fault(kind="hang", phase="import"), "timeout_s": 1.5},
+            {"fault": TrainingFault(kind="hang", phase="import"), "timeout_s": 1.5},
             ("timeout-start", 1, None, None, "import"),
             {},
         ),
@@ -117,7 +117,7 @@ def test_ranks_that_still_make_steps_at_the_deadline_do_not_hang(run: Run):
 
 
 def test_a_killed_rank_is_named_and_not_the_one_that_lost_its_peer(run: Run):
-    outcome = failed(run(Fault(kind="die", phase="backward", step=3)))
+    outcome = failed(run(TrainingFault(kind="die", phase="backward", step=3)))
 
     assert where(outcome) == ("died", 1, "toy:1", 3, "backward")
     assert outcome.signal == "SIGKILL"
@@ -143,11 +143,11 @@ def test_the_callers_folder_is_not_where_ranks_import_from(run: Run, tmp_path_fa
 
 def test_four_megabytes_of_noise_on_stdout_harm_nothing(run: Run):
     """Libraries print. A full pipe would block the rank, and what is printed is never taken for the answer."""
-    assert isinstance(run(Fault(kind="noise", step=3)), SmokeResult)
+    assert isinstance(run(TrainingFault(kind="noise", step=3)), SmokeResult)
 
 
 def test_what_a_failed_rank_printed_is_evidence_without_control_characters(run: Run):
-    outcome = failed(run(Fault(kind="noise", phase="forward", step=2), toy="leave"))
+    outcome = failed(run(TrainingFault(kind="noise", phase="forward", step=2), toy="leave"))
 
     printed = [line for line in outcome.evidence if line.startswith("rank 1 printed: ")]
     assert printed[-1] == "rank 1 printed: \N{REPLACEMENT CHARACTER}noise"

@@ -14,7 +14,7 @@ from pathlib import Path
 from gpucheck.model.smoke import Checkpoint, Reference
 from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.progress import Progress
-from gpucheck.train.report import Device, RankReport
+from gpucheck.train.report import RankDevice, RankReport
 from gpucheck.train.spec import RankSpec
 
 
@@ -103,7 +103,7 @@ def report(spec: RankSpec, progress: Progress) -> RankReport:
         backend="files",
         placement="cpu",
         placement_reason="a toy",
-        devices=(Device(name=f"toy:{spec.rank}"),),
+        devices=(RankDevice(name=f"toy:{spec.rank}"),),
         losses=(2.0,) * (spec.options.steps - 1) + (0.1,),
         gradient_hashes=("cd" * 32,) * spec.options.steps,
         data_hash="ef" * 32,

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from gpucheck.checks.kernel._text import BUS, LogMessage, bus_id, of_another_driver
 from gpucheck.checks.kernel._xids import CAUSED_BY, Code, Meaning, of_xid, sxid, xid
-from gpucheck.knowledge.kernel_messages import Message, follows
+from gpucheck.knowledge.kernel_messages import KernelMessage, follows
 from gpucheck.knowledge.kernel_messages import messages as classes
 
 RANK = ("note", "warn", "fail")
@@ -91,7 +91,7 @@ def _coded(code: Code, kind: str, message: LogMessage) -> Event:
     return Event(code.key, subject, message, code.meaning, code.follows, of_gpu=kind == "gpu")
 
 
-def _message(row: Message, bus: str | None, message: LogMessage, machine: Machine) -> Event | None:
+def _message(row: KernelMessage, bus: str | None, message: LogMessage, machine: Machine) -> Event | None:
     values = {"message": row.key, "meaning": row.why}
     meaning = Meaning(row.verdict, row.says, "kernel.known-message", values, row.steps, row.cause, row.confidence)
     subject, place = "host", ""
@@ -124,7 +124,7 @@ def _message(row: Message, bus: str | None, message: LogMessage, machine: Machin
     return Event(row.key, subject, message, meaning, after, place, row.about == "gpu" or subject.startswith("gpu:"))
 
 
-def _another_device(row: Message, message: LogMessage, machine: Machine) -> bool:
+def _another_device(row: KernelMessage, message: LogMessage, machine: Machine) -> bool:
     """In a log that names its GPUs, a function that is neither a GPU nor a port is another device."""
     return bool(machine.gpus | machine.switches) and (row.about == "device" or "pcieport " not in message.text)
 

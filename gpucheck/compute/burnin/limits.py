@@ -27,7 +27,7 @@ class Reached(NamedTuple):
     values: dict[str, Any]
 
 
-class Limits(NamedTuple):
+class BurnInLimits(NamedTuple):
     """temperature_c: by index, None where nothing is known. configured: it was given as --max-temperature.
 
     memory_c: by index, at which a GPU slows down for its memory; only where NVML reports it.
@@ -81,7 +81,7 @@ class Limits(NamedTuple):
         return None
 
 
-def limits(gpus: Sequence[Gpu], opened: Sequence[Opened | Failure], limit_c: float | None) -> Limits:
+def limits(gpus: Sequence[Gpu], opened: Sequence[Opened | Failure], limit_c: float | None) -> BurnInLimits:
     """Return the limits. opened: the same GPUs. limit_c: the temperature that the user gave.
 
     Raises Unmeasurable if no limit of a GPU is known: hours of load would have no end.
@@ -94,7 +94,7 @@ def limits(gpus: Sequence[Gpu], opened: Sequence[Opened | Failure], limit_c: flo
         if isinstance(one, Opened) and one.memory_limit_c is not None
     }
     margins = (g.index for g in gpus if by_gpu[g.index] is None and g.health.temperature_margin_c is not None)
-    found = Limits(by_gpu, limit_c is not None, memory, frozenset(margins))
+    found = BurnInLimits(by_gpu, limit_c is not None, memory, frozenset(margins))
     if unknown := found.unknown():
         seen = "limit of temperature unknown"
         raise Unmeasurable(Subject(check=NAME).unknown("compute.no-temperature-limit", seen, gpus=unknown))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gpucheck import __version__
 from gpucheck.compute.burnin.limits import ending, limits
-from gpucheck.compute.burnin.plan import Plan, plan
+from gpucheck.compute.burnin.plan import BurnInPlan, plan
 from gpucheck.compute.burnin.run import Session, Shown
 from gpucheck.compute.burnin.state import Identity, State, fits, read, write
 from gpucheck.compute.measure import METHOD, Chosen, ComputeOptions, chosen_for, findings_of, report_of, with_settings
@@ -71,7 +71,7 @@ def burn_in(
         return report()
 
 
-def _state(path: Path, before: State | None, identity: Identity, planned: Plan) -> State:
+def _state(path: Path, before: State | None, identity: Identity, planned: BurnInPlan) -> State:
     if before is not None:
         fits(path, before, identity, planned)
         return before

@@ -18,7 +18,7 @@ REST, MEMORY, HOT, POWER_STEPS = 0.10, 0.06, 0.36, 0.10
 LONGEST_S = 60.0  # of one step: limits are looked at after each
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class BurnInPlan(msgspec.Struct, frozen=True, kw_only=True):
     """seconds: of the whole run. rounds: of equal length. form: changes with what a round contains."""
 
     seconds: float
@@ -43,13 +43,13 @@ def duration(text: str) -> int:
     return seconds
 
 
-def plan(seconds: float, *, small: bool = False) -> Plan:
+def plan(seconds: float, *, small: bool = False) -> BurnInPlan:
     """Return the plan for this time. small: times for CPUs."""
     long = min(LONG_ROUND_S, max(ROUND_S, seconds / MOST_ROUNDS_WANTED))
-    return Plan(seconds=seconds, rounds=max(2, round(seconds / long)), small=small)
+    return BurnInPlan(seconds=seconds, rounds=max(2, round(seconds / long)), small=small)
 
 
-def round_steps(plan: Plan, types: Sequence[str]) -> Iterator[Step]:
+def round_steps(plan: BurnInPlan, types: Sequence[str]) -> Iterator[Step]:
     """Yield the steps of one round on devices with these types; together they take the time of a round."""
     every, able = operations(types), [type_ for type_ in TYPES if type_ in types]
     cold = CPU_S if plan.small else COLD_S

@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import NamedTuple
 
-from gpucheck.compute.burnin.limits import Limits, Reached
+from gpucheck.compute.burnin.limits import BurnInLimits, Reached
 from gpucheck.compute.burnin.plan import round_steps, span
 from gpucheck.compute.burnin.rounds import OfGpu, Round, of_gpu, together
 from gpucheck.compute.burnin.state import MOST_NOTICED, State, write
@@ -39,7 +39,7 @@ class Session:
         opened: Sequence[Opened | Failure],
         state: State,
         path: Path,
-        limits: Limits,
+        limits: BurnInLimits,
     ) -> None:
         self.bench, self.devices, self.opened = bench, devices, opened
         self.state, self.path, self.limits = state, path, limits

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpucheck.compute.burnin.plan import Plan
+from gpucheck.compute.burnin.plan import BurnInPlan
 from gpucheck.compute.burnin.rounds import Round
 from gpucheck.model.compute import Noticed
 from gpucheck.processes.atomic import write_atomic
@@ -39,7 +39,7 @@ class State(msgspec.Struct, kw_only=True):
 
     schema: Literal["gpucheck.burn-in/1"] = "gpucheck.burn-in/1"
     identity: Identity
-    plan: Plan
+    plan: BurnInPlan
     started: str
     sessions: Annotated[int, msgspec.Meta(ge=0)] = 0
     ended: Literal["complete", "limit", "no-device"] | None = None
@@ -83,7 +83,7 @@ def read(path: Path) -> State | None:
     return state
 
 
-def fits(path: Path, state: State, identity: Identity, plan: Plan) -> None:
+def fits(path: Path, state: State, identity: Identity, plan: BurnInPlan) -> None:
     """Raise StateError if the file is of a run that has ended, of another host or of another plan."""
     if state.ended is not None:
         raise StateError(f"{path}: this burn-in of {state.started} has ended ({state.ended}). {ANOTHER}.")

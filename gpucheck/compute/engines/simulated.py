@@ -33,7 +33,7 @@ REPEATS = 24
 STEP_DOWN, STEP_UP, RECOVERS_C = 0.96, 1.02, 2.0
 
 
-class SimulatedGpu(msgspec.Struct, frozen=True, kw_only=True):
+class ComputeGpu(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU of compute.json. Degrees and watts as NVML reports them.
 
     held_mhz, held_by: a clock that something holds, with the reasons. rise: part by which it gets hotter than a healthy
@@ -61,11 +61,11 @@ class SimulatedGpu(msgspec.Struct, frozen=True, kw_only=True):
     always: bool = False
 
 
-def read(directory: Path) -> tuple[SimulatedGpu, ...]:
+def read(directory: Path) -> tuple[ComputeGpu, ...]:
     """Return the GPUs of a simulated machine. Raises ValueError for a machine without a readable compute.json."""
     file = directory / "compute.json"
     try:
-        return msgspec.json.decode(file.read_bytes(), type=tuple[SimulatedGpu, ...])
+        return msgspec.json.decode(file.read_bytes(), type=tuple[ComputeGpu, ...])
     except (OSError, msgspec.DecodeError) as error:
         raise ValueError(f"{file}: {error}. Make the simulated machine again.") from error
 
@@ -73,7 +73,7 @@ def read(directory: Path) -> tuple[SimulatedGpu, ...]:
 class _Gpu:
     """The state of one GPU while time passes. tick_s: between readings where the governor has nothing to do."""
 
-    def __init__(self, about: SimulatedGpu, place: int, seed: int, tick_s: float = TICK_S) -> None:
+    def __init__(self, about: ComputeGpu, place: int, seed: int, tick_s: float = TICK_S) -> None:
         self.about, self.tick_s = about, tick_s
         self.random = random.Random(f"{seed} {place} {about.bus_id}")  # noqa: S311 - a simulation
         self.hungry = self.random.gauss(1.0, LOTTERY)
@@ -140,7 +140,7 @@ class _Gpu:
 class SimulatedBench:
     """A Bench of simulated GPUs. Everything random follows from seed."""
 
-    def __init__(self, gpus: Sequence[SimulatedGpu], seed: int = 0, *, tick_s: float = TICK_S) -> None:
+    def __init__(self, gpus: Sequence[ComputeGpu], seed: int = 0, *, tick_s: float = TICK_S) -> None:
         self.gpus = [_Gpu(gpu, place, seed, tick_s) for place, gpu in enumerate(gpus)]
 
     def go_on(self, rounds: int) -> None:
@@ -184,7 +184,7 @@ class SimulatedBench:
         return Answer(seconds=step.seconds)
 
     @staticmethod
-    def _flops(about: SimulatedGpu, type_: str, mhz: float) -> float:
+    def _flops(about: ComputeGpu, type_: str, mhz: float) -> float:
         per_clock = operations_per_clock(about.capability, about.name).get(type_, 128)
         return ceiling_tflops(per_clock, about.multiprocessors or 64, mhz) * 1e12
 

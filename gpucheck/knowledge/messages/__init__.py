@@ -23,7 +23,7 @@ ESCAPED = re.compile(r"\\[^A-Za-z0-9]")
 SHORTEST = 3
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KnownMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One message.
 
     key: unique over all files, the part before the first dot is the file's name. patterns: regular expressions,
@@ -47,11 +47,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 class _Rows(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
     schema_: Literal["gpucheck.knowledge.messages/2"]
     as_of: str
-    messages: tuple[Row, ...]
+    messages: tuple[KnownMessage, ...]
 
 
 @cache
-def rows(kind: str) -> tuple[Row, ...]:
+def rows(kind: str) -> tuple[KnownMessage, ...]:
     """The messages of one kind of text, in the order in which they are tried. Raises KnowledgeError."""
     return table(f"messages/{kind}.yml", _Rows).messages
 
@@ -61,13 +61,13 @@ def kinds() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))
 
 
-def row(key: str) -> Row:
+def row(key: str) -> KnownMessage:
     """The message with this key. Raises KeyError."""
     return _by_key()[key]
 
 
 @cache
-def _by_key() -> dict[str, Row]:
+def _by_key() -> dict[str, KnownMessage]:
     return {row.key: row for kind in kinds() for row in rows(kind)}
 
 
@@ -76,7 +76,7 @@ _pattern = cache(re.compile)
 
 
 @cache
-def _patterns(kind: str) -> tuple[tuple[Row, str, tuple[str, ...], bool], ...]:
+def _patterns(kind: str) -> tuple[tuple[KnownMessage, str, tuple[str, ...], bool], ...]:
     """Each pattern with the texts of which a line must hold one, and whether their case is of no matter."""
     found = []
     for row in rows(kind):
@@ -105,7 +105,7 @@ def speaks(kind: str, line: str) -> bool:
     return meaning(kind, line) is not None
 
 
-def meaning(kind: str, line: str) -> tuple[Row, str | None] | None:
+def meaning(kind: str, line: str) -> tuple[KnownMessage, str | None] | None:
     """The message that a line is, and the GPU that it names; None for any other line."""
     lower = line.lower()
     for row, pattern, needed, folded in _patterns(kind):

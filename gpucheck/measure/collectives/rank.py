@@ -7,7 +7,14 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from gpucheck.measure.collectives.values import ErrorKind, Measured, RankOptions, RankReport, RankSpec, elements
+from gpucheck.measure.collectives.values import (
+    ErrorKind,
+    MeasuredCollective,
+    RankOptions,
+    RankReport,
+    RankSpec,
+    elements,
+)
 from gpucheck.measure.engines.protocol import MISTAKES
 from gpucheck.model.device import Device
 from gpucheck.processes.exhausted import exhausted
@@ -58,7 +65,7 @@ class Rank:
         leave_store(store, self.rank, self.world)
         return self.report(tuple(measured))
 
-    def report(self, measured: tuple[Measured, ...]) -> RankReport:
+    def report(self, measured: tuple[MeasuredCollective, ...]) -> RankReport:
         torch, gpu = self.torch, self.device.type == "cuda"
         nccl = ".".join(map(str, torch.cuda.nccl.version())) if gpu else None
         return RankReport(
@@ -70,7 +77,7 @@ class Rank:
             measured=measured,
         )
 
-    def measure(self, name: str, size: int) -> Measured:
+    def measure(self, name: str, size: int) -> MeasuredCollective:
         """Warm up, then run one checked collective and a timed series in every round."""
         count = elements(size, self.world)
         self.note(f"{name} of {count * 4} bytes, warming up")
@@ -85,7 +92,7 @@ class Rank:
             call()
             wrong += check()
             seconds.append(self.timed(name, count))
-        return Measured(
+        return MeasuredCollective(
             operation=name,
             size=count * 4,
             seconds=tuple(self.slowest(seconds)),

@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.knowledge.codes import Subject
-from gpucheck.measure.collectives.values import ALL, ErrorKind, Measured, RankOptions, RankReport, bus_factor
+from gpucheck.measure.collectives.values import ALL, ErrorKind, MeasuredCollective, RankOptions, RankReport, bus_factor
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose
 from gpucheck.measure.reporting.scene import NEEDS, Scene
 from gpucheck.measure.reporting.surroundings import surroundings
@@ -363,7 +363,7 @@ def _ring_gb_s(scene: Scene) -> float | None:
     return rates[0].unidirectional_gb_s if all(rates) and rates[0] is not None else None
 
 
-def _result(one: Measured, ranks: int, variant: str, ring_gb_s: float | None) -> CollectiveResult:
+def _result(one: MeasuredCollective, ranks: int, variant: str, ring_gb_s: float | None) -> CollectiveResult:
     times = spread(one.seconds)
     algorithm = one.size / times.median / 1e9
     bus = algorithm * bus_factor(one.operation, ranks)

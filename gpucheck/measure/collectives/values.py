@@ -61,7 +61,7 @@ class RankOptions(msgspec.Struct, frozen=True, kw_only=True):
 RankSpec = ranks.RankSpec[RankOptions]
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class MeasuredCollective(msgspec.Struct, frozen=True, kw_only=True):
     """One collective at one size. seconds: mean per sample, of the slowest rank. wrong: elements of all ranks."""
 
     operation: str
@@ -79,4 +79,4 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     device_name: str | None
     versions: dict[str, str | None]
-    measured: tuple[Measured, ...]
+    measured: tuple[MeasuredCollective, ...]

@@ -58,7 +58,7 @@ LATENCY_S = 20e-6
 MANY_PAIRS, MANY_PAIRS_BYTES = 1000, 8 * MIB  # a quick run of more does not check each of them by every method
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class CopyPaths(msgspec.Struct, frozen=True, kw_only=True):
     """The input of a plan. between: by ordered positions. to_host: links of each device up to its root."""
 
     devices: tuple[Device, ...]
@@ -85,13 +85,13 @@ class MeasurementRequest(msgspec.Struct, frozen=True, kw_only=True):
     fabric: tuple[int, ...] = ()
 
 
-def buffer_bytes(machine: Machine, request: MeasurementRequest) -> int:
+def buffer_bytes(machine: CopyPaths, request: MeasurementRequest) -> int:
     fast = any((path.cls or "").startswith("NV") for path in machine.between.values()) or request.local
     most = max((*request.sizes, request.tensor_bytes or 0, NVLINK_BYTES if fast else PCIE_BYTES))
     return -(-most // PAGE) * PAGE
 
 
-def plan(machine: Machine, request: MeasurementRequest) -> tuple[Step, ...]:
+def plan(machine: CopyPaths, request: MeasurementRequest) -> tuple[Step, ...]:
     """Return every step in order: integrity first, then speed, so that no result comes from corrupt copies."""
     if request.local:
         return tuple(_local(machine, request))
@@ -106,7 +106,7 @@ def plan(machine: Machine, request: MeasurementRequest) -> tuple[Step, ...]:
 
 
 def in_rounds(
-    machine: Machine, groups: Sequence[tuple[Flow, ...]], *, ring: bool = False
+    machine: CopyPaths, groups: Sequence[tuple[Flow, ...]], *, ring: bool = False
 ) -> tuple[tuple[Flow, ...], ...]:
     """Put groups of flows into rounds whose groups share no resource.
 
@@ -121,16 +121,16 @@ def in_rounds(
     return tuple(tuple(flow for i in members for flow in groups[i]) for members in rounds(taken, order, ring=ring))
 
 
-def alone(machine: Machine, request: MeasurementRequest, flows: tuple[Flow, ...]) -> Step:
+def alone(machine: CopyPaths, request: MeasurementRequest, flows: tuple[Flow, ...]) -> Step:
     """Return the step that measures one pair alone, in one or both directions at once, to confirm a low result."""
     return _timed(machine, request, "alone" if len(flows) == 1 else "both directions alone", flows)
 
 
-def pairs(machine: Machine) -> list[tuple[int, int]]:
+def pairs(machine: CopyPaths) -> list[tuple[int, int]]:
     return list(permutations(range(len(machine.devices)), 2))
 
 
-def _integrity(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
+def _integrity(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
     quick = request.depth == "quick"
     many = quick and len(pairs(machine)) > MANY_PAIRS
     for number, (a, b) in enumerate(pairs(machine)):
@@ -153,7 +153,7 @@ def _integrity(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
         yield _checked(machine, request, "integrity under load", (*flows, *load), (region,), 2 if quick else 3)
 
 
-def _fabric(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
+def _fabric(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
     """Plan one copy through memory that was exported and imported, of each GPU to the next."""
     ring = zip(request.fabric, (*request.fabric[1:], *request.fabric[:1]), strict=True)
     if len(request.fabric) > 1 and "fabric" in request.methods:
@@ -172,7 +172,7 @@ def _regions(request: MeasurementRequest) -> tuple[Region, ...]:
     return small, odd, large
 
 
-def _unidirectional(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
+def _unidirectional(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
     methods: tuple[Method, ...] = DIRECT if request.depth == "full" else ("ce-write",)
     for method in methods:
         groups = [(flow,) for a, b in pairs(machine) for flow in _flows(request, a, b, (method,))]
@@ -180,20 +180,20 @@ def _unidirectional(machine: Machine, request: MeasurementRequest) -> Iterator[S
             yield _timed(machine, request, "one direction", flows)
 
 
-def _bidirectional(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
+def _bidirectional(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
     groups = [(Flow(src=a, dst=b), Flow(src=b, dst=a)) for a, b in combinations(range(len(machine.devices)), 2)]
     for flows in in_rounds(machine, groups):
         yield _timed(machine, request, "both directions", flows)
 
 
-def _latencies(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
+def _latencies(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
     """Plan latencies of small copies by the copy engine, and of single loads if the engine has a kernel for them."""
     for a, b in pairs(machine):
         yield _latency(request, (Flow(src=a, dst=b),))
         yield from (_latency(request, (flow,)) for flow in _flows(request, a, b, ("sm-read",)))
 
 
-def _staged(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
+def _staged(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
     """Plan the reference without peer access: one pair of each class, in a full run every pair."""
     if "staged" not in request.methods:
         return
@@ -203,7 +203,7 @@ def _staged(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
     yield _latency(request, tuple(Flow(src=a, dst=b, method="staged") for a, b in chosen[:1]))
 
 
-def _host(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
+def _host(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
     """Plan copies with pinned memory on the NUMA node of the device, in a full run on every node."""
     nodes = request.numa_nodes if request.depth == "full" and len(request.numa_nodes) > 1 else ()
     for device in range(len(machine.devices)):
@@ -221,7 +221,7 @@ def _host_ways(device: int) -> tuple[Flow, Flow]:
     return Flow(src=HOST, dst=device), Flow(src=device, dst=HOST)
 
 
-def _contention(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
+def _contention(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
     """Plan copies of many at once: a row is a name and its flows. The result describes the host, not a pair."""
     count = len(machine.devices)
     ways = [_host_ways(device) for device in range(count)]
@@ -245,21 +245,21 @@ def _contention(machine: Machine, request: MeasurementRequest) -> Iterator[Step]
         yield _timed(machine, few, name, flows, PCIE_BYTES)
 
 
-def _sizes(machine: Machine, request: MeasurementRequest, chosen: Sequence[tuple[int, int]]) -> Iterator[Step]:
+def _sizes(machine: CopyPaths, request: MeasurementRequest, chosen: Sequence[tuple[int, int]]) -> Iterator[Step]:
     for size in request.sizes:
         for a, b in chosen:
             step = _timed(machine, request, "sizes", (Flow(src=a, dst=b),), size)
             yield msgspec.structs.replace(step, samples=SWEEP_SAMPLES)
 
 
-def _one_of_each_class(machine: Machine) -> list[tuple[int, int]]:
+def _one_of_each_class(machine: CopyPaths) -> list[tuple[int, int]]:
     first: dict[str | None, tuple[int, int]] = {}
     for pair in pairs(machine):
         first.setdefault(machine.between[pair].cls if pair in machine.between else None, pair)
     return list(first.values())
 
 
-def _local(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
+def _local(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
     for device in range(len(machine.devices)):
         flow = Flow(src=device, dst=device)
         yield _checked(machine, request, "integrity", (flow,), _regions(request), 3)
@@ -270,7 +270,7 @@ def _local(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
     yield from _sizes(machine, request, [(0, 0)])
 
 
-def _tensor(machine: Machine, request: MeasurementRequest) -> Iterator[Step]:
+def _tensor(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
     """Plan the example of many guides: copy a tensor from the first GPU to the second and back, checked and timed."""
     size = request.tensor_bytes or 0
     ways = ((0, 1), (1, 0)) if len(machine.devices) > 1 else ((0, 0),)
@@ -290,7 +290,11 @@ def _flows(request: MeasurementRequest, src: int, dst: int, wanted: Sequence[Met
 
 
 def _timed(
-    machine: Machine, request: MeasurementRequest, purpose: str, flows: tuple[Flow, ...], size: int | None = None
+    machine: CopyPaths,
+    request: MeasurementRequest,
+    purpose: str,
+    flows: tuple[Flow, ...],
+    size: int | None = None,
 ) -> Step:
     if size is None:
         fast = any(_class(machine, flow).startswith("NV") or flow.src == flow.dst for flow in flows)
@@ -310,7 +314,7 @@ def _latency(request: MeasurementRequest, flows: tuple[Flow, ...]) -> Step:
 
 
 def _checked(
-    machine: Machine,
+    machine: CopyPaths,
     request: MeasurementRequest,
     purpose: str,
     flows: tuple[Flow, ...],
@@ -333,12 +337,12 @@ def _checked(
     )
 
 
-def _class(machine: Machine, flow: Flow) -> str:
+def _class(machine: CopyPaths, flow: Flow) -> str:
     path = machine.between.get((flow.src, flow.dst))
     return (path.cls if path else None) or ""
 
 
-def _rates(machine: Machine, flows: Sequence[Flow]) -> list[float]:
+def _rates(machine: CopyPaths, flows: Sequence[Flow]) -> list[float]:
     """Return the estimated rate of each flow, for the planned time only; flows with a common link share its rate."""
     taken = [flow_resources(flow, machine.between, machine.to_host) for flow in flows]
     contention = Counter(resource for resources in taken for resource in resources)

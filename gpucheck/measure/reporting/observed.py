@@ -9,7 +9,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from gpucheck.measure.engines.cuda_errors import error_text
-from gpucheck.measure.planning.plan import Machine
+from gpucheck.measure.planning.plan import CopyPaths
 from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.reporting.surroundings import ecc_lines, square, surroundings, under_load
 from gpucheck.measure.reporting.text import copied_pairs, where_copied
@@ -34,7 +34,7 @@ KINDS: dict[str, CopyFailureKind] = {"stuck": "stuck", "crashed": "crashed", "re
 LEAST = 1e-9  # a fraction below it is written as 0
 
 
-def observations(results: Results, machine: Machine, scene: Scene) -> Observations:
+def observations(results: Results, machine: CopyPaths, scene: Scene) -> Observations:
     """Return observations of the host and its links after (or during) a run.
 
     Pairs of the results are positions in ``scene.gpus``.
@@ -45,7 +45,7 @@ def observations(results: Results, machine: Machine, scene: Scene) -> Observatio
     return replace(around, measured=measured(results, machine, scene))
 
 
-def measured(results: Results, machine: Machine, scene: Scene) -> Measured:
+def measured(results: Results, machine: CopyPaths, scene: Scene) -> Measured:
     """Return the measured values. An empty matrix is None; all are empty if the copy engine did not open."""
     failures = tuple(_failure(failure, results) for failure in results.failures if failure.is_the_copys)
     if results.opened is None:
@@ -124,7 +124,7 @@ def _common(kinds: Iterable[str | None]) -> Damage | None:
     return found[0] if len(found) == 1 and found[0] != "mixed" else None  # type: ignore[return-value]  # one of them
 
 
-def _damaged(results: Results, machine: Machine, scene: Scene) -> Iterable[Damaged]:
+def _damaged(results: Results, machine: CopyPaths, scene: Scene) -> Iterable[Damaged]:
     """Return one row for all pairs with the same corruption on the same path class, and one for host mismatches.
 
     Pairs whose source was wrong have rows of their own.

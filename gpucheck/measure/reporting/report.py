@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import msgspec
 
 from gpucheck.measure.planning.paths import flow_resources
-from gpucheck.measure.planning.plan import Machine, pairs
+from gpucheck.measure.planning.plan import CopyPaths, pairs
 from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.reporting.surroundings import nvml_status
 from gpucheck.measure.running.runner import Results, total
@@ -35,7 +35,7 @@ WAYS = {
 }
 
 
-def devices(results: Results, machine: Machine) -> tuple[MeasuredDevice, ...]:
+def devices(results: Results, machine: CopyPaths) -> tuple[MeasuredDevice, ...]:
     """Return the rows and columns."""
     known = results.opened.fabric_handles if results.opened else ()
     handles = known or (None,) * len(machine.devices)
@@ -58,7 +58,7 @@ def measured(timing: Timing) -> Measured:
     )
 
 
-def measured_pairs(results: Results, machine: Machine) -> tuple[MeasuredPair, ...]:
+def measured_pairs(results: Results, machine: CopyPaths) -> tuple[MeasuredPair, ...]:
     verified: dict[tuple[int, int], int] = {}
     for _, check in results.checks:
         ends = check.flow.src, check.flow.dst
@@ -66,7 +66,7 @@ def measured_pairs(results: Results, machine: Machine) -> tuple[MeasuredPair, ..
     return tuple(_pair(src, dst, results, machine, verified.get((src, dst), 0)) for src, dst in pairs(machine))
 
 
-def _pair(src: int, dst: int, results: Results, machine: Machine, verified: int) -> MeasuredPair:
+def _pair(src: int, dst: int, results: Results, machine: CopyPaths, verified: int) -> MeasuredPair:
     path = machine.between.get((src, dst))
     expected = path.expected if path else None
     timing = results.one_way(src, dst)
@@ -105,7 +105,7 @@ def _pair(src: int, dst: int, results: Results, machine: Machine, verified: int)
     )
 
 
-def matrices(results: Results, machine: Machine) -> dict[str, Matrix]:
+def matrices(results: Results, machine: CopyPaths) -> dict[str, Matrix]:
     """Return matrices with their names in ``gpucheck diagnose``. Empty matrices are omitted."""
     count = range(len(machine.devices))
     both = results.both_ways().items()
@@ -128,7 +128,7 @@ def _rounded(value: float | None) -> float | None:
     return round(value, PLACES) if value is not None else None
 
 
-def host_links(results: Results, machine: Machine) -> tuple[HostLink, ...]:
+def host_links(results: Results, machine: CopyPaths) -> tuple[HostLink, ...]:
     """Return copies from host to device and back, for the devices measured."""
     engines = {flow: round(t.gb_s, PLACES) for flow, t in results.host.items()}
     rates = {(f.src, f.dst, f.node): rate for f, rate in engines.items() if f.method == "ce-write"}
@@ -157,18 +157,18 @@ def peer_access(results: Results, scene: Scene | None) -> PeerAccess | None:
     return PeerAccess(cuda=results.opened.peer_access, nvml=nvml_status(scene) or () if scene is not None else ())
 
 
-def local(results: Results, machine: Machine) -> tuple[float | None, ...]:
+def local(results: Results, machine: CopyPaths) -> tuple[float | None, ...]:
     """Return copies inside each device, empty unless requested. Counts bytes copied, not bytes read and written."""
     rates = [results.one_way(place, place) for place in range(len(machine.devices))]
     return tuple(round(t.gb_s, PLACES) if t else None for t in rates) if any(rates) else ()
 
 
-def crowds(results: Results, machine: Machine) -> tuple[ContentionResult, ...]:
+def crowds(results: Results, machine: CopyPaths) -> tuple[ContentionResult, ...]:
     """Return the total rates of simultaneous copies, next to what the GPUs carry with one copy at a time."""
     return tuple(_crowd(name, timings, results, machine) for name, timings in results.crowds.items())
 
 
-def _crowd(name: str, timings: tuple[Timing, ...], results: Results, machine: Machine) -> ContentionResult:
+def _crowd(name: str, timings: tuple[Timing, ...], results: Results, machine: CopyPaths) -> ContentionResult:
     flows, together = [t.flow for t in timings], total(timings)
     known = [results.host.get(flow) or results.one_way(flow.src, flow.dst) for flow in flows]
     rates = {flow: timing.gb_s for flow, timing in zip(flows, known, strict=True) if timing}
@@ -197,7 +197,7 @@ def _limit(rates: Mapping[Flow, float]) -> float:
     return sums["from host"] + sums["to host"] + min(sums["out"], sums["in"])
 
 
-def _reason(rates: Mapping[Flow, float], together: float, machine: Machine) -> str:
+def _reason(rates: Mapping[Flow, float], together: float, machine: CopyPaths) -> str:
     use = {flow: flow_resources(flow, machine.between, machine.to_host) for flow in rates}
     copies = Counter(resource for taken in use.values() for resource in taken if resource.startswith(UPLINKS))
     shared = sorted({resource.partition(":")[2] for resource, count in copies.items() if count > 1})
@@ -209,7 +209,7 @@ def _reason(rates: Mapping[Flow, float], together: float, machine: Machine) -> s
     return "less than each GPU carries one way: both ways at once, or the links and switches between them"
 
 
-def sizes(results: Results, machine: Machine) -> tuple[SizePoint, ...]:
+def sizes(results: Results, machine: CopyPaths) -> tuple[SizePoint, ...]:
     return tuple(
         SizePoint(
             src=t.flow.src,

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from gpucheck.measure.planning.plan import Machine, MeasurementRequest, alone
+from gpucheck.measure.planning.plan import CopyPaths, MeasurementRequest, alone
 from gpucheck.measure.values import HOST, Answer, Check, Failure, Flow, Method, Opened, Step, Timing, is_crowd
 from gpucheck.model.device import Device
 
@@ -119,7 +119,7 @@ def run(
     runner: StepRunner,
     results: Results,
     *,
-    machine: Machine,
+    machine: CopyPaths,
     request: MeasurementRequest,
     low: Low,
     progress: Progress = lambda step, number: None,  # noqa: ARG005 - no progress shown
@@ -198,7 +198,9 @@ def _record(failure: Failure, step: Step, results: Results) -> None:
         results.broken.add(frozenset((flow.src, flow.dst)))
 
 
-def _repeat_low(runner: StepRunner, results: Results, machine: Machine, request: MeasurementRequest, low: Low) -> None:
+def _repeat_low(
+    runner: StepRunner, results: Results, machine: CopyPaths, request: MeasurementRequest, low: Low
+) -> None:
     """Measure low pairs alone, one direction also through host memory, to compare peer access with it."""
     for flows in low(results):
         if results.gave_up is not None:

@@ -8,7 +8,7 @@ from gpucheck.model.diagnosis.observations import UnderLoad
 from gpucheck.model.finding import Finding
 from gpucheck.model.measurements import copies_of
 from gpucheck.printable import of_printable
-from gpucheck.render.blocks import Cell, Document, Facts, Lines, Row, Section, Table, document_of, words
+from gpucheck.render.blocks import Cell, Document, Lines, Properties, Row, Section, Table, document_of, words
 from gpucheck.render.findings import TROUBLE, Group, deciding, group_equal, host_gpus, worst_first
 from gpucheck.render.subjects.copies import Copies, PathRates, by_class
 from gpucheck.render.subjects.gpus import memory_errors, stored_gpus
@@ -246,7 +246,7 @@ def document(report: Report, *, named: bool = False) -> Document:
     """Return the card, at most MOST_LINES lines of Markdown. named: with the name of the host."""
     found = copies_of(report.measurements)
     rows = _findings(report)
-    machine = Facts([(label, text) for label, text in _facts(report, found, named=named) if text])
+    machine = Properties([(label, text) for label, text in _facts(report, found, named=named) if text])
     gpus = gpu_rows(report, found)
     nothing = "Nothing is wrong." if report.verdict is Verdict.PASS else "Nothing was evaluated."
     columns = words("verdict", "finding", "cause", "command that confirms it")

@@ -5,7 +5,7 @@ from pathlib import PurePath
 
 from gpucheck.model.diagnosis import Diagnosis, ReadRange, UnreadRange
 from gpucheck.printable import folded, of_printable
-from gpucheck.render.blocks import Block, Document, Facts, Findings, Lines, Section
+from gpucheck.render.blocks import Block, Document, Findings, Lines, Properties, Section
 from gpucheck.render.findings import worst_first
 from gpucheck.render.words import plural
 
@@ -92,4 +92,4 @@ def _scope(diagnosis: Diagnosis) -> Iterator[Block]:
     known = [("looked at", "; ".join(diagnosis.looked_at)), ("not proven", "; ".join(diagnosis.unproven))]
     known = [(name, folded(text)) for name, text in known if text and (name == "looked at" or diagnosis.read)]
     if known:
-        yield Facts(known)
+        yield Properties(known)

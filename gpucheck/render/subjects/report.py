@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from gpucheck.model import Report
 from gpucheck.model.measurements import copies_of
 from gpucheck.printable import of_printable
-from gpucheck.render.blocks import Document, Facts, Findings, Section, document_of
+from gpucheck.render.blocks import Document, Findings, Properties, Section, document_of
 from gpucheck.render.findings import TROUBLE, host_gpus, worst_first
 from gpucheck.render.subjects import collectives, compute, copies, gpus, smoke, topology
 from gpucheck.render.words import count_models, counts_line, plural
@@ -50,7 +50,7 @@ def _sections(report: Report) -> Iterator[Section]:
         made = report.simulation
         about = " ".join((made.profile, *made.faults)) if made else ""
         yield from topology.sections(report.topology, report.findings, about)
-    yield Section("host", "Host", [Facts([*_facts(report)])])
+    yield Section("host", "Host", [Properties([*_facts(report)])])
 
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:

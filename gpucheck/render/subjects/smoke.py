@@ -12,7 +12,7 @@ from gpucheck.render.findings import worst_first
 from gpucheck.render.words import WORST_FIRST
 
 
-class Part(NamedTuple):
+class ShownRun(NamedTuple):
     """One run: its title (``torch ddp``), facts about it, and what was found."""
 
     title: str
@@ -25,7 +25,7 @@ class Part(NamedTuple):
 
 
 @of_printable
-def document(report: SmokeReport, parts: Iterable[Part]) -> Document:
+def document(report: SmokeReport, parts: Iterable[ShownRun]) -> Document:
     """The runs with the worst verdict first; what was not run, in a line each."""
     ordered = sorted(parts, key=lambda part: min((WORST_FIRST.index(f.verdict) for f in part.findings), default=0))
     skipped = [Cell(_not_run(part), verdict=Verdict.SKIP) for part in ordered if part.skipped]
@@ -42,7 +42,7 @@ def document(report: SmokeReport, parts: Iterable[Part]) -> Document:
     )
 
 
-def _not_run(part: Part) -> str:
+def _not_run(part: ShownRun) -> str:
     """``tensorflow mirrored: tensorflow is not installed``: the name of the run, without what it would prove."""
     reasons = dict.fromkeys(finding.why for finding in part.findings)
     return f"{part.title.partition(':')[0]}: {'; '.join(reasons)}"

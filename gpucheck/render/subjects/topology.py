@@ -24,7 +24,7 @@ from gpucheck.render.blocks import (
 from gpucheck.render.findings import worst_first
 from gpucheck.render.topology.boxes import (
     Absent,
-    Fault,
+    FaultMark,
     absent,
     describe_link,
     describe_switches,
@@ -251,7 +251,7 @@ def _lost(topology: Topology) -> Iterable[Absent]:
     return absent(topology, topology.findings) if topology.gpus else ()
 
 
-def _fault(fault: Fault | None) -> Cell:
+def _fault(fault: FaultMark | None) -> Cell:
     return Cell(fault.words, tone=fault.verdict.value) if fault else Cell("")
 
 

@@ -12,7 +12,7 @@ BAD = (Verdict.FAIL, Verdict.WARN)
 SIGN = {Verdict.FAIL: "\u00d7", Verdict.WARN: "!"}
 
 
-class Fault(NamedTuple):
+class FaultMark(NamedTuple):
     """The worst finding about one place. cause: its key, or the check without one. links: whether NVLinks fail."""
 
     verdict: Verdict
@@ -25,9 +25,9 @@ class Fault(NamedTuple):
         return f"{self.verdict.name} {self.cause}"
 
 
-def faults(findings: Iterable[Finding]) -> dict[frozenset[str], Fault]:
+def faults(findings: Iterable[Finding]) -> dict[frozenset[str], FaultMark]:
     """Return the worst finding of each bus id, and of each pair of them."""
-    found: dict[frozenset[str], Fault] = {}
+    found: dict[frozenset[str], FaultMark] = {}
     for finding in findings:
         place = frozenset(bus_ids(finding.subject))
         if finding.verdict not in BAD or not place:
@@ -35,7 +35,7 @@ def faults(findings: Iterable[Finding]) -> dict[frozenset[str], Fault]:
         before = found.get(place)
         links = finding.check.startswith("nvlink") or bool(before and before.links)
         if before is None or BAD.index(finding.verdict) < BAD.index(before.verdict):
-            found[place] = Fault(finding.verdict, finding.cause or finding.check, links)
+            found[place] = FaultMark(finding.verdict, finding.cause or finding.check, links)
         else:
             found[place] = before._replace(links=links)
     return found
@@ -46,7 +46,7 @@ class Absent(NamedTuple):
 
     number: int | None
     bus_id: str
-    fault: Fault
+    fault: FaultMark
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ def absent(topology: Topology, findings: Iterable[Finding]) -> list[Absent]:
             continue
         (bus_id,) = bus_ids(finding.subject)
         if bus_id not in known and BUS_ID.fullmatch(bus_id):
-            fault = Fault(finding.verdict, finding.cause or finding.check, links=False)
+            fault = FaultMark(finding.verdict, finding.cause or finding.check, links=False)
             found.setdefault(bus_id, Absent(finding.gpu_index, bus_id, fault))
     return list(found.values())
 
@@ -83,7 +83,7 @@ class Box:
     link: str = ""
     reduced: bool = False
     inside: list["Box"] = field(default_factory=list)
-    fault: Fault | None = None
+    fault: FaultMark | None = None
 
 
 def heading(topology: Topology, findings: Iterable[Finding] = ()) -> str:
@@ -133,7 +133,7 @@ def _box(
     function: WiredFunction,
     children: dict[str | None, list[WiredFunction]],
     names: dict[str, str],
-    found: dict[str, Fault],
+    found: dict[str, FaultMark],
     known: bool,
 ) -> list[Box]:
     below = [b for child in children.get(function.bus_id, []) for b in _box(child, children, names, found, known)]

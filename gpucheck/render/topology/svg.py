@@ -16,7 +16,7 @@ from gpucheck.printable import of_printable, printable
 from gpucheck.render.topology.boxes import (
     SIGN,
     Box,
-    Fault,
+    FaultMark,
     boxes,
     describe_switches,
     direct_links,
@@ -233,7 +233,7 @@ def _words(box: Box) -> Iterator[tuple[str, str, int]]:
         yield _marked(box.fault), TONE[box.fault.verdict], SMALL
 
 
-def _marked(fault: Fault) -> str:
+def _marked(fault: FaultMark) -> str:
     return f"{SIGN[fault.verdict]} {fault.words}"
 
 
@@ -251,7 +251,7 @@ def _description(box: Box) -> Iterator[tuple[str, str, int]]:
 
 
 def _nvlinks(
-    topology: Topology, wiring: Wiring, found: dict[frozenset[str], Fault], at: Point, room: float
+    topology: Topology, wiring: Wiring, found: dict[frozenset[str], FaultMark], at: Point, room: float
 ) -> tuple[str, float]:
     """GPUs on a circle; direct links as chords, links to switches as spokes. Returns what is drawn and its height.
 
@@ -260,7 +260,7 @@ def _nvlinks(
     indexes = [gpu.index for gpu in topology.gpus]
     ids = {f"GPU{gpu.index}": gpu.pci_bus_id or "" for gpu in topology.gpus}
 
-    def fault(*labels: str) -> Fault | None:
+    def fault(*labels: str) -> FaultMark | None:
         return found.get(frozenset(ids.get(label, "") for label in labels))
 
     def links_fail(*labels: str) -> bool:

@@ -9,12 +9,12 @@ from gpucheck.render.blocks import (
     Cell,
     Document,
     Drawing,
-    Facts,
     Findings,
     Folded,
     Lines,
     Matrices,
     Matrix,
+    Properties,
     Section,
     SideBySide,
     Table,
@@ -85,12 +85,12 @@ class Markdown:
                     for group in (one for one in block.groups if not _is_quiet(one)):
                         yield from self._group(group)
                     yield [f"- {self._headline(group)}" for group in block.groups if _is_quiet(group)]
-                case Table() | Lines() | Facts():
+                case Table() | Lines() | Properties():
                     yield from self._leaf(block)
                 case Drawing():
                     pass
 
-    def _leaf(self, block: Table | Lines | Facts) -> Iterator[list[str]]:
+    def _leaf(self, block: Table | Lines | Properties) -> Iterator[list[str]]:
         match block:
             case Table():
                 yield [f"**{self.text(block.title)}**"] if block.title else []
@@ -99,7 +99,7 @@ class Markdown:
             case Lines():
                 yield [self.text(f"{block.title}:")] if block.title else []
                 yield [f"- {self.cell(line)}" for line in cells(block.lines)]
-            case Facts():
+            case Properties():
                 yield list(table(("part", "value"), ([*map(self.text, pair)] for pair in block.pairs)))
 
     def _matrix(self, block: Matrix) -> Iterator[str]:

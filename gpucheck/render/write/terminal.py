@@ -14,12 +14,12 @@ from gpucheck.render.blocks import (
     Cell,
     Document,
     Drawing,
-    Facts,
     Findings,
     Folded,
     Lines,
     Matrices,
     Matrix,
+    Properties,
     Section,
     SideBySide,
     Table,
@@ -99,12 +99,12 @@ class Terminal:
                     yield [f"{block.name}: {_line(line)}" for line in lines]
                 case Folded():
                     yield from self.blocks([block.block])
-                case Table() | Lines() | Facts() | Findings():
+                case Table() | Lines() | Properties() | Findings():
                     yield list(self._leaf(block))
                 case Drawing():
                     pass
 
-    def _leaf(self, block: Table | Lines | Facts | Findings) -> Iterator[str]:
+    def _leaf(self, block: Table | Lines | Properties | Findings) -> Iterator[str]:
         match block:
             case Table():
                 yield from self._table(block)
@@ -112,7 +112,7 @@ class Terminal:
                 indent = "  " if block.title else ""
                 yield from [f"{block.title}:"] if block.title else []
                 yield from (f"{indent}{_line(line)}" for line in block.lines)
-            case Facts():
+            case Properties():
                 yield from table(("", ""), block.pairs)[1:]
             case Findings():
                 yield from self.findings(block)

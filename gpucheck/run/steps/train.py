@@ -33,7 +33,7 @@ from gpucheck.train import (
 )
 from gpucheck.train.evaluation.finding_text import PLACEMENT, distribution
 from gpucheck.train.run_plan import on_all_gpus, plan
-from gpucheck.train.spec import Fault, SmokeOptions
+from gpucheck.train.spec import SmokeOptions, TrainingFault
 from gpucheck.train.strategies import Strategy, all_strategies
 
 SIMULATED_STALL_S = 8.0
@@ -248,13 +248,13 @@ def not_trained(strategy: Strategy, stopped: Finding) -> Finding:
     return in_place_of_a_run(strategy.check, stopped, seen, wanted)
 
 
-def simulated_fault() -> Fault | None:
+def simulated_fault() -> TrainingFault | None:
     """The training fault of the simulated machine, if there is one: made in the ranks of the real training."""
     directory = machine_directory()
     return next(_faults(directory), None) if directory is not None else None
 
 
-def _faults(directory: Path) -> Iterator[Fault]:
+def _faults(directory: Path) -> Iterator[TrainingFault]:
     try:
         surroundings = msgspec.json.decode((directory / "surroundings.json").read_bytes(), type=dict[str, object])
     except FileNotFoundError:
@@ -267,11 +267,11 @@ def _faults(directory: Path) -> Iterator[Fault]:
 
 
 # As gpucheck.simulator.faults names them -> what the ranks do.
-FAULTS: dict[str, Callable[..., Fault]] = {
-    "rank-hang": lambda rank, step: Fault(kind="hang", rank=rank, phase="backward", step=step),
-    "rank-dies": lambda rank, step: Fault(kind="die", rank=rank, phase="allreduce", step=step),
-    "allreduce-bitflip": lambda rank, step: Fault(kind="flip-bit", rank=rank, step=step),
-    "slow-rank": lambda rank, factor: Fault(kind="slow", rank=rank, factor=factor),
+FAULTS: dict[str, Callable[..., TrainingFault]] = {
+    "rank-hang": lambda rank, step: TrainingFault(kind="hang", rank=rank, phase="backward", step=step),
+    "rank-dies": lambda rank, step: TrainingFault(kind="die", rank=rank, phase="allreduce", step=step),
+    "allreduce-bitflip": lambda rank, step: TrainingFault(kind="flip-bit", rank=rank, step=step),
+    "slow-rank": lambda rank, factor: TrainingFault(kind="slow", rank=rank, factor=factor),
 }
 
 

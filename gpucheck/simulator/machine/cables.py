@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucheck.simulator.machine.profile import Part, Profile, gpus_of, models_of, part_of
+from gpucheck.simulator.machine.profile import PciPart, Profile, gpus_of, models_of, part_of
 
 # NVML: nvmlIntNvLinkDeviceType_t
 REMOTE_GPU, REMOTE_SWITCH = 0, 2
@@ -82,5 +82,5 @@ def _used(profile: Profile, count: int) -> list[int]:
 def _check_switch(profile: Profile, switch: str) -> None:
     device = next((device for device in profile.devices if device.bus_id == switch), None)
     part = part_of(device, profile) if device else None
-    if not isinstance(part, Part) or part.kind != "nvswitch":
+    if not isinstance(part, PciPart) or part.kind != "nvswitch":
         raise ValueError(f"nvlink.switches {switch}: there is no NVSwitch with this bus id")

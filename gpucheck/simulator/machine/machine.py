@@ -9,7 +9,17 @@ from msgspec.structs import replace
 
 from gpucheck.model import DriverState
 from gpucheck.simulator.machine.cables import Link, links_of
-from gpucheck.simulator.machine.profile import Cpu, Device, GpuModel, Part, Profile, cpus, gpus_of, models_of, part_of
+from gpucheck.simulator.machine.profile import (
+    Cpu,
+    GpuModel,
+    PciPart,
+    Profile,
+    ProfileDevice,
+    cpus,
+    gpus_of,
+    models_of,
+    part_of,
+)
 
 NO_APPLICATION_CLOCKS = 590
 UPTIME_S = 432_000  # five days: long enough that an error can be old
@@ -97,7 +107,7 @@ class SimulatedGpu:
 
 
 @dataclass
-class Message:
+class LoggedMessage:
     """A line of the kernel log, age_s seconds before now. priority: syslog's, 3 is an error, 6 information."""
 
     text: str
@@ -135,7 +145,7 @@ class Machine:
     packages: dict[str, str] = field(default_factory=dict)
     surroundings: dict[str, object] = field(default_factory=dict)
     iommu: str = "off"
-    messages: list[Message] = field(default_factory=list)
+    messages: list[LoggedMessage] = field(default_factory=list)
     secure_boot: bool = False
     governor: str = "performance"
     running: Kernel = field(default_factory=Kernel)
@@ -216,7 +226,7 @@ class Machine:
         """Add a line to the kernel log. Raises ValueError for one from before the machine started."""
         if not 0 <= age_s <= UPTIME_S:
             raise ValueError(f"age={age_s:g}: the machine runs since {UPTIME_S} seconds")
-        self.messages.append(Message(text, age_s, priority))
+        self.messages.append(LoggedMessage(text, age_s, priority))
 
 
 def build(profile: Profile, driver: DriverState) -> Machine:
@@ -238,17 +248,17 @@ def build(profile: Profile, driver: DriverState) -> Machine:
     return machine
 
 
-def _function(device: Device, by_id: dict[str, Device], profile: Profile) -> Function:
+def _function(device: ProfileDevice, by_id: dict[str, ProfileDevice], profile: Profile) -> Function:
     part = part_of(device, profile)
     root = device
     while root.under in by_id:
         root = by_id[root.under]
     model = part if isinstance(part, GpuModel) else None
-    kind = part.kind if isinstance(part, Part) else "gpu"
+    kind = part.kind if isinstance(part, PciPart) else "gpu"
     return Function(
         bus_id=device.bus_id,
         kind=kind,
-        ids=part.ids if isinstance(part, Part) else f"10de:{part.device_id}",
+        ids=part.ids if isinstance(part, PciPart) else f"10de:{part.device_id}",
         subsystem=f"10de:{model.subsystem_id}" if model else "0000:0000",
         class_id=_class_id(part),
         root=root.under,
@@ -265,10 +275,10 @@ def _function(device: Device, by_id: dict[str, Device], profile: Profile) -> Fun
     )
 
 
-def _class_id(part: Part | GpuModel) -> str:
+def _class_id(part: PciPart | GpuModel) -> str:
     if part.class_id is not None:
         return part.class_id
-    return "068000" if isinstance(part, Part) and part.kind == "nvswitch" else "060400"
+    return "068000" if isinstance(part, PciPart) and part.kind == "nvswitch" else "060400"
 
 
 def _train(
@@ -289,7 +299,9 @@ def _train(
         function.generation, function.width = trained
 
 
-def _gpu(device: Device, model: GpuModel, function: Function, links: list[Link], profile: Profile) -> SimulatedGpu:
+def _gpu(
+    device: ProfileDevice, model: GpuModel, function: Function, links: list[Link], profile: Profile
+) -> SimulatedGpu:
     digest = hashlib.sha256(f"{profile.name} {device.bus_id}".encode()).hexdigest()
     uuid = f"GPU-{UUID(digest[:32])}"
     gpu = SimulatedGpu(

@@ -104,7 +104,7 @@ def gpu_model(name: str) -> GpuModel:
 BUS_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PciPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One kind of PCI function other than a GPU. class_id: needed for a network card, given by the kind for others."""
 
     kind: Literal["root-port", "switch-upstream", "switch-downstream", "nvswitch", "nic"]
@@ -114,7 +114,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     class_id: str | None = None
 
 
-class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProfileDevice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One PCI function of a machine: a ``part`` of parts.yml or a ``gpu`` model, under a root bus or a bridge.
 
     width: lanes that are wired, where that is fewer than the part has.
@@ -231,11 +231,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     iommu: Literal["off", "identity", "translating"] = "identity"
     virtual: bool = False
     services: tuple[str, ...] = ()
-    devices: tuple[Device, ...] = ()
+    devices: tuple[ProfileDevice, ...] = ()
     nvlink: Wiring = Wiring()
     clique: Clique | None = None
     models: dict[str, GpuModel] = msgspec.field(default_factory=dict)
-    parts: dict[str, Part] = msgspec.field(default_factory=dict)
+    parts: dict[str, PciPart] = msgspec.field(default_factory=dict)
     name: str = ""
 
     @property
@@ -245,9 +245,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 @cache
-def parts() -> dict[str, Part]:
+def parts() -> dict[str, PciPart]:
     """Every part of parts.yml by name."""
-    return read(HERE / "parts.yml", dict[str, Part])
+    return read(HERE / "parts.yml", dict[str, PciPart])
 
 
 @cache
@@ -262,7 +262,7 @@ def cpus() -> dict[str, Cpu]:
     return read(HERE / "cpus.yml", dict[str, Cpu])
 
 
-def part_of(device: Device, profile: Profile) -> Part | GpuModel:
+def part_of(device: ProfileDevice, profile: Profile) -> PciPart | GpuModel:
     """The part or the GPU model that a device is. Raises LookupError or ValueError if it is neither or both."""
     if (device.part is None) == (device.gpu is None):
         raise ValueError(f"devices {device.bus_id}: exactly one of `part` and `gpu` is needed")
@@ -278,6 +278,6 @@ def models_of(profile: Profile) -> list[GpuModel]:
     return [part for part in (part_of(device, profile) for device in gpus_of(profile)) if isinstance(part, GpuModel)]
 
 
-def gpus_of(profile: Profile) -> tuple[Device, ...]:
+def gpus_of(profile: Profile) -> tuple[ProfileDevice, ...]:
     """The GPUs in NVML's order, which is the order of their bus ids."""
     return tuple(sorted((d for d in profile.devices if d.gpu is not None), key=lambda d: d.bus_id))

@@ -13,7 +13,7 @@ from gpucheck.model.smoke import Copy
 from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.placement import NoDevice, devices_used
 from gpucheck.train.progress import Progress
-from gpucheck.train.report import Device, RankReport
+from gpucheck.train.report import RankDevice, RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.transfer import FACTOR, POISON, checked, copies
@@ -71,10 +71,10 @@ def run(spec: RankSpec, _: RunDirectory, progress: Progress) -> RankReport:
     )
 
 
-def _describe(cupy: Any, number: int) -> Device:
+def _describe(cupy: Any, number: int) -> RankDevice:
     properties = cupy.cuda.runtime.getDeviceProperties(number)
     bus_id = cupy.cuda.runtime.deviceGetPCIBusId(number).lower()
-    return Device(name=f"cuda:{number}", model=properties["name"].decode(), bus_id=bus_id)
+    return RankDevice(name=f"cuda:{number}", model=properties["name"].decode(), bus_id=bus_id)
 
 
 def _peers(cupy: Any, source: int, target: int) -> bool:

@@ -20,7 +20,7 @@ from gpucheck.train.data import DataSet
 from gpucheck.train.models import model_named
 from gpucheck.train.placement import devices_used
 from gpucheck.train.progress import Aside, Progress
-from gpucheck.train.report import CUDA_WHEELS, Device, RankReport
+from gpucheck.train.report import CUDA_WHEELS, RankDevice, RankReport
 from gpucheck.train.spec import RankSpec, SmokeOptions
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.torch.common import MOMENTUM
@@ -43,7 +43,7 @@ class Place(NamedTuple):
     placement: Placement
     reason: str
     devices: tuple[str, ...]
-    described: tuple[Device, ...]
+    described: tuple[RankDevice, ...]
     reducer: Any
     backend: str
 
@@ -119,7 +119,7 @@ def _place(tf: Any, options: SmokeOptions) -> Place:
             tf.config.experimental.set_memory_growth(gpu, enable=True)
         details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus[:count]]
         names = tuple(f"GPU:{number}" for number in range(count))
-        described = tuple(Device(name=n, model=d.get("device_name")) for n, d in zip(names, details, strict=True))
+        described = tuple(RankDevice(name=n, model=d.get("device_name")) for n, d in zip(names, details, strict=True))
         reason = f"{devices_used(count, len(gpus))} for {build}"
         return Place("gpus", reason, names, described, tf.distribute.NcclAllReduce(), "nccl")
     kind = "GPU" if gpus else "CPU"
@@ -129,7 +129,7 @@ def _place(tf: Any, options: SmokeOptions) -> Place:
     parts = [logical(memory_limit=1024) if gpus else logical() for _ in range(count)]
     tf.config.set_logical_device_configuration(physical, parts)
     names = tuple(f"{kind}:{number}" for number in range(count))
-    described = tuple(Device(name=name) for name in names)
+    described = tuple(RankDevice(name=name) for name in names)
     why = f"{build} sees {counted(len(gpus), 'GPU')}: {count} logical devices of one {kind}"
     why += "; NCCL needs a GPU for each, so the sums go through one device"
     reducer = tf.distribute.ReductionToOneDevice()

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpucheck.train.progress import Progress
 from gpucheck.train.report import Sums
-from gpucheck.train.spec import Fault
+from gpucheck.train.spec import TrainingFault
 from gpucheck.train.torch.common import number
 from gpucheck.train.torch.rank import Rank
 
@@ -22,7 +22,7 @@ SIGN_SEED = 7919
 class Averaging:
     """The hook of one training. Buckets are DDP's: the same tensors in the same order on every rank."""
 
-    def __init__(self, rank: Rank, progress: Progress, fault: Fault | None) -> None:
+    def __init__(self, rank: Rank, progress: Progress, fault: TrainingFault | None) -> None:
         self._torch, self._progress, self._fault = rank.torch, progress, fault
         self._world, self._device = rank.spec.processes, rank.device
         self._timed = (

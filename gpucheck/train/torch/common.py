@@ -15,7 +15,7 @@ from typing import Any
 
 from gpucheck.train.data import DataSet
 from gpucheck.train.models import model_named
-from gpucheck.train.report import Device
+from gpucheck.train.report import RankDevice
 
 MOMENTUM = 0.9
 
@@ -33,16 +33,16 @@ def settle(torch: Any, precision: str) -> None:
     torch.use_deterministic_algorithms(True)
 
 
-def identity(torch: Any, device: Any) -> Device:
+def identity(torch: Any, device: Any) -> RankDevice:
     """Return the device with its GPU's name and PCI bus id; older builds do not report the latter."""
     if device.type == "cpu":
-        return Device(name=str(device))
+        return RankDevice(name=str(device))
     properties = torch.cuda.get_device_properties(device)
     bus_id = None
     if hasattr(properties, "pci_bus_id"):
         domain = getattr(properties, "pci_domain_id", 0)
         bus_id = f"{domain:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
-    return Device(name=str(device), model=properties.name, bus_id=bus_id)
+    return RankDevice(name=str(device), model=properties.name, bus_id=bus_id)
 
 
 def refuse_foreign_code(torch: Any, device: Any) -> None:

@@ -10,9 +10,9 @@ from gpucheck.processes.ranks.nodes import leave_store, open_store
 from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train import data
 from gpucheck.train.data import DataSet
-from gpucheck.train.placement import Plan, plan
+from gpucheck.train.placement import RankPlacement, plan
 from gpucheck.train.progress import Progress
-from gpucheck.train.report import Device, RankReport
+from gpucheck.train.report import RankDevice, RankReport
 from gpucheck.train.spec import NVLS, RankSpec, SmokeOptions, unsupported
 from gpucheck.train.torch import common
 
@@ -30,9 +30,9 @@ class Rank(NamedTuple):
     spec: RankSpec
     progress: Progress
     store: Any
-    where: Plan
+    where: RankPlacement
     devices: tuple[Any, ...]
-    described: tuple[Device, ...]
+    described: tuple[RankDevice, ...]
     samples: DataSet
 
     @property
@@ -126,7 +126,7 @@ def view(torch: Any) -> View:
     return View(str(torch.__version__), torch.version.cuda, gpus, torch.distributed.is_nccl_available())
 
 
-def agree(store: Any, spec: RankSpec, mine: View) -> Plan:
+def agree(store: Any, spec: RankSpec, mine: View) -> RankPlacement:
     """The plan that rank 0's view leads to. Raises RuntimeError when this rank sees something else."""
     if spec.rank == 0:
         store.set("view", msgspec.json.encode(mine))

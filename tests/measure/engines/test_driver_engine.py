@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from gpucheck.measure.planning.plan import Machine, MeasurementRequest, plan
+from gpucheck.measure.planning.plan import CopyPaths, MeasurementRequest, plan
 from gpucheck.measure.reporting.report import host_links
 from gpucheck.measure.running.runner import Results
 from gpucheck.measure.values import HOST, Flow, Opened, Timing
@@ -219,12 +219,12 @@ def test_host_copies_of_a_full_run_use_pinned_memory_of_every_numa_node():
     request = MeasurementRequest(depth="full", methods=("ce-write",), numa_nodes=(0, 1))
     flows = [
         step.flows[0]
-        for step in plan(Machine(devices=TWO, to_host=((), ())), request)
+        for step in plan(CopyPaths(devices=TWO, to_host=((), ())), request)
         if step.purpose == "host and device"
     ]
 
     assert flows[:6] == [Flow(src=a, dst=b, node=node) for node in (None, 0, 1) for a, b in ((HOST, 0), (0, HOST))]
-    quick = plan(Machine(devices=TWO, to_host=((), ())), MeasurementRequest(methods=("ce-write",), numa_nodes=(0, 1)))
+    quick = plan(CopyPaths(devices=TWO, to_host=((), ())), MeasurementRequest(methods=("ce-write",), numa_nodes=(0, 1)))
     assert {step.flows[0].node for step in quick if step.purpose == "host and device"} == {None}
 
 
@@ -235,7 +235,7 @@ def test_host_rates_are_reported_by_node():
         results.host[flow] = Timing(
             flow=flow, size=10**7, repeats=1, samples=1, median_s=seconds, mad_s=0, min_s=seconds, max_s=seconds
         )
-    (link,) = host_links(results, Machine(devices=TWO, to_host=((), ())))
+    (link,) = host_links(results, CopyPaths(devices=TWO, to_host=((), ())))
 
     assert (link.h2d_gb_s, link.d2h_gb_s) == (10.0, None)
     assert [(node.node, node.h2d_gb_s) for node in link.by_node] == [(0, 10.0), (1, 5.0)]
@@ -245,6 +245,6 @@ def test_host_rates_are_reported_by_node():
 def test_kernels_copy_only_where_cuda_offers_peer_access(access, methods):
     offered = ((None, access), (access, None))
     request = MeasurementRequest(depth="full", methods=("ce-write", "sm-write", "sm-read"), peer_access=offered)
-    steps = plan(Machine(devices=TWO, to_host=((), ())), request)
+    steps = plan(CopyPaths(devices=TWO, to_host=((), ())), request)
 
     assert {flow.method for step in steps for flow in step.flows if HOST not in (flow.src, flow.dst)} == methods

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.measure.planning.plan import MANY_PAIRS, Machine, MeasurementRequest, pairs, plan
+from gpucheck.measure.planning.plan import MANY_PAIRS, CopyPaths, MeasurementRequest, pairs, plan
 from gpucheck.model.device import Device
 
 METHODS = ("ce-write", "ce-read", "staged")
@@ -10,7 +10,7 @@ METHODS = ("ce-write", "ce-read", "staged")
 
 def integrity(count, depth):
     devices = tuple(Device(index=n, name="GPU") for n in range(count))
-    machine = Machine(devices=devices, to_host=((),) * count)
+    machine = CopyPaths(devices=devices, to_host=((),) * count)
     steps = plan(machine, MeasurementRequest(depth=depth, methods=METHODS))
     return machine, [step for step in steps if step.purpose == "integrity"]
 

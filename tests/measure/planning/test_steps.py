@@ -2,14 +2,14 @@
 
 import pytest
 
-from gpucheck.measure.planning.plan import PAGE, Machine, MeasurementRequest, plan
+from gpucheck.measure.planning.plan import PAGE, CopyPaths, MeasurementRequest, plan
 from gpucheck.measure.values import MIB, Region
 from gpucheck.model.device import Device
 
 
 def planned(count=2, **request):
     devices = tuple(Device(index=n, name="GPU") for n in range(count))
-    machine = Machine(devices=devices, to_host=((),) * count)
+    machine = CopyPaths(devices=devices, to_host=((),) * count)
     return plan(machine, MeasurementRequest(methods=("ce-write", "staged", "fabric"), **request))
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpucheck.model import Verdict
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.train import evaluate, run_smoke
-from gpucheck.train.spec import Fault
+from gpucheck.train.spec import TrainingFault
 from tests.train.conftest import Marked
 from tests.train.real import SHORT, TWO_RANKS, run_all
 
@@ -147,7 +147,7 @@ def test_not_a_number_is_traced_to_the_rank_and_step_where_it_began(runs):
     assert any("rank 1 from step 5 on" in seen for seen, _ in bad(outcome))
 
 
-def fail(fault: Fault, environment: dict[str, str] | None = None, **options: Any) -> SmokeFailure:
+def fail(fault: TrainingFault, environment: dict[str, str] | None = None, **options: Any) -> SmokeFailure:
     outcome = run_smoke(replace(SHORT, fault=fault, timeout_s=120, **options), os.environ | (environment or {}))
     assert isinstance(outcome, SmokeFailure), outcome
     return outcome
@@ -157,7 +157,7 @@ def test_a_killed_rank_is_named_although_its_peer_raised_and_nothing_of_it_is_le
     marked = Marked()
     shared = set(Path("/dev/shm").glob("torch_*"))
 
-    outcome = fail(Fault(kind="die", phase="allreduce", step=3), marked.environment)
+    outcome = fail(TrainingFault(kind="die", phase="allreduce", step=3), marked.environment)
 
     assert (outcome.kind, outcome.rank, outcome.step, outcome.phase) == ("died", 1, 3, "allreduce")
     assert outcome.signal == signal.SIGKILL.name

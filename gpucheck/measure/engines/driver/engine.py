@@ -19,7 +19,7 @@ from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall
 from gpucheck.measure.engines.driver.fabric import imported
 from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate
 from gpucheck.measure.engines.driver.gate import ungated as timed_by_events
-from gpucheck.measure.engines.driver.gpu import HOST_PIECE, HOST_PIECES, NOTE_WORDS, Gpu
+from gpucheck.measure.engines.driver.gpu import HOST_PIECE, HOST_PIECES, NOTE_WORDS, CudaGpu
 from gpucheck.measure.engines.driver.opening import missing, not_opened
 from gpucheck.measure.engines.driver.peers import Peers
 from gpucheck.measure.engines.numa import nodes
@@ -53,7 +53,7 @@ class DriverEngine:
             calls("cuInit", 0)
             number = calls("cuDriverGetVersion")
             version = f"{number // 1000}.{number % 1000 // 10}"
-            self.gpus = [Gpu(calls, device) for device in setup.devices]
+            self.gpus = [CudaGpu(calls, device) for device in setup.devices]
             size, notes = self._allocate(setup.buffer_bytes)
             self.peers = Peers(calls, self.gpus)
             self._shut()

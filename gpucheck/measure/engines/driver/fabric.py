@@ -10,12 +10,12 @@ from typing import Any
 
 from gpucheck.measure.engines.cuda_errors import kind_of
 from gpucheck.measure.engines.driver.calls import Calls, CudaError
-from gpucheck.measure.engines.driver.gpu import Gpu
+from gpucheck.measure.engines.driver.gpu import CudaGpu
 from gpucheck.measure.engines.protocol import NotShared
 
 
 @contextmanager
-def imported(calls: Calls, owner: Gpu, user: Gpu, size: int) -> Iterator[int]:
+def imported(calls: Calls, owner: CudaGpu, user: CudaGpu, size: int) -> Iterator[int]:
     """The address of ``size`` bytes or more on ``owner`` that both GPUs may use. Raises NotShared, CudaError.
 
     Nothing may use the address any more at the end, which releases all of it, as an error on the way does.
@@ -30,7 +30,7 @@ def imported(calls: Calls, owner: Gpu, user: Gpu, size: int) -> Iterator[int]:
         yield address
 
 
-def _mapped(calls: Calls, made: ExitStack, owner: Gpu, user: Gpu, size: int) -> int:
+def _mapped(calls: Calls, made: ExitStack, owner: CudaGpu, user: CudaGpu, size: int) -> int:
     names = calls.names
 
     def at_end(call: str, *arguments: Any) -> None:
@@ -67,7 +67,7 @@ def _mapped(calls: Calls, made: ExitStack, owner: Gpu, user: Gpu, size: int) -> 
     return address
 
 
-def _location(names: Any, gpu: Gpu) -> Any:
+def _location(names: Any, gpu: CudaGpu) -> Any:
     place = names.CUmemLocation()
     place.type, place.id = names.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE, int(gpu.device)
     return place

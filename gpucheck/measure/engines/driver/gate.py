@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gpucheck.measure.engines.driver.calls import Calls
-from gpucheck.measure.engines.driver.gpu import Gpu, Line
+from gpucheck.measure.engines.driver.gpu import CudaGpu, Line
 from gpucheck.measure.engines.protocol import NotTimed
 from gpucheck.processes.contention import waited_s
 
@@ -29,7 +29,7 @@ LEAST_SPIN_S, MOST_SPIN_S, MARGIN, TRIES = 0.5e-3, 0.1, 2.0, 2
 class Lane(NamedTuple):
     """One flow of a step. gpu: its GPU. line: its stream, used by no other lane. queue: queues one copy."""
 
-    gpu: Gpu
+    gpu: CudaGpu
     line: Line
     queue: Callable[[], None]
 
@@ -89,7 +89,7 @@ class SpinGate:
 
     def __init__(self, calls: Calls) -> None:
         self._calls, self._copy_s = calls, COPY_S
-        self._lines: dict[Gpu, Line] = {}
+        self._lines: dict[CudaGpu, Line] = {}
 
     def close(self) -> None:
         """Nothing to end."""

@@ -39,7 +39,7 @@ class Line(NamedTuple):
     end: Any
 
 
-class Gpu:
+class CudaGpu:
     """One GPU. Raises NotOpened. Every method that queues work makes this GPU's context the current one."""
 
     def __init__(self, calls: Calls, device: Device) -> None:

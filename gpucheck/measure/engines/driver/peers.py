@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import permutations
 
 from gpucheck.measure.engines.driver.calls import Calls, CudaError
-from gpucheck.measure.engines.driver.gpu import Gpu
+from gpucheck.measure.engines.driver.gpu import CudaGpu
 
 ALREADY_ENABLED, NOT_ENABLED = 704, 705
 Pair = tuple[int, int]
@@ -13,7 +13,7 @@ Pair = tuple[int, int]
 class Peers:
     """offered: ordered pairs (accessing GPU, GPU with the memory), by position. enabled: pairs with peer access."""
 
-    def __init__(self, calls: Calls, gpus: Sequence[Gpu]) -> None:
+    def __init__(self, calls: Calls, gpus: Sequence[CudaGpu]) -> None:
         self._calls, self._gpus = calls, gpus
         places = permutations(range(len(gpus)), 2)
         self.offered = {(a, b) for a, b in places if calls("cuDeviceCanAccessPeer", gpus[a].device, gpus[b].device)}

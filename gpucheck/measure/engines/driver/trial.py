@@ -13,7 +13,7 @@ from typing import Any
 from gpucheck.measure.engines.driver.calls import CudaError, MissingCall
 from gpucheck.measure.engines.driver.engine import LINK_STRIDE, DriverEngine
 from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate, ungated
-from gpucheck.measure.engines.driver.gpu import Gpu
+from gpucheck.measure.engines.driver.gpu import CudaGpu
 from gpucheck.measure.engines.pattern import MASK, words_at
 from gpucheck.measure.engines.protocol import NotTimed
 from gpucheck.measure.values import MIB, Setup
@@ -37,7 +37,7 @@ def ways(engine: DriverEngine) -> dict[str, Way]:
     return {**word, "spin": SpinGate(engine.calls).timed, "events": partial(ungated, engine.calls)}
 
 
-def kernels(gpu: Gpu) -> Iterator[Line]:
+def kernels(gpu: CudaGpu) -> Iterator[Line]:
     """Whether each kernel answers as computed here, for each number of words."""
     for words in WORDS:
         yield from _words(gpu, words, words_at(KEY, 0, words))
@@ -49,7 +49,7 @@ def kernels(gpu: Gpu) -> Iterator[Line]:
     yield {"kernel": "chain, chase", "words": links, "right": right}
 
 
-def _words(gpu: Gpu, words: int, pattern: list[int]) -> Iterator[Line]:
+def _words(gpu: CudaGpu, words: int, pattern: list[int]) -> Iterator[Line]:
     """Fill, copy and compare; the word after the last must stay."""
     even = words // 2 * 2
     for address, value in ((gpu.source, 7), (gpu.target, 9)):
@@ -67,7 +67,7 @@ def _words(gpu: Gpu, words: int, pattern: list[int]) -> Iterator[Line]:
         yield {"kernel": "compare", "words": words, "flipped": place, "right": right}
 
 
-def _compared(gpu: Gpu, words: int) -> list[int]:
+def _compared(gpu: CudaGpu, words: int) -> list[int]:
     gpu.write(gpu.note, [0, MASK, 0])
     gpu.launch("compare", words, gpu.source, KEY, words, gpu.note, 64)
     gpu.wait()
@@ -131,7 +131,7 @@ def without_peer_access(engine: DriverEngine) -> Iterator[Line]:
         yield {"staged_mib": mib, "way": way, **_timed(timed, one, queue, 1, mib * MIB)}
 
 
-def _timed(timed: Way, gpu: Gpu, queue: Callable[[], Any], count: int, bytes_: int) -> Line:
+def _timed(timed: Way, gpu: CudaGpu, queue: Callable[[], Any], count: int, bytes_: int) -> Line:
     """Time rows of copies. bytes_: of one copy."""
     try:
         rows = [timed([Lane(gpu, gpu.line(), queue)], [count])[0] for _ in range(SAMPLES)]
