@@ -121,7 +121,7 @@ PRINT_PYTHON = {
 EXPLAINED = {name for step in run.all_steps() for name in (step.name, *step.also)}
 
 
-def look(directory: Path, steps: tuple[run.Step, ...], *, child: bool = False) -> tuple[Finding, ...]:
+def look(directory: Path, steps: tuple[run.RunStep, ...], *, child: bool = False) -> tuple[Finding, ...]:
     host = LiveSource(Place(isolated=child, deadline_s=2.0, machine=directory))
     report = run.verify(host, steps)
     findings = report.findings

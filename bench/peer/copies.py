@@ -76,7 +76,7 @@ def main(profile: str | None) -> None:
     from gpucheck.measure.engines.driver.engine import DriverEngine
     from gpucheck.measure.planning.selection import device
     from gpucheck.measure.running.child import execute
-    from gpucheck.measure.values import Flow, Setup, Step
+    from gpucheck.measure.values import CopyStep, Flow, Setup
     from gpucheck.model import NvmlReading
 
     reading = live_source(isolated=True, deadline_s=60.0).read("nvml").nvml
@@ -91,7 +91,7 @@ def main(profile: str | None) -> None:
     print("|---|---|---|---|")
     for name, method, on in (("peer access on", "ce-write", True), ("peer access off", "staged", False)):
         flow = Flow(src=0, dst=1, method=method)  # type: ignore[arg-type]
-        step = Step(operation="bandwidth", purpose="x", flows=(flow,), size=256 * MIB, samples=(15, 41))
+        step = CopyStep(operation="bandwidth", purpose="x", flows=(flow,), size=256 * MIB, samples=(15, 41))
         ours = execute(engine, step).timings[0].gb_s
         other = Method(*lanes)
         other.peers(on=on)

@@ -14,7 +14,7 @@ from gpucheck.compute.engines.simulated import TICK_S, ComputeGpu, SimulatedBenc
 from gpucheck.compute.evaluation import NAME, checked, doubtful, evaluate
 from gpucheck.compute.running.run import OnStep, run
 from gpucheck.compute.running.workers import Workers
-from gpucheck.compute.values import Answer, Failure, Opened, Step
+from gpucheck.compute.values import Answer, ComputeStep, Failure, Opened
 from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device
@@ -23,7 +23,7 @@ from gpucheck.model.compute import ComputeDevice, ComputeReport
 from gpucheck.model.device import Device
 from gpucheck.model.facts import Source
 
-Answered = Callable[[Step, Mapping[int, Answer | Failure]], None]
+Answered = Callable[[ComputeStep, Mapping[int, Answer | Failure]], None]
 METHOD = (
     "every step runs on all GPUs at the same time; a rate that looks low is measured again alone",
     "ceiling of matrices: multiprocessors x operations per clock x SM clock measured meanwhile; of memory: bus width x "
@@ -63,7 +63,7 @@ class Heard(NamedTuple):
     def open(self) -> Sequence[Opened | Failure]:
         return self.bench.open()
 
-    def run(self, step: Step, places: Sequence[int]) -> Mapping[int, Answer | Failure]:
+    def run(self, step: ComputeStep, places: Sequence[int]) -> Mapping[int, Answer | Failure]:
         answers = self.bench.run(step, places)
         self.answered(step, answers)
         return answers

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from gpucheck.compute.values import Step
+from gpucheck.compute.values import ComputeStep
 
 TYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 WAYS = ("read", "write", "copy")
@@ -26,7 +26,7 @@ def operations(types: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def steps(types: Sequence[str], *, small: bool = False) -> Iterator[Step]:
+def steps(types: Sequence[str], *, small: bool = False) -> Iterator[ComputeStep]:
     """Yield the steps for devices with these types: results cold, rates under load, results hot, then with pauses.
 
     small: times for CPUs.
@@ -36,13 +36,13 @@ def steps(types: Sequence[str], *, small: bool = False) -> Iterator[Step]:
         return CPU_S if small else on_gpu
 
     for operation in operations(types):
-        yield Step(kind="results", what=operation, seconds=seconds(COLD_S), phase="cold")
+        yield ComputeStep(kind="results", what=operation, seconds=seconds(COLD_S), phase="cold")
     for way in WAYS:
-        yield Step(kind="memory", what=way, seconds=seconds(MEMORY_S))
+        yield ComputeStep(kind="memory", what=way, seconds=seconds(MEMORY_S))
     able = [type_ for type_ in TYPES if type_ in types]
     for type_ in able:
-        yield Step(kind="matrix", what=type_, seconds=seconds(max(MATRIX_S, HEAT_S / len(able))))
+        yield ComputeStep(kind="matrix", what=type_, seconds=seconds(max(MATRIX_S, HEAT_S / len(able))))
     for operation in operations(types):
-        yield Step(kind="results", what=operation, seconds=seconds(RESULTS_S), phase="hot")
+        yield ComputeStep(kind="results", what=operation, seconds=seconds(RESULTS_S), phase="hot")
     stepped = operations(types)[-1]
-    yield Step(kind="results", what=stepped, seconds=seconds(RESULTS_S), phase="steps")
+    yield ComputeStep(kind="results", what=stepped, seconds=seconds(RESULTS_S), phase="steps")

@@ -40,7 +40,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
     errors: dict[str, int] = msgspec.field(default_factory=dict)
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class ComputeStep(msgspec.Struct, frozen=True, kw_only=True):
     """One request. what: the type of a matrix, the way through memory, or the operation that is repeated; a rest has no
     load. seconds: of load. phase: of repeated operations, cold at the start, hot after load, or with pauses that make
     the power step up and down.

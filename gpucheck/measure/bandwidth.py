@@ -23,7 +23,7 @@ from gpucheck.measure.reporting.text import count_text
 from gpucheck.measure.running.runner import Doubts, Results, again, run
 from gpucheck.measure.running.sampler import Sampler
 from gpucheck.measure.running.supervisor import Supervised
-from gpucheck.measure.values import Answer, Failure, Flow, Opened, Setup, Step
+from gpucheck.measure.values import Answer, CopyStep, Failure, Flow, Opened, Setup
 from gpucheck.model import NvmlFailure, NvmlReading, Verdict, named, worst
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.device import Device
@@ -83,8 +83,8 @@ class Watch(NamedTuple):
     """
 
     planned: Callable[[Planned], None] = lambda planned: None  # noqa: ARG005 - no progress shown
-    step: Callable[[Step, int], None] = lambda step, number: None  # noqa: ARG005 - no progress shown
-    answered: Callable[[Step, Answer], None] = lambda step, answer: None  # noqa: ARG005 - not kept
+    step: Callable[[CopyStep, int], None] = lambda step, number: None  # noqa: ARG005 - no progress shown
+    answered: Callable[[CopyStep, Answer], None] = lambda step, answer: None  # noqa: ARG005 - not kept
     interrupted: Callable[[BandwidthReport], None] | None = None
 
 
@@ -92,9 +92,9 @@ class _Heard(NamedTuple):
     """A child whose results are also passed to a callback."""
 
     child: Supervised
-    answered: Callable[[Step, Answer], None]
+    answered: Callable[[CopyStep, Answer], None]
 
-    def run_step(self, step: Step) -> Answer | Failure:
+    def run_step(self, step: CopyStep) -> Answer | Failure:
         answer = self.child.run_step(step)
         if isinstance(answer, Answer):
             self.answered(step, answer)
@@ -281,6 +281,6 @@ def _no_gpus(facts: Facts) -> Unmeasurable:
     return Unmeasurable(found)
 
 
-def _planned(engine: str, machine: CopyPaths, steps: tuple[Step, ...]) -> Planned:
+def _planned(engine: str, machine: CopyPaths, steps: tuple[CopyStep, ...]) -> Planned:
     one_way = sum(s.purpose == "one direction" and s.flows[0].method == "ce-write" for s in steps)
     return Planned(engine, len(machine.devices), len(steps), one_way, sum(step.planned_s for step in steps))

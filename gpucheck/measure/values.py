@@ -44,7 +44,7 @@ class Region(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class CopyStep(msgspec.Struct, frozen=True, kw_only=True):
     """One request to the child: simultaneous flows.
 
     purpose: the part of the run, as text for progress and results.
@@ -116,7 +116,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     sample: tuple[Wrong, ...] = ()
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True):
+class DataCheck(msgspec.Struct, frozen=True, kw_only=True):
     """One flow's integrity over all rounds of a step. host_bytes: bytes that the host compared too.
 
     mismatches: wrong words counted by the device. disagreements: words that host and device read differently.
@@ -141,7 +141,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
     """The result of a step. device_s: the time that the devices were busy (by their own clock)."""
 
     timings: tuple[Timing, ...] = ()
-    checks: tuple[Check, ...] = ()
+    checks: tuple[DataCheck, ...] = ()
     device_s: float = 0.0
 
 

@@ -25,9 +25,8 @@ from gpucheck.processes.signals import signal_name
 
 if TYPE_CHECKING:
     from gpucheck.compute.values import Answer as ComputeAnswer
-    from gpucheck.compute.values import Failure
-    from gpucheck.compute.values import Step as ComputeStep
-    from gpucheck.measure.values import Answer, Step, Timing
+    from gpucheck.compute.values import ComputeStep, Failure
+    from gpucheck.measure.values import Answer, CopyStep, Timing
 
 MODULES = "/sys/module"
 DRIVER_MODULES = ("nvidia", "nvidia_drm", "nvidia_fs", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm")
@@ -240,7 +239,7 @@ def copies() -> None:
     def show(one: _Copies) -> None:
         print(msgspec.json.encode(one).decode(), flush=True)
 
-    def answered(step: "Step", answer: "Answer") -> None:
+    def answered(step: "CopyStep", answer: "Answer") -> None:
         together = len(answer.timings)
         show(_Copies(timings=tuple(_timing(step.purpose, together, timing) for timing in answer.timings)))
 

@@ -12,7 +12,7 @@ from gpucheck.model import Finding, NotRecorded, Verdict
 from gpucheck.model.facts import Source
 from gpucheck.processes.deadline import StuckError, in_time
 from gpucheck.processes.exhausted import exhausted
-from gpucheck.run.step import Outcome, Step
+from gpucheck.run.step import Outcome, RunStep
 
 # Tags of the steps that copy or train: a recording can only be asked.
 NEEDS_HARDWARE = frozenset({"measure", "training"})
@@ -27,7 +27,7 @@ class Guard:
         self.source = source
         self.hurry = False
 
-    def run(self, step: Step) -> Outcome:
+    def run(self, step: RunStep) -> Outcome:
         """Return the outcome of a step, or findings with the reason why it has none; each with its duration."""
         source, measures = self.source, bool(step.tags & NEEDS_HARDWARE)
         if measures and isinstance(source, Recording) and not _recorded(step, source):
@@ -76,12 +76,12 @@ def _where(error: Exception) -> Iterable[str]:
         trace = trace.tb_next
 
 
-def _recorded(step: Step, recording: Recording) -> bool:
+def _recorded(step: RunStep, recording: Recording) -> bool:
     """Return whether the recording contains what the step measures: record --full copies and does not train."""
     return not step.tags & KINDS.keys() and recording.full is not None
 
 
-def _not_on_a_replay(step: Step) -> Finding:
+def _not_on_a_replay(step: RunStep) -> Finding:
     return Subject(check=step.name).skips("run.step-not-recorded", "a recording", step=step.name)
 
 

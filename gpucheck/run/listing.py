@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from gpucheck.run.step import Step
+from gpucheck.run.step import RunStep
 
 
-def to_text(steps: Iterable[Step]) -> str:
+def to_text(steps: Iterable[RunStep]) -> str:
     """Return one line for each step in the order in which they are run, in columns with a header.
 
     typical: on a healthy host. at most: then a step is abandoned, and the report names the place.
@@ -19,5 +19,5 @@ def to_text(steps: Iterable[Step]) -> str:
     )
 
 
-def _level(step: Step) -> str:
+def _level(step: RunStep) -> str:
     return "quick" if "quick" in step.tags else "full" if "full" in step.tags else "standard"

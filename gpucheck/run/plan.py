@@ -13,7 +13,7 @@ from gpucheck.host.source import READ_S
 from gpucheck.model import Report
 from gpucheck.model.facts import Source
 from gpucheck.processes.capture import HostResources, capture
-from gpucheck.run.verification import CHECK_S, Outcome, Step, evaluated, verify
+from gpucheck.run.verification import CHECK_S, Outcome, RunStep, evaluated, verify
 
 if TYPE_CHECKING:
     from gpucheck.stack.plan import Plan
@@ -62,7 +62,7 @@ def compared(source: Source, plan: "Plan | None", where: str, *, import_torch: b
     def run(source: Source) -> Outcome:
         return Outcome(tuple(evaluated(check, source)), {})
 
-    step = Step(check.name, check.tags, run, READ_S, CHECK_S)
+    step = RunStep(check.name, check.tags, run, READ_S, CHECK_S)
     return verify(source, [step], strict=strict)
 
 

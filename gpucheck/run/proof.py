@@ -6,7 +6,7 @@ from typing import NamedTuple
 from gpucheck.checks.software._plan import PLAN, Unreadable, read_plan
 from gpucheck.checks.software._wheels import FRAMEWORKS
 from gpucheck.model.facts import Source
-from gpucheck.run.step import Step
+from gpucheck.run.step import RunStep
 
 # What every level above quick trains with, unless the plan of the host names no framework.
 REQUIRED = "torch"
@@ -44,7 +44,7 @@ def not_required(source: Source, framework: str, gpus: int) -> NotRequired | Non
 
 
 def left_out(
-    every: Iterable[Step], chosen: Iterable[Step], only: Iterable[str], skip: Iterable[str]
+    every: Iterable[RunStep], chosen: Iterable[RunStep], only: Iterable[str], skip: Iterable[str]
 ) -> tuple[str, ...]:
     """Return what --only and --skip removed from a level, one entry for each option value that removed something.
 

@@ -23,7 +23,7 @@ class Outcome(NamedTuple):
     not_proven: tuple[str, ...] = ()
 
 
-class Step(NamedTuple):
+class RunStep(NamedTuple):
     """One thing a run does. Names and tags are what --only and --skip select by.
 
     seconds: the longest it may take before it is left behind. typical_s: what it takes on a healthy host: measured, or,

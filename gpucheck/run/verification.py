@@ -19,10 +19,10 @@ from gpucheck.run.guard import NEEDS_HARDWARE, Guard
 from gpucheck.run.proof import left_out
 from gpucheck.run.report import cut_short, with_findings
 from gpucheck.run.report import report as build_report
-from gpucheck.run.step import Outcome, Step
+from gpucheck.run.step import Outcome, RunStep
 from gpucheck.run.steps.health import record_step
 
-__all__ = ["NEEDS_HARDWARE", "Outcome", "Step", "all_steps", "left_out", "quick_steps", "select", "verify"]
+__all__ = ["NEEDS_HARDWARE", "Outcome", "RunStep", "all_steps", "left_out", "quick_steps", "select", "verify"]
 
 Progress = Callable[[str], None]
 Comparison = Callable[[Report], Iterable[Finding]]
@@ -33,12 +33,12 @@ Level = Literal["quick", "standard", "full"]
 CHECK_S = 0.005
 
 
-def quick_steps() -> tuple[Step, ...]:
+def quick_steps() -> tuple[RunStep, ...]:
     """Return every check as a step, and the record: all that the level quick may run."""
     return (*(_check_step(check) for check in all_checks()), record_step())
 
 
-def all_steps() -> tuple[Step, ...]:
+def all_steps() -> tuple[RunStep, ...]:
     """Return the quick steps, then the measurements: cheap steps first, so that a hang loses few results."""
     from gpucheck.run.steps.collectives import collectives_step
     from gpucheck.run.steps.compute import compute_step
@@ -49,8 +49,8 @@ def all_steps() -> tuple[Step, ...]:
 
 
 def select(
-    steps: Iterable[Step], *, level: Level, only: Iterable[str], skip: Iterable[str], always: Iterable[str] = ()
-) -> tuple[Step, ...]:
+    steps: Iterable[RunStep], *, level: Level, only: Iterable[str], skip: Iterable[str], always: Iterable[str] = ()
+) -> tuple[RunStep, ...]:
     """Return the steps of a level that --only and --skip select. Raises LookupError with the unknown name.
 
     Tags decide: ``quick`` takes what is tagged so, ``standard`` all but what is tagged ``full``, ``full`` everything.
@@ -63,7 +63,7 @@ def select(
         if word not in known:
             raise LookupError(word)
 
-    def wanted(step: Step) -> bool:
+    def wanted(step: RunStep) -> bool:
         words = {step.name, *step.tags}
         if step.name in always:
             return True
@@ -77,7 +77,7 @@ def select(
 
 def verify(
     source: Source,
-    steps: Iterable[Step],
+    steps: Iterable[RunStep],
     *,
     strict: bool = False,
     progress: Progress = lambda _: None,
@@ -127,12 +127,12 @@ def verify(
     return whole
 
 
-def _check_step(check: Check) -> Step:
+def _check_step(check: Check) -> RunStep:
     def run(source: Source) -> Outcome:
         return Outcome(tuple(evaluated(check, source)), {})
 
     about = sys.modules[check.evaluate.__module__].__doc__ or ""
-    return Step(check.name, check.tags, run, READ_S, CHECK_S, about)
+    return RunStep(check.name, check.tags, run, READ_S, CHECK_S, about)
 
 
 def evaluated(check: Check, source: Source) -> Iterable[Finding]:

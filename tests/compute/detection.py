@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpucheck.compute.evaluation.results import miss_probability
-from gpucheck.compute.running.run import Ran
+from gpucheck.compute.running.run import ComputeRun
 from tests.compute.burnin import session
 from tests.compute.machines import computed, computed_on, loud, simulated
 
@@ -71,7 +71,7 @@ def times(machine: str) -> tuple[int, float, float, float]:
     """Return GPUs, seconds of simulated load, and seconds of processor time of a standard run and of a burn-in."""
     gpus = simulated(machine)
     began = time.process_time()
-    ran: Ran = computed_on(gpus)[0]
+    ran: ComputeRun = computed_on(gpus)[0]
     standard = time.process_time() - began
     with tempfile.TemporaryDirectory() as folder:
         began = time.process_time()

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from gpucheck import simulator
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.evaluation import doubtful, evaluate
-from gpucheck.compute.running.run import Ran, run
+from gpucheck.compute.running.run import ComputeRun, run
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Repeats, Sample
 from gpucheck.model.device import Device
@@ -27,13 +27,13 @@ def simulated(profile: str, *faults: str):
     return gpus_that_compute(machine)
 
 
-def computed(profile: str, *faults: str, seed: int = 0) -> tuple[Ran, tuple[Finding, ...]]:
+def computed(profile: str, *faults: str, seed: int = 0) -> tuple[ComputeRun, tuple[Finding, ...]]:
     """A whole run on a simulated machine; limits as NVML would report them."""
     gpus = simulated(profile, *faults)
     return computed_on(gpus, seed)
 
 
-def computed_on(gpus, seed: int = 0) -> tuple[Ran, tuple[Finding, ...]]:
+def computed_on(gpus, seed: int = 0) -> tuple[ComputeRun, tuple[Finding, ...]]:
     devices = [Device(index=number, name=gpu.name, bus_id=gpu.bus_id) for number, gpu in enumerate(gpus)]
     ran = run(SimulatedBench(gpus, seed), devices, small=False, doubtful=doubtful)
     limited = tuple(

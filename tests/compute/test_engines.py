@@ -9,7 +9,7 @@ from gpucheck.compute.evaluation import doubtful, evaluate
 from gpucheck.compute.measure import ComputeOptions, chosen_for
 from gpucheck.compute.running.child import failure_of
 from gpucheck.compute.running.run import run
-from gpucheck.compute.values import Setup, Step
+from gpucheck.compute.values import ComputeStep, Setup
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Verdict
 from gpucheck.model.device import Device
@@ -30,7 +30,7 @@ def engine():
 
 
 def repeated(what, phase="hot"):
-    return Step(kind="results", what=what, seconds=0.01, phase=phase)
+    return ComputeStep(kind="results", what=what, seconds=0.01, phase=phase)
 
 
 def with_flipped_bit(engine, array, place, bit):
@@ -95,9 +95,9 @@ def test_chains_stay_finite(engine):
 @pytest.mark.parametrize(
     "step",
     [
-        Step(kind="matrix", what="fp32", seconds=0.02),
-        Step(kind="matrix", what="bf16", seconds=0.02),
-        *(Step(kind="memory", what=way, seconds=0.02) for way in ("read", "write", "copy")),
+        ComputeStep(kind="matrix", what="fp32", seconds=0.02),
+        ComputeStep(kind="matrix", what="bf16", seconds=0.02),
+        *(ComputeStep(kind="memory", what=way, seconds=0.02) for way in ("read", "write", "copy")),
     ],
     ids=lambda step: step.label,
 )

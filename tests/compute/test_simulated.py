@@ -7,7 +7,7 @@ import pytest
 
 from gpucheck.compute.engines.simulated import SimulatedBench, read
 from gpucheck.compute.plan import steps
-from gpucheck.compute.values import Step
+from gpucheck.compute.values import ComputeStep
 from tests.compute import detection
 from tests.compute.detection import MACHINES, alarms, corruption, outcome
 from tests.compute.machines import computed, simulated
@@ -26,7 +26,7 @@ HEALTHY = [
 def load(*faults, profile="hgx-h100-x8", what="bf16"):
     """Readings of GPU 1 during two minutes of products."""
     bench = SimulatedBench(simulated(profile, *faults))
-    return bench.run(Step(kind="matrix", what=what, seconds=120.0), [1])[1].samples
+    return bench.run(ComputeStep(kind="matrix", what=what, seconds=120.0), [1])[1].samples
 
 
 def test_a_standard_run_takes_less_than_a_minute():

@@ -9,14 +9,14 @@ import pytest
 from gpucheck.compute.running.child import answer, failure_of, opened
 from gpucheck.compute.running.run import run
 from gpucheck.compute.running.workers import Workers
-from gpucheck.compute.values import Answer, Failure, Opened, Setup, Step
+from gpucheck.compute.values import Answer, ComputeStep, Failure, Opened, Setup
 from gpucheck.model.device import Device
 from gpucheck.processes import worker
 from gpucheck.processes.child import Child
 from gpucheck.processes.group import end
 
 DEVICES = (Device(index=0, name="CPU process"), Device(index=1, name="CPU process"))
-STEP = Step(kind="memory", what="read", seconds=0.1)
+STEP = ComputeStep(kind="memory", what="read", seconds=0.1)
 # A child without torch: it opens, then does what the test wants if it is device 1.
 CHILD = """
 import json, os, sys, time, signal

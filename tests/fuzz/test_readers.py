@@ -120,13 +120,13 @@ def test_a_verdict_that_is_better_than_a_finding_is_wrong():
 
 def test_a_check_that_broke_is_a_failure():
     """Such a report is well-formed: it is UNKNOWN and says why, so only this rule sees it."""
-    from gpucheck.run.verification import Step, verify
+    from gpucheck.run.verification import RunStep, verify
     from tests.fakes import facts
 
     def broken(host):
         raise KeyError("x")
 
-    report = verify(facts(), [Step("planted", frozenset(), broken, 1.0, 0.1)])
+    report = verify(facts(), [RunStep("planted", frozenset(), broken, 1.0, 0.1)])
 
     with pytest.raises(Wrong, match="a check broke: KeyError"):
         no_defect(report.findings)

@@ -6,7 +6,7 @@ import pytest
 
 from gpucheck.measure.running.child import answer
 from gpucheck.measure.running.integrity import verify
-from gpucheck.measure.values import Failure, Flow, Region, Step
+from gpucheck.measure.values import CopyStep, Failure, Flow, Region
 
 pytestmark = pytest.mark.gpu
 
@@ -24,7 +24,7 @@ def many(devices):
 def test_every_pair_delivers_every_word(engine, devices):
     """Pair after pair in one process: without NVSwitch a GPU maps eight peers, and gives them back after each step."""
     for a, b in permutations(range(len(devices)), 2):
-        step = Step(
+        step = CopyStep(
             operation="integrity",
             purpose="integrity",
             flows=(Flow(src=a, dst=b),),
@@ -38,14 +38,14 @@ def test_every_pair_delivers_every_word(engine, devices):
 def test_a_ring_keeps_every_word_under_load(engine, devices):
     flows = tuple(Flow(src=a, dst=(a + 1) % len(devices)) for a in range(len(devices)))
     region = Region(offset=0, size=SIZE)
-    step = Step(operation="integrity", purpose="x", flows=flows, regions=(region,), rounds=2, devices=len(devices))
+    step = CopyStep(operation="integrity", purpose="x", flows=flows, regions=(region,), rounds=2, devices=len(devices))
 
     assert [check.bad_rounds for check in verify(engine, step)] == [0] * len(devices)
 
 
 def test_all_to_all_is_timed_or_needs_more_peers_than_there_are(engine, devices, kept):
     flows = tuple(Flow(src=a, dst=b) for a, b in permutations(range(len(devices)), 2))
-    step = Step(operation="bandwidth", purpose="all to all", flows=flows, size=SIZE)
+    step = CopyStep(operation="bandwidth", purpose="all to all", flows=flows, size=SIZE)
     found = answer(engine, step)
     if isinstance(found, Failure):
         assert (found.kind, len(devices) > MOST) == ("no-peers-left", True), found

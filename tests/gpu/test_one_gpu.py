@@ -11,7 +11,7 @@ import pytest
 
 from gpucheck.measure.running.child import execute
 from gpucheck.measure.running.integrity import verify
-from gpucheck.measure.values import HOST, Flow, Region, Step
+from gpucheck.measure.values import HOST, CopyStep, Flow, Region
 
 pytestmark = pytest.mark.gpu
 
@@ -82,7 +82,7 @@ def second(engine, device):
 
 
 def ours(engine, flow, size):
-    step = Step(operation="bandwidth", purpose="one direction", flows=(flow,), size=size, samples=(15, 21))
+    step = CopyStep(operation="bandwidth", purpose="one direction", flows=(flow,), size=size, samples=(15, 21))
     return execute(engine, step).timings[0]
 
 
@@ -111,7 +111,7 @@ def test_latency_agrees_with_plain_calls(engine, second, kept):
     target, source = second.memory(MIB, pinned=False), second.memory(MIB, pinned=False)
     gate = second.memory(SIZE, pinned=False), second.memory(SIZE, pinned=False)
     reference = min(second.seconds(target, source, 16, DEVICE_TO_DEVICE, 100, gate) for _ in range(5))
-    step = Step(operation="latency", purpose="latency", flows=(LOCAL,), samples=(15, 41))
+    step = CopyStep(operation="latency", purpose="latency", flows=(LOCAL,), samples=(15, 41))
     measured = min(execute(engine, step).timings[0].median_s for _ in range(5))
 
     kept.close("device-local latency us", measured * 1e6, reference * 1e6, LATENCY_WITHIN)
@@ -126,7 +126,7 @@ def test_medians_of_five_runs_agree(engine, kept, name):
 
 
 def test_every_word_of_a_large_copy_is_compared(engine):
-    step = Step(
+    step = CopyStep(
         operation="integrity",
         purpose="integrity",
         flows=(LOCAL,),

@@ -9,7 +9,7 @@ import pytest
 
 from gpucheck.measure.running.child import execute
 from gpucheck.measure.running.integrity import verify
-from gpucheck.measure.values import Flow, Region, Step
+from gpucheck.measure.values import CopyStep, Flow, Region
 
 pytestmark = pytest.mark.gpu
 
@@ -27,7 +27,7 @@ def two(devices):
 
 
 def bandwidth(engine, *flows):
-    step = Step(operation="bandwidth", purpose="x", flows=flows, size=SIZE, samples=(15, 41))
+    step = CopyStep(operation="bandwidth", purpose="x", flows=flows, size=SIZE, samples=(15, 41))
     return [timing.gb_s for timing in execute(engine, step).timings]
 
 
@@ -59,7 +59,7 @@ def test_every_word_arrives_by_every_method(opened, method):
         pytest.skip("CUDA offers no peer access between GPU 0 and 1")
     regions = (Region(offset=0, size=4096), Region(offset=4096, size=MIB), Region(offset=0, size=SIZE))
     flow = Flow(src=0, dst=1, method=method)
-    step = Step(operation="integrity", purpose="integrity", flows=(flow,), regions=regions, rounds=2, devices=2)
+    step = CopyStep(operation="integrity", purpose="integrity", flows=(flow,), regions=regions, rounds=2, devices=2)
     (check,) = verify(opened[0], step)
 
     assert (check.bad_rounds, check.bytes_verified) == (0, 2 * (4096 + MIB + SIZE))

@@ -16,7 +16,7 @@ from gpucheck.measure.reporting.observed import observations
 from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.running.child import answer, open_engine
 from gpucheck.measure.running.runner import Results, StepRunner, again, run
-from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
+from gpucheck.measure.values import Answer, CopyStep, Failure, Opened, Setup
 from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.processes.python import python_module
@@ -32,9 +32,9 @@ class Here:
     def __init__(self, engine: CopyEngine, setup: Setup) -> None:
         self.engine = engine
         self.opened = open_engine(engine, setup)
-        self.asked: list[Step] = []
+        self.asked: list[CopyStep] = []
 
-    def run_step(self, step: Step) -> Answer | Failure:
+    def run_step(self, step: CopyStep) -> Answer | Failure:
         self.asked.append(step)
         return answer(self.engine, step)
 

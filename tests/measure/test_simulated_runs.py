@@ -11,7 +11,7 @@ from gpucheck.diagnose.document import read
 from gpucheck.measure.reporting.report import crowds
 from gpucheck.measure.reporting.surroundings import surroundings, under_load
 from gpucheck.measure.running.runner import Results
-from gpucheck.measure.values import HOST, Check, Flow, Timing
+from gpucheck.measure.values import HOST, DataCheck, Flow, Timing
 from gpucheck.model import AcsControl, EccCounts, Verdict
 from gpucheck.model.diagnosis.observations import Observations
 from tests.machines import p100
@@ -202,7 +202,7 @@ def test_damaged_data_is_observed_by_its_kind(bench, kind):
 @pytest.mark.parametrize("at_source", [True, False])
 def test_a_gpu_that_changed_what_it_sent_is_accused_and_no_link(at_source):
     results, _ = TWO_PCIE.measure(depth="quick")
-    wrong = Check(
+    wrong = DataCheck(
         flow=Flow(src=1, dst=0),
         bytes_verified=4096,
         host_bytes_verified=4096,

@@ -26,7 +26,7 @@ HOST = whole_host(p100(0), p100(1))
 
 
 def step(call, seconds=5.0, name="odd"):
-    return run.Step(name, frozenset({"measure"}), call, seconds, 0.001)
+    return run.RunStep(name, frozenset({"measure"}), call, seconds, 0.001)
 
 
 def raising(error):

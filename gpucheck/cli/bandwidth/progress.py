@@ -13,7 +13,7 @@ from gpucheck.processes.streams import drawing
 
 if TYPE_CHECKING:
     from gpucheck.measure.bandwidth import Planned
-    from gpucheck.measure.values import Flow, Step
+    from gpucheck.measure.values import CopyStep, Flow
 
 
 Shown = Callable[[str, int, int], None]
@@ -68,7 +68,7 @@ class Display:
         self._count = planned.steps
         self._shown = self._stack.enter_context(bar(self.stream))
 
-    def step(self, step: "Step", number: int) -> None:
+    def step(self, step: "CopyStep", number: int) -> None:
         self._shown(f"{step.purpose}: {_pairs(step.flows)}", number, self._count)
 
 

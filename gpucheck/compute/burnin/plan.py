@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from gpucheck.compute.plan import COLD_S, CPU_S, TYPES, WAYS, operations
-from gpucheck.compute.values import Step
+from gpucheck.compute.values import ComputeStep
 
 LEAST_S, MOST_S = 600, 48 * 3600
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -49,25 +49,25 @@ def plan(seconds: float, *, small: bool = False) -> BurnInPlan:
     return BurnInPlan(seconds=seconds, rounds=max(2, round(seconds / long)), small=small)
 
 
-def round_steps(plan: BurnInPlan, types: Sequence[str]) -> Iterator[Step]:
+def round_steps(plan: BurnInPlan, types: Sequence[str]) -> Iterator[ComputeStep]:
     """Yield the steps of one round on devices with these types; together they take the time of a round."""
     every, able = operations(types), [type_ for type_ in TYPES if type_ in types]
     cold = CPU_S if plan.small else COLD_S
     share = plan.round_s
-    yield from _parts(Step(kind="rest", what="to cool down", seconds=REST * share))
+    yield from _parts(ComputeStep(kind="rest", what="to cool down", seconds=REST * share))
     for operation in every:
-        yield Step(kind="results", what=operation, seconds=cold, phase="cold")
+        yield ComputeStep(kind="results", what=operation, seconds=cold, phase="cold")
     for way in WAYS:
-        yield from _parts(Step(kind="memory", what=way, seconds=MEMORY * share / len(WAYS)))
+        yield from _parts(ComputeStep(kind="memory", what=way, seconds=MEMORY * share / len(WAYS)))
     left = share * (1 - REST - MEMORY - HOT - POWER_STEPS) - cold * len(every)
     for type_ in able:
-        yield from _parts(Step(kind="matrix", what=type_, seconds=left / len(able)))
+        yield from _parts(ComputeStep(kind="matrix", what=type_, seconds=left / len(able)))
     for operation in every:
-        yield from _parts(Step(kind="results", what=operation, seconds=HOT * share / len(every)))
-    yield from _parts(Step(kind="results", what=every[-1], seconds=POWER_STEPS * share, phase="steps"))
+        yield from _parts(ComputeStep(kind="results", what=operation, seconds=HOT * share / len(every)))
+    yield from _parts(ComputeStep(kind="results", what=every[-1], seconds=POWER_STEPS * share, phase="steps"))
 
 
-def _parts(step: Step) -> Iterator[Step]:
+def _parts(step: ComputeStep) -> Iterator[ComputeStep]:
     """Yield a long step in equal parts."""
     count = max(1, math.ceil(step.seconds / LONGEST_S))
     for _ in range(count):

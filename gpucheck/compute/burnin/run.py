@@ -13,7 +13,7 @@ from gpucheck.compute.engines.protocol import Bench
 from gpucheck.compute.evaluation import doubtful
 from gpucheck.compute.plan import MOST_ALONE
 from gpucheck.compute.running.run import Collected, rate_of, run_step
-from gpucheck.compute.values import Failure, Opened, Step
+from gpucheck.compute.values import ComputeStep, Failure, Opened
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.compute import ComputeDevice, Noticed
 from gpucheck.model.device import Device
@@ -93,7 +93,7 @@ class Session:
         failed = {place for done in self.state.rounds for place, one in enumerate(done.gpus) if one.failed is not None}
         return [place for place, one in enumerate(self.opened) if isinstance(one, Opened) and place not in failed]
 
-    def _round(self, steps: Sequence[Step], shown: Shown) -> None:
+    def _round(self, steps: Sequence[ComputeStep], shown: Shown) -> None:
         """Run one round. What a signal leaves of it is kept as well, and the round is run again."""
         plan, state, before = self.state.plan, self.state, self.state.seconds
         if (go_on := getattr(self.bench, "go_on", None)) is not None and state.sessions > 1:

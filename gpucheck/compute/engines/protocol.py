@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from gpucheck.compute.values import Answer, Failure, Opened, Step
+from gpucheck.compute.values import Answer, ComputeStep, Failure, Opened
 
 
 class Bench(Protocol):
@@ -12,7 +12,7 @@ class Bench(Protocol):
     def open(self) -> Sequence[Opened | Failure]:
         """Open all devices at the same time; one answer for each place."""
 
-    def run(self, step: Step, places: Sequence[int]) -> Mapping[int, Answer | Failure]:
+    def run(self, step: ComputeStep, places: Sequence[int]) -> Mapping[int, Answer | Failure]:
         """Run a step on these devices at the same time. A device that failed is not to be used again."""
 
     def close(self) -> None:

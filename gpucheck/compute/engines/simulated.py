@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpucheck.compute.values import Answer, Failure, Opened, Step
+from gpucheck.compute.values import Answer, ComputeStep, Failure, Opened
 from gpucheck.knowledge.compute import ceiling_tflops, memory_ceiling_gb_s, operations_per_clock
 from gpucheck.model.compute import Sample
 
@@ -163,7 +163,7 @@ class SimulatedBench:
             for gpu in self.gpus
         ]
 
-    def run(self, step: Step, places: Sequence[int]) -> Mapping[int, Answer | Failure]:
+    def run(self, step: ComputeStep, places: Sequence[int]) -> Mapping[int, Answer | Failure]:
         """Let the time of the step pass on these GPUs."""
         kinds = {"matrix": self._matrix, "memory": self._memory, "results": self._results, "rest": self._rest}
         run = kinds[step.kind]
@@ -172,13 +172,13 @@ class SimulatedBench:
     def close(self) -> None:
         """Nothing was started."""
 
-    def _matrix(self, gpu: _Gpu, step: Step) -> Answer:
+    def _matrix(self, gpu: _Gpu, step: ComputeStep) -> Answer:
         samples = tuple(gpu.pass_time(step.seconds, MATRIX_POWER[step.what]))
         rate = self._flops(gpu.about, step.what, 1.0) * MATRIX_PART[step.what] * (1 - gpu.about.matrix_loss)
         return Answer(rates=gpu.rates(rate, samples, by_clock=True), samples=samples, seconds=step.seconds)
 
     @staticmethod
-    def _rest(gpu: _Gpu, step: Step) -> Answer:
+    def _rest(gpu: _Gpu, step: ComputeStep) -> Answer:
         for _ in gpu.pass_time(step.seconds, 0.0):
             pass
         return Answer(seconds=step.seconds)
@@ -189,14 +189,14 @@ class SimulatedBench:
         return ceiling_tflops(per_clock, about.multiprocessors or 64, mhz) * 1e12
 
     @staticmethod
-    def _memory(gpu: _Gpu, step: Step) -> Answer:
+    def _memory(gpu: _Gpu, step: ComputeStep) -> Answer:
         about = gpu.about
         samples = tuple(gpu.pass_time(step.seconds, MEMORY_POWER))
         ceiling = memory_ceiling_gb_s(about.memory_bus_bits or 256, about.memory_clock_mhz or 5000.0) * 1e9
         rate = ceiling * MEMORY_PART[step.what] * (1 - about.memory_loss)
         return Answer(rates=gpu.rates(rate, samples, by_clock=False), samples=samples, seconds=step.seconds)
 
-    def _results(self, gpu: _Gpu, step: Step) -> Answer:
+    def _results(self, gpu: _Gpu, step: ComputeStep) -> Answer:
         """The values that are computed follow from the rate of the products; each may be wrong."""
         samples = tuple(gpu.pass_time(step.seconds, RESULTS_POWER))
         flops = self._flops(gpu.about, step.what.rpartition("-")[2], _mean_clock(samples))

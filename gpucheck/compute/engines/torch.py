@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from gpucheck.compute.plan import REDUCTION, TYPES
-from gpucheck.compute.values import Answer, Opened, Setup, Step
+from gpucheck.compute.values import Answer, ComputeStep, Opened, Setup
 from gpucheck.host.nvml.gauge import Gauge
 from gpucheck.model.compute import Sample
 
@@ -117,7 +117,7 @@ class TorchEngine:
         self.bus_id, self.small, self.mig = setup.device.bus_id, setup.small, setup.device.is_mig
         self.readings = Readings(self.bus_id)
 
-    def run(self, step: Step) -> Answer:
+    def run(self, step: ComputeStep) -> Answer:
         """Run one step while the GPU is read."""
         started = time.monotonic()
         if step.kind == "rest":
@@ -235,7 +235,7 @@ class TorchEngine:
             rates.append(repeats * work / self.seconds(once, repeats))
         return tuple(rates)
 
-    def _repeated(self, step: Step) -> tuple[tuple[str, ...], int]:
+    def _repeated(self, step: ComputeStep) -> tuple[tuple[str, ...], int]:
         """Repeat an operation until the time is over. Return a digest of each repeat and the values that it covers."""
         values, chain = 0, self.operation(step.what)
         digests: list[str] = []

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from gpucheck.compute.evaluation.groups import SIGMAS, gpus, losses, models, spread_of_others, subject_of
 from gpucheck.compute.plan import ALONE_S, TYPES, WAYS
-from gpucheck.compute.values import Step
+from gpucheck.compute.values import ComputeStep
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.compute import compute_table, operations_per_clock
 from gpucheck.model import Finding
@@ -65,15 +65,15 @@ def rates(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
             yield from _rates(check, [device for device in group if _measured(check, device)])
 
 
-def doubtful(devices: Sequence[ComputeDevice]) -> tuple[tuple[int, Step], ...]:
+def doubtful(devices: Sequence[ComputeDevice]) -> tuple[tuple[int, ComputeStep], ...]:
     """Return what to measure again alone: the place of the device among all, and the step. The largest loss first."""
-    found: list[tuple[float, int, Step]] = []
+    found: list[tuple[float, int, ComputeStep]] = []
     kinds: dict[str, Literal["matrix", "memory"]] = {MATRIX: "matrix", MEMORY: "memory"}
     for group in models(gpus(devices)):
         for check, kind in kinds.items():
             for device in group:
                 found += [
-                    (-loss.loss, devices.index(device), Step(kind=kind, what=loss.what, seconds=ALONE_S))
+                    (-loss.loss, devices.index(device), ComputeStep(kind=kind, what=loss.what, seconds=ALONE_S))
                     for loss in _losses(check, group, device)[:1]
                 ]
     return tuple((place, step) for _, place, step in sorted(found, key=lambda item: item[:2]))

@@ -9,7 +9,7 @@ from functools import partial
 from typing import BinaryIO
 
 from gpucheck.compute.engines.torch import TorchEngine
-from gpucheck.compute.values import Answer, Failure, FailureKind, Opened, Setup, Step
+from gpucheck.compute.values import Answer, ComputeStep, Failure, FailureKind, Opened, Setup
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.lifeline import first_line, located, reply, serve, setup_of
 
@@ -41,7 +41,7 @@ def opened(engine: TorchEngine, setup: Setup) -> Opened | Failure:
         return failure_of(error)
 
 
-def answer(engine: TorchEngine, step: Step) -> Answer | Failure:
+def answer(engine: TorchEngine, step: ComputeStep) -> Answer | Failure:
     """Run one step, or return why that failed."""
     try:
         return engine.run(step)
@@ -55,7 +55,7 @@ def main(descriptor: int, requests: BinaryIO) -> None:
     first = opened(engine, setup_of(requests, Setup))
     reply(descriptor, first)
     if isinstance(first, Opened):
-        serve(descriptor, requests, Step, partial(answer, engine))
+        serve(descriptor, requests, ComputeStep, partial(answer, engine))
 
 
 if __name__ == "__main__":

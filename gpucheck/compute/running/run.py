@@ -9,7 +9,7 @@ from msgspec.structs import asdict, replace
 
 from gpucheck.compute.engines.protocol import Bench
 from gpucheck.compute.plan import MOST_ALONE, steps
-from gpucheck.compute.values import Answer, Failure, Kind, Opened, Step
+from gpucheck.compute.values import Answer, ComputeStep, Failure, Kind, Opened
 from gpucheck.knowledge.compute import ceiling_tflops, memory_ceiling_gb_s, operations_per_clock
 from gpucheck.measure.statistics import spread
 from gpucheck.model.compute import ComputeDevice, MatrixRate, Rate, Repeats
@@ -17,12 +17,12 @@ from gpucheck.model.device import Device
 from gpucheck.processes.signals import TerminatedError
 
 # Which rates look too low: place, and the step that measures the rate.
-Doubtful = Callable[[Sequence[ComputeDevice]], Sequence[tuple[int, Step]]]
-OnStep = Callable[[Step, int, int], None]
+Doubtful = Callable[[Sequence[ComputeDevice]], Sequence[tuple[int, ComputeStep]]]
+OnStep = Callable[[ComputeStep, int, int], None]
 RATE_PLACES = 1
 
 
-class Ran(NamedTuple):
+class ComputeRun(NamedTuple):
     """Devices in their order, versions of the first one that opened, seconds under load.
 
     stopped: the signal that ended the run, which the caller raises again.
@@ -57,7 +57,7 @@ class Collected:
             memory_clock_mhz=first.memory_clock_mhz,
         )
 
-    def add(self, step: Step, answer: Answer | Failure, at: float, *, alone: bool = False) -> None:
+    def add(self, step: ComputeStep, answer: Answer | Failure, at: float, *, alone: bool = False) -> None:
         """Add what a step measured. at: seconds since the start of the run."""
         if isinstance(answer, Failure):
             self.made = replace(self.made, failed=answer.kind, failure=f"{step.label}: {answer.detail}")
@@ -135,7 +135,7 @@ def run(
     doubtful: Doubtful,
     on_step: OnStep = lambda *_: None,
     keep: bool = False,
-) -> Ran:
+) -> ComputeRun:
     """Run every step on all devices at the same time, then what looks slow on its own.
 
     keep: return what was computed when a signal ends the run, if anything was.
@@ -144,7 +144,7 @@ def run(
     types = {type_ for one in collected if one.opened for type_ in one.opened.types}
     planned = tuple(steps(tuple(types), small=small)) if types else ()
     at, number, count = 0.0, 0, len(planned)
-    low: list[tuple[int, Step]] = []
+    low: list[tuple[int, ComputeStep]] = []
     stopped: BaseException | None = None
     try:
         for step in planned:
@@ -162,7 +162,7 @@ def run(
         stopped = signal
     opened = next((one.opened for one in collected if one.opened), None)
     notes = [f"{len(low)} rates look low, and {MOST_ALONE} were measured alone"] if len(low) > MOST_ALONE else []
-    return Ran(
+    return ComputeRun(
         devices=tuple(one.result() for one in collected),
         versions=opened.versions if opened else {},
         load_seconds=round(at, 1),
@@ -172,7 +172,13 @@ def run(
 
 
 def run_step(
-    bench: Bench, step: Step, collected: Sequence[Collected], places: Sequence[int], at: float, *, alone: bool = False
+    bench: Bench,
+    step: ComputeStep,
+    collected: Sequence[Collected],
+    places: Sequence[int],
+    at: float,
+    *,
+    alone: bool = False,
 ) -> float:
     """Run one step, and return how long it took."""
     able = [place for place in places if _has(collected[place], step)]
@@ -182,7 +188,7 @@ def run_step(
     return max((answer.seconds for answer in answers.values() if isinstance(answer, Answer)), default=0.0)
 
 
-def _has(one: Collected, step: Step) -> bool:
+def _has(one: Collected, step: ComputeStep) -> bool:
     """Return whether the device still answers and has the type of the step."""
     if one.opened is None or one.made.failed is not None:
         return False

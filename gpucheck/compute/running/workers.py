@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from gpucheck.compute.values import Answer, Failure, Opened, Setup, Step
+from gpucheck.compute.values import Answer, ComputeStep, Failure, Opened, Setup
 from gpucheck.model.device import Device
 from gpucheck.processes.python import python_module
 from gpucheck.processes.worker import Lost, Worker, workplace
@@ -46,7 +46,7 @@ class Workers:
         places = range(len(self.devices))
         return [failed.get(place) or self._answer(place, since, OPEN_S, "start", Opened) for place in places]
 
-    def run(self, step: Step, places: Sequence[int]) -> Mapping[int, Answer | Failure]:
+    def run(self, step: ComputeStep, places: Sequence[int]) -> Mapping[int, Answer | Failure]:
         """Send the step to all, then wait for each until the same deadline."""
         there = [place for place in places if place in self._workers]
         for place in there:

@@ -10,7 +10,7 @@ import msgspec
 
 from gpucheck.measure.planning.paths import Path, flow_resources
 from gpucheck.measure.statistics import LATENCY_REPEATS, SAMPLE_S, WARM_UP_S
-from gpucheck.measure.values import HOST, KIB, MIB, Flow, Method, Region, Step
+from gpucheck.measure.values import HOST, KIB, MIB, CopyStep, Flow, Method, Region
 from gpucheck.model.device import Device
 
 
@@ -91,7 +91,7 @@ def buffer_bytes(machine: CopyPaths, request: MeasurementRequest) -> int:
     return -(-most // PAGE) * PAGE
 
 
-def plan(machine: CopyPaths, request: MeasurementRequest) -> tuple[Step, ...]:
+def plan(machine: CopyPaths, request: MeasurementRequest) -> tuple[CopyStep, ...]:
     """Return every step in order: integrity first, then speed, so that no result comes from corrupt copies."""
     if request.local:
         return tuple(_local(machine, request))
@@ -121,7 +121,7 @@ def in_rounds(
     return tuple(tuple(flow for i in members for flow in groups[i]) for members in rounds(taken, order, ring=ring))
 
 
-def alone(machine: CopyPaths, request: MeasurementRequest, flows: tuple[Flow, ...]) -> Step:
+def alone(machine: CopyPaths, request: MeasurementRequest, flows: tuple[Flow, ...]) -> CopyStep:
     """Return the step that measures one pair alone, in one or both directions at once, to confirm a low result."""
     return _timed(machine, request, "alone" if len(flows) == 1 else "both directions alone", flows)
 
@@ -130,7 +130,7 @@ def pairs(machine: CopyPaths) -> list[tuple[int, int]]:
     return list(permutations(range(len(machine.devices)), 2))
 
 
-def _integrity(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
+def _integrity(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopyStep]:
     quick = request.depth == "quick"
     many = quick and len(pairs(machine)) > MANY_PAIRS
     for number, (a, b) in enumerate(pairs(machine)):
@@ -153,7 +153,7 @@ def _integrity(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step
         yield _checked(machine, request, "integrity under load", (*flows, *load), (region,), 2 if quick else 3)
 
 
-def _fabric(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
+def _fabric(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopyStep]:
     """Plan one copy through memory that was exported and imported, of each GPU to the next."""
     ring = zip(request.fabric, (*request.fabric[1:], *request.fabric[:1]), strict=True)
     if len(request.fabric) > 1 and "fabric" in request.methods:
@@ -172,7 +172,7 @@ def _regions(request: MeasurementRequest) -> tuple[Region, ...]:
     return small, odd, large
 
 
-def _unidirectional(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
+def _unidirectional(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopyStep]:
     methods: tuple[Method, ...] = DIRECT if request.depth == "full" else ("ce-write",)
     for method in methods:
         groups = [(flow,) for a, b in pairs(machine) for flow in _flows(request, a, b, (method,))]
@@ -180,20 +180,20 @@ def _unidirectional(machine: CopyPaths, request: MeasurementRequest) -> Iterator
             yield _timed(machine, request, "one direction", flows)
 
 
-def _bidirectional(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
+def _bidirectional(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopyStep]:
     groups = [(Flow(src=a, dst=b), Flow(src=b, dst=a)) for a, b in combinations(range(len(machine.devices)), 2)]
     for flows in in_rounds(machine, groups):
         yield _timed(machine, request, "both directions", flows)
 
 
-def _latencies(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
+def _latencies(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopyStep]:
     """Plan latencies of small copies by the copy engine, and of single loads if the engine has a kernel for them."""
     for a, b in pairs(machine):
         yield _latency(request, (Flow(src=a, dst=b),))
         yield from (_latency(request, (flow,)) for flow in _flows(request, a, b, ("sm-read",)))
 
 
-def _staged(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
+def _staged(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopyStep]:
     """Plan the reference without peer access: one pair of each class, in a full run every pair."""
     if "staged" not in request.methods:
         return
@@ -203,7 +203,7 @@ def _staged(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
     yield _latency(request, tuple(Flow(src=a, dst=b, method="staged") for a, b in chosen[:1]))
 
 
-def _host(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
+def _host(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopyStep]:
     """Plan copies with pinned memory on the NUMA node of the device, in a full run on every node."""
     nodes = request.numa_nodes if request.depth == "full" and len(request.numa_nodes) > 1 else ()
     for device in range(len(machine.devices)):
@@ -221,7 +221,7 @@ def _host_ways(device: int) -> tuple[Flow, Flow]:
     return Flow(src=HOST, dst=device), Flow(src=device, dst=HOST)
 
 
-def _contention(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
+def _contention(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopyStep]:
     """Plan copies of many at once: a row is a name and its flows. The result describes the host, not a pair."""
     count = len(machine.devices)
     ways = [_host_ways(device) for device in range(count)]
@@ -245,7 +245,7 @@ def _contention(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Ste
         yield _timed(machine, few, name, flows, PCIE_BYTES)
 
 
-def _sizes(machine: CopyPaths, request: MeasurementRequest, chosen: Sequence[tuple[int, int]]) -> Iterator[Step]:
+def _sizes(machine: CopyPaths, request: MeasurementRequest, chosen: Sequence[tuple[int, int]]) -> Iterator[CopyStep]:
     for size in request.sizes:
         for a, b in chosen:
             step = _timed(machine, request, "sizes", (Flow(src=a, dst=b),), size)
@@ -259,7 +259,7 @@ def _one_of_each_class(machine: CopyPaths) -> list[tuple[int, int]]:
     return list(first.values())
 
 
-def _local(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
+def _local(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopyStep]:
     for device in range(len(machine.devices)):
         flow = Flow(src=device, dst=device)
         yield _checked(machine, request, "integrity", (flow,), _regions(request), 3)
@@ -270,7 +270,7 @@ def _local(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
     yield from _sizes(machine, request, [(0, 0)])
 
 
-def _tensor(machine: CopyPaths, request: MeasurementRequest) -> Iterator[Step]:
+def _tensor(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopyStep]:
     """Plan the example of many guides: copy a tensor from the first GPU to the second and back, checked and timed."""
     size = request.tensor_bytes or 0
     ways = ((0, 1), (1, 0)) if len(machine.devices) > 1 else ((0, 0),)
@@ -295,7 +295,7 @@ def _timed(
     purpose: str,
     flows: tuple[Flow, ...],
     size: int | None = None,
-) -> Step:
+) -> CopyStep:
     if size is None:
         fast = any(_class(machine, flow).startswith("NV") or flow.src == flow.dst for flow in flows)
         size = NVLINK_BYTES if fast else PCIE_BYTES
@@ -304,13 +304,13 @@ def _timed(
     longest = size / min(_rates(machine, flows)) / 1e9
     sample = max(SAMPLE_S, longest)
     planned = longest + max(WARM_UP_S, sample) + sample + least * sample
-    return Step(operation="bandwidth", purpose=purpose, flows=flows, size=size, samples=samples, planned_s=planned)
+    return CopyStep(operation="bandwidth", purpose=purpose, flows=flows, size=size, samples=samples, planned_s=planned)
 
 
-def _latency(request: MeasurementRequest, flows: tuple[Flow, ...]) -> Step:
+def _latency(request: MeasurementRequest, flows: tuple[Flow, ...]) -> CopyStep:
     least, _ = samples = SAMPLES[request.depth]
     planned = (least + 1) * LATENCY_REPEATS * LATENCY_S * len(flows) / 4
-    return Step(operation="latency", purpose="latency", flows=flows, samples=samples, planned_s=planned)
+    return CopyStep(operation="latency", purpose="latency", flows=flows, samples=samples, planned_s=planned)
 
 
 def _checked(
@@ -320,11 +320,11 @@ def _checked(
     flows: tuple[Flow, ...],
     regions: tuple[Region, ...],
     count: int,
-) -> Step:
+) -> CopyStep:
     rate = min(_rates(machine, flows))
     size = sum(region.size for region in regions)
     room = min(request.buffer_bytes - region.offset - region.size for region in regions)
-    return Step(
+    return CopyStep(
         operation="integrity",
         purpose=purpose,
         flows=flows,

@@ -7,7 +7,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.engines.cuda_errors import PEERS_USED_UP, error_text
 from gpucheck.measure.reporting.text import bytes_text, copied_pairs, count_text, pair_subject, pairs_text, where_copied
 from gpucheck.measure.running.runner import Results
-from gpucheck.measure.values import Check, Failure, FailureKind
+from gpucheck.measure.values import DataCheck, Failure, FailureKind
 from gpucheck.model import Finding, NvmlFailure, NvmlReading
 from gpucheck.model.device import Device
 
@@ -149,7 +149,7 @@ def _data(results: Results, *, gpus: bool) -> Iterator[Finding]:
         yield INTEGRITY.passes(f"{compared} compared {where}, no wrong word")
 
 
-def _wrong(bad: Sequence[Check], results: Results, *, gpus: bool) -> Finding:
+def _wrong(bad: Sequence[DataCheck], results: Results, *, gpus: bool) -> Finding:
     pairs = sorted({(check.flow.src, check.flow.dst) for check in bad})
     subject = Subject(check=INTEGRITY.check, name=pair_subject(results, pairs), evidence=bad[0].evidence)
     seen = f"{pairs_text(results, pairs)}: {count_text(sum(c.mismatches for c in bad), '8-byte word')} wrong"

@@ -14,7 +14,7 @@ from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.reporting.surroundings import ecc_lines, square, surroundings, under_load
 from gpucheck.measure.reporting.text import copied_pairs, where_copied
 from gpucheck.measure.running.runner import Pair, Results, total
-from gpucheck.measure.values import HOST, Check, Failure, Flow, Timing
+from gpucheck.measure.values import HOST, DataCheck, Failure, Flow, Timing
 from gpucheck.model.diagnosis.observations import (
     CopyFailure,
     CopyFailureKind,
@@ -129,7 +129,7 @@ def _damaged(results: Results, machine: CopyPaths, scene: Scene) -> Iterable[Dam
 
     Pairs whose source was wrong have rows of their own.
     """
-    groups: dict[tuple[str, bool, bool], list[tuple[bool, Check]]] = {}
+    groups: dict[tuple[str, bool, bool], list[tuple[bool, DataCheck]]] = {}
     doubted = []
     for loaded, check in results.checks:
         if check.flow.src == check.flow.dst or not check.bad_rounds or not check.damage:
@@ -147,7 +147,7 @@ def _damaged(results: Results, machine: CopyPaths, scene: Scene) -> Iterable[Dam
         yield replace(_merged(doubted, sum(check.disagreements for _, check in doubted), scene), host_only=True)
 
 
-def _merged(rows: Sequence[tuple[bool, Check]], wrong: int, scene: Scene) -> Damaged:
+def _merged(rows: Sequence[tuple[bool, DataCheck]], wrong: int, scene: Scene) -> Damaged:
     checks = [check for _, check in rows]
     methods = sorted({check.flow.method for check in checks})
     rounds = f"{sum(check.bad_rounds for check in checks)} of {sum(check.rounds for check in checks)} rounds corrupt"

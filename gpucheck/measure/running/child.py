@@ -21,14 +21,14 @@ from gpucheck.measure.statistics import (
     repeats_together,
     spread,
 )
-from gpucheck.measure.values import Answer, Failure, FailureKind, Flow, Opened, Setup, Step, Timing, TimingWay
+from gpucheck.measure.values import Answer, CopyStep, Failure, FailureKind, Flow, Opened, Setup, Timing, TimingWay
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.lifeline import first_line, located, reply, serve, setup_of
 
 Shape = TypeVar("Shape")
 
 
-def execute(engine: CopyEngine, step: Step) -> Answer:
+def execute(engine: CopyEngine, step: CopyStep) -> Answer:
     """Run a step. Raises NotTimed, ValueError for an invalid step."""
     before = engine.device_seconds()
     if step.operation == "integrity":
@@ -38,7 +38,7 @@ def execute(engine: CopyEngine, step: Step) -> Answer:
     return Answer(timings=timings, device_s=engine.device_seconds() - before)
 
 
-def _bandwidth(engine: CopyEngine, step: Step) -> tuple[Timing, ...]:
+def _bandwidth(engine: CopyEngine, step: CopyStep) -> tuple[Timing, ...]:
     """Time all flows simultaneously, each repeated until its sample is long enough."""
     row = _Row(engine, step.flows, step.size)
     row.repeats = repeats_together(row.sample())
@@ -53,7 +53,7 @@ def _bandwidth(engine: CopyEngine, step: Step) -> tuple[Timing, ...]:
     return tuple(_timing(f, step.size, r, c, engine.way) for f, r, c in rows)
 
 
-def _latency(engine: CopyEngine, step: Step) -> tuple[Timing, ...]:
+def _latency(engine: CopyEngine, step: CopyStep) -> tuple[Timing, ...]:
     """Time one flow after the other: simultaneous small copies would affect each other."""
     timings = []
     for flow in step.flows:
@@ -134,7 +134,7 @@ def open_engine(engine: CopyEngine, setup: Setup) -> Opened | Failure:
         return Failure(kind=kind, purpose="open", detail=first_line(error))
 
 
-def answer(engine: CopyEngine, step: Step) -> Answer | Failure:
+def answer(engine: CopyEngine, step: CopyStep) -> Answer | Failure:
     """Run one step, or return why that failed. Only an error that CUDA returned concerns the copy."""
     try:
         return execute(engine, step)
@@ -162,7 +162,7 @@ def main(descriptor: int, requests: BinaryIO) -> None:
     reply(descriptor, opened)
     if isinstance(opened, Opened):
         try:
-            serve(descriptor, requests, Step, partial(answer, engine))
+            serve(descriptor, requests, CopyStep, partial(answer, engine))
         finally:
             engine.close()
 

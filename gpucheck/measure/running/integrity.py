@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from gpucheck.measure.engines.pattern import WORD, Origin, index_of, poison_for, word_at, words_at
 from gpucheck.measure.engines.protocol import CopyEngine
-from gpucheck.measure.values import HOST, Check, Comparison, Damage, Flow, Region, Step, Wrong
+from gpucheck.measure.values import HOST, Comparison, CopyStep, Damage, DataCheck, Flow, Region, Wrong
 
 FEW_BITS = 3  # more differing bits mean another word, not bit flips
 MOST = 0.9  # minimum part of the sample with one type of corruption
@@ -73,7 +73,7 @@ MOST_ROUNDS, MOST_REGIONS = 3, 3
 class _Round(NamedTuple):
     """One round of a step, and the previous data of its destinations."""
 
-    step: Step
+    step: CopyStep
     number: int
     poison: int
 
@@ -91,8 +91,8 @@ class _Tally:
         self.at_source = False
         self.evidence: list[str] = []
 
-    def check(self) -> Check:
-        return Check(
+    def check(self) -> DataCheck:
+        return DataCheck(
             flow=self.flow,
             bytes_verified=self.bytes,
             host_bytes_verified=self.host_bytes,
@@ -107,7 +107,7 @@ class _Tally:
         )
 
 
-def verify(engine: CopyEngine, step: Step) -> tuple[Check, ...]:
+def verify(engine: CopyEngine, step: CopyStep) -> tuple[DataCheck, ...]:
     """Copy every region in every round, all flows of the step together, and compare every word.
 
     Flows to the host are load: they read the sources while the others copy, and are not compared.

@@ -8,7 +8,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from gpucheck.measure.planning.plan import CopyPaths, MeasurementRequest, alone
-from gpucheck.measure.values import HOST, Answer, Check, Failure, Flow, Method, Opened, Step, Timing, is_crowd
+from gpucheck.measure.values import HOST, Answer, CopyStep, DataCheck, Failure, Flow, Method, Opened, Timing, is_crowd
 from gpucheck.model.device import Device
 
 Pair = tuple[int, int]
@@ -34,7 +34,7 @@ class Results:
     host: dict[Flow, Timing] = field(default_factory=dict)
     crowds: dict[str, tuple[Timing, ...]] = field(default_factory=dict)
     sizes: list[Timing] = field(default_factory=list)
-    checks: list[tuple[bool, Check]] = field(default_factory=list)
+    checks: list[tuple[bool, DataCheck]] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     broken: set[frozenset[int]] = field(default_factory=set)
     lost: int = 0
@@ -72,7 +72,7 @@ class Results:
         """Return the two directions of every unordered pair, lower position first."""
         return self.both | self.both_alone
 
-    def take(self, step: Step, timings: tuple[Timing, ...], checks: tuple[Check, ...]) -> None:
+    def take(self, step: CopyStep, timings: tuple[Timing, ...], checks: tuple[DataCheck, ...]) -> None:
         if step.operation == "integrity":
             self.checks += [(step.purpose == "integrity under load", check) for check in checks]
         elif step.operation == "latency":
@@ -103,19 +103,19 @@ MOST_REPEATED = 8  # pairs; if every pair is low, this number is sufficient
 MOST_LOST = 4  # children: each takes its deadline, and a host where four copies hang is faulty
 LOST = ("stuck", "crashed", "killed", "defect", "no-memory")
 DIVISIBLE = ("refused", "stuck", "crashed", "not-timed", "no-peers-left")  # fewer simultaneous flows may succeed
-Progress = Callable[[Step, int], None]
+Progress = Callable[[CopyStep, int], None]
 Low = Callable[[Results], Iterable[tuple[Flow, ...]]]
 
 
 class StepRunner(Protocol):
     """Runs steps: a supervised child, or an engine in this process for tests."""
 
-    def run_step(self, step: Step) -> Answer | Failure:
+    def run_step(self, step: CopyStep) -> Answer | Failure:
         """Return the result, or why there is none."""
 
 
 def run(
-    steps: Iterable[Step],
+    steps: Iterable[CopyStep],
     runner: StepRunner,
     results: Results,
     *,
@@ -145,7 +145,7 @@ def _count(failure: Failure, results: Results) -> None:
             results.gave_up = f"{results.lost} measuring processes were lost"
 
 
-def _do(runner: StepRunner, step: Step, results: Results) -> None:
+def _do(runner: StepRunner, step: CopyStep, results: Results) -> None:
     """Run one step without broken pairs. The flows of a failed round run again one by one, to find the failing one."""
     flows = tuple(flow for flow in step.flows if frozenset((flow.src, flow.dst)) not in results.broken)
     if not any(HOST not in (f.src, f.dst) or step.operation == "bandwidth" for f in flows):
@@ -168,7 +168,7 @@ def _do(runner: StepRunner, step: Step, results: Results) -> None:
         results.failures.append(answer)
 
 
-def _one_by_one(runner: StepRunner, step: Step, results: Results) -> bool:
+def _one_by_one(runner: StepRunner, step: CopyStep, results: Results) -> bool:
     """Run each flow of a failed round alone; return whether one of them fails too."""
     found = False
     for flow in step.flows:
@@ -189,7 +189,7 @@ def _one_by_one(runner: StepRunner, step: Step, results: Results) -> bool:
     return found
 
 
-def _record(failure: Failure, step: Step, results: Results) -> None:
+def _record(failure: Failure, step: CopyStep, results: Results) -> None:
     """Record the failure; a pair whose copy failed is not tried again, every other one stays in the run."""
     results.failures.append(failure)
     if not failure.is_the_copys:

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
+from gpucheck.measure.values import Answer, CopyStep, Failure, Opened, Setup
 from gpucheck.processes.python import python_module
 from gpucheck.processes.worker import Lost, Worker, workplace
 
@@ -55,7 +55,7 @@ class Supervised:
             self.opened = self.opened or answer
         return answer
 
-    def run_step(self, step: Step) -> Answer | Failure:
+    def run_step(self, step: CopyStep) -> Answer | Failure:
         """Run one step. A child that hangs, exits or sends an invalid result is terminated."""
         if self.worker is None:
             opened = self.open()
@@ -73,7 +73,7 @@ class Supervised:
         return answer
 
     def _exchange(
-        self, worker: Worker, request: Setup | Step, limit_s: float, purpose: str, shape: type[Shape]
+        self, worker: Worker, request: Setup | CopyStep, limit_s: float, purpose: str, shape: type[Shape]
     ) -> Shape | Failure:
         worker.send(request)
         try:

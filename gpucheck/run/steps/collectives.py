@@ -10,7 +10,7 @@ from gpucheck.knowledge.codes import Subject, followed_by
 from gpucheck.model import Finding, NvmlReading
 from gpucheck.model.facts import Source
 from gpucheck.run.proof import REQUIRED, not_required
-from gpucheck.run.step import Outcome, Step, in_place_of_a_run, numbers_of
+from gpucheck.run.step import Outcome, RunStep, in_place_of_a_run, numbers_of
 from gpucheck.run.steps.versions import NAME as VERSIONS
 from gpucheck.run.steps.versions import refused, version_consistency
 from gpucheck.train import whole_gpus
@@ -40,9 +40,9 @@ ranks use the CPU and gloo, which states nothing about links. By itself: gpuchec
 STAGED = ("NET", "SHM")
 
 
-def collectives_step() -> Step:
+def collectives_step() -> RunStep:
     # Where training is excluded because the host has no torch, so are the collectives.
-    return Step(NAME, frozenset({"measure", "training"}), _collectives, DEADLINE_S, TYPICAL_S, ABOUT, FINDINGS)
+    return RunStep(NAME, frozenset({"measure", "training"}), _collectives, DEADLINE_S, TYPICAL_S, ABOUT, FINDINGS)
 
 
 def _collectives(source: Source) -> Outcome:

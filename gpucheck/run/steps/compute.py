@@ -12,7 +12,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model.compute import Sample
 from gpucheck.model.facts import Source
 from gpucheck.run.conclusion import conclude
-from gpucheck.run.step import Outcome, Step, numbers_of
+from gpucheck.run.step import Outcome, RunStep, numbers_of
 from gpucheck.train import mig_instances, whole_gpus
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ operations on equal data that are repeated and must agree, between repeats and b
 How it is evaluated: docs/compute.md. By itself: gpucheck compute."""
 
 
-def compute_step() -> Step:
-    return Step(NAME, frozenset({"measure", "compute"}), _compute, DEADLINE_S, TYPICAL_S, ABOUT, CHECKS)
+def compute_step() -> RunStep:
+    return RunStep(NAME, frozenset({"measure", "compute"}), _compute, DEADLINE_S, TYPICAL_S, ABOUT, CHECKS)
 
 
 def compute(

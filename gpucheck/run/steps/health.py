@@ -8,7 +8,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Gpu, NvmlFailure, NvmlGap
 from gpucheck.model.facts import Facts, Source
 from gpucheck.model.record import RECORD, stored
-from gpucheck.run.step import Outcome, Step
+from gpucheck.run.step import Outcome, RunStep
 
 DEADLINE_S = 20.0
 TYPICAL_S = 0.005
@@ -19,8 +19,8 @@ Sources: NVML and sysfs, as the checks read them. Nothing is evaluated here: tot
 they are stored in the report under measurements, and verify --baseline REPORT evaluates how fast they rose."""
 
 
-def record_step() -> Step:
-    return Step(RECORD, frozenset({"hardware", "quick"}), _run, DEADLINE_S, TYPICAL_S, ABOUT)
+def record_step() -> RunStep:
+    return RunStep(RECORD, frozenset({"hardware", "quick"}), _run, DEADLINE_S, TYPICAL_S, ABOUT)
 
 
 def _run(source: Source) -> Outcome:

@@ -9,7 +9,7 @@ from gpucheck.knowledge.codes import Subject, followed_by
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.facts import Source
-from gpucheck.run.step import Outcome, Step, numbers_of
+from gpucheck.run.step import Outcome, RunStep, numbers_of
 from gpucheck.train import whole_gpus
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ gpucheck topo shows the paths, gpucheck bandwidth and gpucheck collectives measu
 evaluates numbers of other tools."""
 
 
-def measurement_steps() -> tuple[Step, ...]:
+def measurement_steps() -> tuple[RunStep, ...]:
     """One step for everything that copies: its parts share the children, the plan and one cause a pair group."""
-    return (Step(NAME, frozenset({"measure"}), _p2p, DEADLINE_S, TYPICAL_S, ABOUT, FINDINGS),)
+    return (RunStep(NAME, frozenset({"measure"}), _p2p, DEADLINE_S, TYPICAL_S, ABOUT, FINDINGS),)
 
 
 def _p2p(source: Source) -> Outcome:

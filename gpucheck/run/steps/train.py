@@ -17,7 +17,7 @@ from gpucheck.model.facts import Source
 from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.proof import REQUIRED, NotRequired, not_required
-from gpucheck.run.step import Outcome, Step, in_place_of_a_run
+from gpucheck.run.step import Outcome, RunStep, in_place_of_a_run
 from gpucheck.run.steps import versions
 from gpucheck.run.steps.versions import NAME as VERSIONS
 from gpucheck.run.steps.versions import refused, version_consistency
@@ -48,9 +48,9 @@ VERSIONS_S, VERSIONS_TYPICAL_S = 20.0, 0.05
 MODELS_STEP, MODELS = "smoke-models", ("cnn", "gpt")
 
 
-def training_steps() -> tuple[Step, ...]:
+def training_steps() -> tuple[RunStep, ...]:
     """Version truth, then one step a strategy."""
-    consistency = Step(
+    consistency = RunStep(
         VERSIONS,
         frozenset({"software", "standard"}),
         lambda source: Outcome(version_consistency(source), {}),
@@ -61,7 +61,7 @@ def training_steps() -> tuple[Step, ...]:
     return (consistency, *(_step(strategy) for strategy in all_strategies().values()), _models_step())
 
 
-def _models_step() -> Step:
+def _models_step() -> RunStep:
     """Return the step that trains other kinds of networks: convolutions, and a GPT's many small tensors."""
     strategy = all_strategies()[REQUIRED, "ddp"]
     about = (
@@ -70,18 +70,18 @@ def _models_step() -> Step:
         f"--framework {REQUIRED} --model {MODELS[-1]}."
     )
     typical_s = len(MODELS) * TYPICAL_S
-    return Step(
+    return RunStep(
         MODELS_STEP, TAGS | {"full"}, lambda source: _smoke(source, strategy, MODELS), DEADLINE_S, typical_s, about
     )
 
 
-def _step(strategy: Strategy) -> Step:
+def _step(strategy: Strategy) -> RunStep:
     def run(source: Source) -> Outcome:
         return _smoke(source, strategy)
 
     # One step of them explains the finding that all of them may end with.
     also = (PLACEMENT,) if strategy.default and strategy.framework == REQUIRED else ()
-    return Step(strategy.check, TAGS | {strategy.level}, run, DEADLINE_S, TYPICAL_S, _about(strategy), also)
+    return RunStep(strategy.check, TAGS | {strategy.level}, run, DEADLINE_S, TYPICAL_S, _about(strategy), also)
 
 
 def _about(strategy: Strategy) -> str:

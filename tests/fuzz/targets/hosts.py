@@ -14,7 +14,7 @@ from tests.fuzz.target import target
 
 
 @cache
-def _steps() -> tuple[run.Step, ...]:
+def _steps() -> tuple[run.RunStep, ...]:
     return run.select(run.all_steps(), level="full", only=(), skip=())
 
 

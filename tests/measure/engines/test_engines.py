@@ -10,7 +10,7 @@ from gpucheck.measure.engines.cpu import CpuEngine
 from gpucheck.measure.engines.protocol import NotTimed
 from gpucheck.measure.running.child import engine_of, execute, open_engine
 from gpucheck.measure.running.integrity import verify
-from gpucheck.measure.values import HOST, Failure, Flow, Opened, Region, Setup, Step
+from gpucheck.measure.values import HOST, CopyStep, Failure, Flow, Opened, Region, Setup
 from gpucheck.model.device import Device
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ def cpu():
     engine.close()
 
 
-CHECK = Step(
+CHECK = CopyStep(
     operation="integrity",
     purpose="integrity",
     flows=(Flow(src=0, dst=1), Flow(src=1, dst=0), Flow(src=0, dst=HOST)),
@@ -129,7 +129,7 @@ def test_a_receiver_that_calls_wrong_data_right_is_caught_by_the_host(cpu, monke
 
 
 def test_flows_that_share_a_buffer_cannot_be_checked_together(cpu):
-    step = Step(operation="integrity", purpose="x", flows=(Flow(src=0, dst=1), Flow(src=0, dst=0)), rounds=1)
+    step = CopyStep(operation="integrity", purpose="x", flows=(Flow(src=0, dst=1), Flow(src=0, dst=0)), rounds=1)
 
     with pytest.raises(ValueError, match="one flow for each"):
         verify(cpu, step)
@@ -139,7 +139,7 @@ def test_flows_that_share_a_buffer_cannot_be_checked_together(cpu):
     "flow", [Flow(src=0, dst=1), Flow(src=1, dst=1), Flow(src=HOST, dst=0), Flow(src=0, dst=1, method="staged")]
 )
 def test_every_way_to_copy_is_timed(cpu, flow):
-    step = Step(operation="bandwidth", purpose="x", flows=(flow,), size=MIB, samples=(3, 3))
+    step = CopyStep(operation="bandwidth", purpose="x", flows=(flow,), size=MIB, samples=(3, 3))
     (timing,) = execute(cpu, step).timings
 
     assert timing.samples == 3
@@ -148,7 +148,7 @@ def test_every_way_to_copy_is_timed(cpu, flow):
 
 def test_latency_is_of_one_copy(cpu):
     (timing,) = execute(
-        cpu, Step(operation="latency", purpose="latency", flows=(Flow(src=0, dst=1),), samples=(3, 3))
+        cpu, CopyStep(operation="latency", purpose="latency", flows=(Flow(src=0, dst=1),), samples=(3, 3))
     ).timings
 
     assert (timing.size, timing.repeats) == (16, 100)
@@ -175,7 +175,7 @@ class Queued(CpuEngine):
 def test_a_full_launch_queue_is_given_half_as_many_copies_until_they_fit(operation):
     """A longer gate only makes the launch that waits for room wait longer."""
     engine = Queued(room=5)
-    step = Step(operation=operation, purpose="x", flows=(Flow(src=0, dst=1),), size=MIB, samples=(3, 3))
+    step = CopyStep(operation=operation, purpose="x", flows=(Flow(src=0, dst=1),), size=MIB, samples=(3, 3))
     (timing,) = execute(engine, step).timings
 
     assert timing.median_s == pytest.approx(1e-3)
@@ -185,7 +185,7 @@ def test_a_full_launch_queue_is_given_half_as_many_copies_until_they_fit(operati
 
 def test_a_queue_without_room_for_one_copy_is_no_number():
     with pytest.raises(NotTimed):
-        execute(Queued(room=0), Step(operation="bandwidth", purpose="x", flows=(Flow(src=0, dst=1),), size=MIB))
+        execute(Queued(room=0), CopyStep(operation="bandwidth", purpose="x", flows=(Flow(src=0, dst=1),), size=MIB))
 
 
 @pytest.mark.parametrize(("name", "package"), [("driver", "cuda"), ("cpu", "numpy")])

@@ -12,7 +12,7 @@ from gpucheck.measure.reporting.gaps import gaps
 from gpucheck.measure.reporting.report import measured_pairs
 from gpucheck.measure.running.runner import MOST_LOST, Results, run
 from gpucheck.measure.running.supervisor import Supervised
-from gpucheck.measure.values import HOST, Check, Failure, Flow, Opened, Setup
+from gpucheck.measure.values import HOST, DataCheck, Failure, Flow, Opened, Setup
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis.observations import Measured
 from tests.measure.benches import EIGHT_NVSWITCH, TWO_PCIE, Here, by_check
@@ -247,7 +247,7 @@ def test_more_than_eight_peers_are_a_step_not_run():
 
 
 def test_data_that_a_gpu_changes_inside_itself_is_no_links_fault():
-    check = Check(flow=Flow(src=0, dst=0), bytes_verified=800, host_bytes_verified=8, rounds=1, bad_rounds=1)
+    check = DataCheck(flow=Flow(src=0, dst=0), bytes_verified=800, host_bytes_verified=8, rounds=1, bad_rounds=1)
     bad = msgspec.structs.replace(check, mismatches=3, damage="bit-flip", evidence=("word 7: got 1, sent 0",))
     results = Results(devices=TWO_PCIE.machine.devices, opened=Opened(buffer_bytes=1, methods=(), clock=""))
     results.checks = [(False, bad)]

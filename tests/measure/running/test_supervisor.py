@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.measure.running.supervisor import Supervised
-from gpucheck.measure.values import Answer, Failure, Flow, Opened, Step
+from gpucheck.measure.values import Answer, CopyStep, Failure, Flow, Opened
 from gpucheck.processes import worker
 from tests.measure.benches import TWO_PCIE, Here, fault
 from tests.processes.test_group import state
 
-STEP = Step(operation="bandwidth", purpose="one direction", flows=(Flow(src=0, dst=1),), size=1 << 20)
+STEP = CopyStep(operation="bandwidth", purpose="one direction", flows=(Flow(src=0, dst=1),), size=1 << 20)
 OPENED = '{"type":"opened","buffer_bytes":1,"methods":["ce-write"],"clock":"none"}'
 HELLO = f"""
 import os, sys, time
