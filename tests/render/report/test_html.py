@@ -42,6 +42,12 @@ def test_training_and_measurement_are_told():
         assert words in page
 
 
+def test_the_page_describes_the_host():
+    (described,) = html.fromstring(report_page(sick())).xpath("//dl[@class='facts']")
+
+    assert "5.15.0-179-generic, x86_64" in described.text_content()
+
+
 def test_a_failed_training_has_no_row():
     """Its finding tells it."""
     made = report(passed(), measurements={"smoke-ddp": {"type": "failure", "kind": "hang"}})
