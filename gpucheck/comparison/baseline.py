@@ -19,8 +19,9 @@ from gpucheck.comparison.rates import SETTINGS, changed_settings, changes, slowe
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Gpu, PcieLink, Report, Verdict
 from gpucheck.model.facts import Facts
-from gpucheck.model.measurements import ROUNDED, Trained, computed_of, trained_of
+from gpucheck.model.measurements import ROUNDED, gpu_computed_of, gpu_trainings_of
 from gpucheck.model.record import UPTIME, facts_of
+from gpucheck.model.smoke import SmokeResult
 
 Key = TypeVar("Key")
 BAD = {Verdict.WARN: 1, Verdict.UNKNOWN: 1, Verdict.FAIL: 2}
@@ -202,14 +203,14 @@ def _fewer(before: Gpu, now: Gpu) -> Iterator[Finding]:
 def changed_results(before: Report, now: Report) -> Iterator[Finding]:
     """Yield findings on results that changed, and the reason where they are not comparable."""
     yield from _computed(before, now)
-    old = trained_of(before.measurements)
-    for name, run in trained_of(now.measurements).items():
+    old = gpu_trainings_of(before.measurements)
+    for name, run in gpu_trainings_of(now.measurements).items():
         if name in old and run.variant != ROUNDED:
             yield from _losses(name, old[name], run)
 
 
 def _computed(before: Report, now: Report) -> Iterator[Finding]:
-    old, new = computed_of(before.measurements), computed_of(now.measurements)
+    old, new = gpu_computed_of(before.measurements), gpu_computed_of(now.measurements)
     if old is None or new is None:
         return
     if old.versions != new.versions:
@@ -240,7 +241,7 @@ def _other_bits(bus_id: str, evidence: list[str], *, whole: bool) -> Finding:
     return subject.fails("comparison.results-differ", seen, wanted)
 
 
-def _losses(name: str, old: Trained, new: Trained) -> Iterator[Finding]:
+def _losses(name: str, old: SmokeResult, new: SmokeResult) -> Iterator[Finding]:
     if old.loss_digest is None or new.loss_digest is None:
         return
     differ = changed_settings(old, new, (*SETTINGS, "steps", "seed"))

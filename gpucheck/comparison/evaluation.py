@@ -13,9 +13,10 @@ from gpucheck.comparison.expectations import Expectations
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Gpu, Partial, Report, Verdict
+from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Value
-from gpucheck.model.measurements import COPIES, Copies, gpu_copies_of
+from gpucheck.model.measurements import COPIES, gpu_copies_of
 from gpucheck.model.record import facts_of
 from gpucheck.stack.versions import request
 
@@ -265,7 +266,7 @@ def _nothing(report: Report, at: str, limit: float, stated: Stated) -> Finding:
     return stated.not_measured("comparison.copies-skipped", at, limit)
 
 
-def _copies_between(copies: Copies, name: str, cls: str | None) -> Iterator[Number]:
+def _copies_between(copies: BandwidthReport, name: str, cls: str | None) -> Iterator[Number]:
     matrix = copies.matrices.get(name) or ()
     for pair in copies.pairs:
         value: Any = None
@@ -279,7 +280,7 @@ def _copies_between(copies: Copies, name: str, cls: str | None) -> Iterator[Numb
             yield Number(f"pair:{copies.bus_id(pair.src)}-{copies.bus_id(pair.dst)}", value)
 
 
-def _host_links(copies: Copies, name: str) -> Iterator[Number]:
+def _host_links(copies: BandwidthReport, name: str) -> Iterator[Number]:
     for link in copies.host_device:
         value = getattr(link, name)
         if value is not None:

@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 from gpucheck.comparison.counters import NAME
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Report, Verdict, measurements
-from gpucheck.model.compute import ComputeDevice, MatrixRate
-from gpucheck.model.measurements import Collectives, Computed, Copies, Measurements, Pace, Trained
+from gpucheck.model.bandwidth import BandwidthReport
+from gpucheck.model.collectives import CollectivesReport
+from gpucheck.model.compute import ComputeDevice, ComputeReport, MatrixRate
+from gpucheck.model.measurements import Measurements
+from gpucheck.model.smoke import Performance, SmokeResult
 
 # Of copies. One missing NVLink of 18 costs 5.6 %; two runs of a healthy machine differ by less than half of that.
 WARN_BELOW, FAIL_BELOW = 0.95, 0.85
@@ -75,7 +78,7 @@ def _missing(part: "Compared", old: object, new: object) -> Iterator[Finding]:
         yield HOST.skips("comparison.numbers-missing", what=part.what, report="report" if old else "baseline")
 
 
-def _copies(old: Copies, new: Copies) -> Iterator[Drop]:
+def _copies(old: BandwidthReport, new: BandwidthReport) -> Iterator[Drop]:
     pairs = {(old.bus_id(pair.src), old.bus_id(pair.dst)): pair.measured for pair in old.pairs}
     for pair in new.pairs:
         ends = (new.bus_id(pair.src), new.bus_id(pair.dst))
@@ -92,7 +95,7 @@ def _copies(old: Copies, new: Copies) -> Iterator[Drop]:
                 yield Drop(kind, f"gpu:{bus_id}", earlier, value, 1 - WARN_BELOW)
 
 
-def _compute(old: Computed, new: Computed) -> Iterator[Drop | Finding]:
+def _compute(old: ComputeReport, new: ComputeReport) -> Iterator[Drop | Finding]:
     then = {gpu.bus_id: gpu for gpu in old.gpus}
     for gpu in new.gpus:
         was = then.get(gpu.bus_id)
@@ -121,7 +124,7 @@ def _both(earlier: MatrixRate, now: MatrixRate) -> bool:
     return earlier.clock_mhz is not None and now.clock_mhz is not None
 
 
-def _collectives(old: Collectives, new: Collectives) -> Iterator[Drop]:
+def _collectives(old: CollectivesReport, new: CollectivesReport) -> Iterator[Drop]:
     then = {(one.operation, one.size_bytes, one.variant): one for one in old.results}
     for one in new.results:
         was = then.get((one.operation, one.size_bytes, one.variant))
@@ -131,7 +134,7 @@ def _collectives(old: Collectives, new: Collectives) -> Iterator[Drop]:
             yield Drop("collectives", "host", was.busbw_gb_s, one.busbw_gb_s, limit, "GB/s", what)
 
 
-def _trainings(old: dict[str, Trained], new: dict[str, Trained]) -> Iterator[Drop | Finding]:
+def _trainings(old: dict[str, SmokeResult], new: dict[str, SmokeResult]) -> Iterator[Drop | Finding]:
     for name in (name for name in new if name in old):
         was, run = old[name], new[name]
         settings = changed_settings(was, run, SETTINGS)
@@ -142,7 +145,7 @@ def _trainings(old: dict[str, Trained], new: dict[str, Trained]) -> Iterator[Dro
             yield from _pace(name, was.performance, run.performance)
 
 
-def changed_settings(then: Trained, now: Trained, keys: Iterable[str]) -> tuple[str, ...]:
+def changed_settings(then: SmokeResult, now: SmokeResult, keys: Iterable[str]) -> tuple[str, ...]:
     """Return the settings that two trainings do not share, each with both values."""
     return changes(*({key: getattr(run, key) for key in keys} for run in (then, now)))
 
@@ -157,7 +160,7 @@ def _or_none(value: object) -> object:
     return "none" if value in (None, "") else value
 
 
-def _pace(name: str, was: Pace, run: Pace) -> Iterator[Drop | Finding]:
+def _pace(name: str, was: Performance, run: Performance) -> Iterator[Drop | Finding]:
     if not was.steps_per_s or run.steps_per_s is None:
         return
     if was.steps_mad_percent is None or run.steps_mad_percent is None:
@@ -188,9 +191,9 @@ class Compared(NamedTuple):
 
 PARTS = (
     Compared("copies", measurements.gpu_copies_of, _copies, "engine"),
-    Compared("compute", measurements.computed_of, _compute, "engine"),
+    Compared("compute", measurements.gpu_computed_of, _compute, "engine"),
     Compared("collectives", measurements.gpu_collectives_of, _collectives, "ranks"),
-    Compared("training on GPUs", measurements.trained_of, _trainings),
+    Compared("training on GPUs", measurements.gpu_trainings_of, _trainings),
 )
 
 

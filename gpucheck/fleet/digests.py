@@ -10,7 +10,9 @@ from typing import Literal, NamedTuple
 from gpucheck.fleet.outliers import with_findings
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Agreement, Finding, FleetRow
-from gpucheck.model.measurements import ROUNDED, Computed, Trained
+from gpucheck.model.compute import ComputeReport
+from gpucheck.model.measurements import ROUNDED
+from gpucheck.model.smoke import SmokeResult
 
 CAUSE = "silent-corruption"
 HOST = "host"
@@ -39,7 +41,7 @@ class _Result(NamedTuple):
     odd: tuple[_Vote, ...]
 
 
-def digests_of(computed: Computed | None, trained: Mapping[str, Trained]) -> dict[str, dict[str, str]]:
+def digests_of(computed: ComputeReport | None, trained: Mapping[str, SmokeResult]) -> dict[str, dict[str, str]]:
     """Return, by bus id or ``host``, operation -> digest of a report; each operation with what must be equal.
 
     That is the model of the GPUs, the versions that computed, and the settings of a training.
@@ -58,7 +60,7 @@ def _versions(versions: Mapping[str, str | None]) -> str:
     return ", ".join(f"{name} {v}" for name, v in versions.items() if v and name != "python")[: 2 * LONGEST]
 
 
-def _losses(trained: Iterable[Trained]) -> Iterator[tuple[str, str]]:
+def _losses(trained: Iterable[SmokeResult]) -> Iterator[tuple[str, str]]:
     """Yield the digest of the losses of each training."""
     for run in trained:
         names = [name for name in run.device_names if name is not None]

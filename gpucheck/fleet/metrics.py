@@ -18,8 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeGuard
 
 from gpucheck.fleet.document import HostReport
 from gpucheck.model import HostMetric, Pair, Verdict
-from gpucheck.model.compute import ComputeDevice
-from gpucheck.model.measurements import Computed
+from gpucheck.model.compute import ComputeDevice, ComputeReport
 
 UNITS = ("gb_s", "us", "ms", "seconds", "s", "percent", "ratio", "w", "c", "mhz", "bytes", "count", "per_second")
 # Keys that are a unit themselves.
@@ -216,7 +215,7 @@ def worse(metric: str) -> Worse:
     return "higher" if ends_in(name, HIGHER_IS_WORSE) or name in UNDER_LOAD else "either"
 
 
-def host_metrics(report: HostReport, computed: Computed | None) -> dict[str, HostMetric]:
+def host_metrics(report: HostReport, computed: ComputeReport | None) -> dict[str, HostMetric]:
     """Return every metric of the report, reduced; at most MAX_METRICS, by name. Names beyond MAX_NAME are dropped."""
     found = numbers(report, computed)
     low, names = _low(report.pairs), {str(gpu.index): gpu.pci_bus_id for gpu in report.gpus if gpu.pci_bus_id}
@@ -226,7 +225,7 @@ def host_metrics(report: HostReport, computed: Computed | None) -> dict[str, Hos
     }
 
 
-def numbers(report: HostReport, computed: Computed | None) -> Numbers:
+def numbers(report: HostReport, computed: ComputeReport | None) -> Numbers:
     """Every number of the measurements, and of the findings that saw one."""
     walk = _Walk(report)
     for step, measured in report.measurements.items():

@@ -13,7 +13,7 @@ from gpucheck.fleet.remedies import advised
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, FleetRow, Verdict, counted, follows, named, with_actions, worst
-from gpucheck.model.measurements import computed_of, trained_of
+from gpucheck.model.measurements import gpu_computed_of, gpu_trainings_of
 
 REPORT = Subject(check="report")
 
@@ -89,7 +89,7 @@ def row(
     # What leads comes first: of many findings the last are left out.
     problems = sorted(findings, key=lambda f: (RANK.index(f.verdict), follows(f)))
     names = [_cut(gpu.name or "GPU") for gpu in gpus]
-    computed = computed_of(report.measurements)
+    computed = gpu_computed_of(report.measurements)
     share, driver = _share(report), _cut(report.versions.get("driver"))
     training = [f for f in report.findings if f.check.startswith("smoke-") and f.check != VERSIONS]
     found = FleetRow(
@@ -115,7 +115,7 @@ def row(
         stand_ins=tuple(map(_cut, report.simulation.stand_ins[:MAX_VALUES])) if report.simulation else (),
         attributes=_attributes(report),
         metrics=host_metrics(report, computed),
-        digests=digests_of(computed, trained_of(report.measurements)),
+        digests=digests_of(computed, gpu_trainings_of(report.measurements)),
         source=source,
         digest=digest,
     )

@@ -1,160 +1,124 @@
 """The measurements of a report as they are read back: what two reports, a site's limits or many hosts compare."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from functools import lru_cache
+from types import UnionType
+from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from gpucheck.model.bandwidth import ContentionResult, HostLink, Matrix, MeasuredDevice, MeasuredPair, PeerAccess
-from gpucheck.model.collectives import CollectiveResult
-from gpucheck.model.compute import ComputeDevice
-from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.bandwidth import BandwidthReport
+from gpucheck.model.collectives import CollectivesReport
+from gpucheck.model.compute import ComputeReport
+from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.smoke import SmokeResult
 
 COPIES, COMPUTE, COLLECTIVES, TRAINING = "p2p", "compute", "collectives", "smoke-"
 # A variant in which a switch may round sums in another order: such runs are compared by tolerance only.
 ROUNDED = "nvls"
 Measurements = Mapping[str, Any]
-Kind = TypeVar("Kind")
+Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
-class Copies(msgspec.Struct, frozen=True, kw_only=True):
-    """What was copied between the GPUs of a host. Fields as in BandwidthReport."""
-
-    engine: str = ""
-    kind: str = ""
-    devices: tuple[MeasuredDevice, ...] = ()
-    pairs: tuple[MeasuredPair, ...] = ()
-    matrices: dict[str, Matrix] = {}
-    peer_access: PeerAccess | None = None
-    host_device: tuple[HostLink, ...] = ()
-    crowds: tuple[ContentionResult, ...] = ()
-    integrity: dict[str, int] = {}
-    method: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    observations: Observations = Observations()
-
-    def bus_id(self, position: int) -> str:
-        """Return the bus id of a device by its row; its index if the engine reports no bus id."""
-        device = self.devices[position]
-        return device.bus_id or str(device.index)
-
-
-class Computed(msgspec.Struct, frozen=True, kw_only=True):
-    """What the GPUs of a host computed. Fields as in ComputeReport."""
-
-    engine: str = ""
-    versions: dict[str, str | None] = {}
-    gpus: tuple[ComputeDevice, ...] = ()
-
-
-class Collectives(msgspec.Struct, frozen=True, kw_only=True):
-    """Collectives of a host. Fields as in CollectivesReport."""
-
-    backend: str = ""
-    kind: str = ""
-    ranks: int = 0
-    results: tuple[CollectiveResult, ...] = ()
-    transports: dict[str, int] = {}
-    algorithms: dict[str, tuple[str, ...]] = {}
-    notes: tuple[str, ...] = ()
-
-
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
-    """Speed of a training. Fields as in Performance."""
-
-    samples_per_s: tuple[float, ...] = ()
-    steps_per_s: float | None = None
-    steps_mad_percent: float | None = None
-    scaling_efficiency: float | None = None
-
-
-class Trained(msgspec.Struct, frozen=True, kw_only=True):
-    """One training of a host. Fields as in SmokeResult; type: of another outcome, ``failure``."""
-
-    type: str = "result"
-    framework: str = ""
-    strategy: str = ""
-    variant: str = ""
-    model: str = ""
-    precision: str = ""
-    data_source: str = ""
-    backend: str = ""
-    placement: str = ""
-    placement_reason: str = ""
-    devices: tuple[str, ...] = ()
-    device_names: tuple[str | None, ...] = ()
-    bus_ids: tuple[str | None, ...] = ()
-    world_size: int | None = None
-    steps: int | None = None
-    batch_per_rank: int | None = None
-    seed: int | None = None
-    loss_first: float | None = None
-    loss_last: float | None = None
-    loss_digest: str | None = None
-    performance: Pace | None = None
-    versions: dict[str, str | None] = {}
-    variants: dict[str, "Trained"] = {}
-
-
-def copies_of(measurements: Measurements) -> Copies | None:
+def copies_of(measurements: Measurements) -> BandwidthReport | None:
     """Return the copies, of CPU processes too; None if there were none."""
-    found = _part(measurements, COPIES, Copies)
+    found = _read(measurements.get(COPIES), BandwidthReport)
     return found if found is not None and found.devices else None
 
 
-def gpu_copies_of(measurements: Measurements) -> Copies | None:
+def gpu_copies_of(measurements: Measurements) -> BandwidthReport | None:
     """Return the copies, None if there were none, or only between CPU processes."""
     found = copies_of(measurements)
     return None if found is None or found.engine == "cpu" else found
 
 
-def devices_of(measurements: Measurements) -> tuple[ComputeDevice, ...]:
-    """Return what computed, CPU processes too; nothing if nothing did."""
-    found = _part(measurements, COMPUTE, Computed)
-    return () if found is None else found.gpus
+def computed_of(measurements: Measurements) -> ComputeReport | None:
+    """Return what was computed, on CPUs too; None if nothing was."""
+    found = _read(measurements.get(COMPUTE), ComputeReport)
+    return found if found is not None and found.gpus else None
 
 
-def computed_of(measurements: Measurements) -> Computed | None:
+def gpu_computed_of(measurements: Measurements) -> ComputeReport | None:
     """Return what GPUs computed, None if none did."""
-    found = _part(measurements, COMPUTE, Computed)
+    found = computed_of(measurements)
     gpus = () if found is None else tuple(gpu for gpu in found.gpus if gpu.is_gpu)
     return msgspec.structs.replace(found, gpus=gpus) if found is not None and gpus else None
 
 
-def collectives_of(measurements: Measurements) -> Collectives | None:
+def collectives_of(measurements: Measurements) -> CollectivesReport | None:
     """Return the collectives, also those of CPU ranks; None if there were none."""
-    found = _part(measurements, COLLECTIVES, Collectives)
+    found = _read(measurements.get(COLLECTIVES), CollectivesReport)
     return found if found is not None and found.results else None
 
 
-def gpu_collectives_of(measurements: Measurements) -> Collectives | None:
+def gpu_collectives_of(measurements: Measurements) -> CollectivesReport | None:
     """Return the collectives between GPUs, None if there were none."""
     found = collectives_of(measurements)
     return None if found is None or found.backend != "nccl" else found
 
 
-def trainings_of(measurements: Measurements) -> Iterator[tuple[str, Trained]]:
+def trainings_of(measurements: Measurements) -> Iterator[tuple[str, SmokeResult]]:
     """Yield every training that ended, on CPUs too, with the name of its step. Failures are in the findings."""
-    for step in measurements:
-        first = _part(measurements, step, Trained) if step.startswith(TRAINING) else None
-        for run in (first, *first.variants.values()) if first is not None else ():
-            if run.type == "result":
-                yield step, run
+    for step, numbers in measurements.items():
+        if step.startswith(TRAINING) and isinstance(numbers, dict):
+            variants = numbers.get("variants")
+            for one in (numbers, *(variants.values() if isinstance(variants, dict) else ())):
+                run = _read(one, SmokeResult)
+                if run is not None:
+                    yield step, run
 
 
-def trained_of(measurements: Measurements) -> dict[str, Trained]:
+def gpu_trainings_of(measurements: Measurements) -> dict[str, SmokeResult]:
     """Return the trainings on GPUs, by name and variant."""
     return {
         " ".join(filter(None, (step.removeprefix(TRAINING), run.variant))): run
         for step, run in trainings_of(measurements)
-        if run.placement not in ("", "cpu")
+        if run.placement != "cpu"
     }
 
 
-def _part(measurements: Measurements, step: str, kind: type[Kind]) -> Kind | None:
-    """Return a step's numbers; None for those of another version or written by hand, as if they were missing."""
-    numbers = measurements.get(step)
+def _read(numbers: Any, kind: type[Kind]) -> Kind | None:
+    """Return a step's numbers as the report that they are of; None for those of another form, as if they were missing.
+
+    What the report of the host has itself, and what an earlier version did not write, is neutral.
+    """
     try:
-        return None if numbers is None else msgspec.convert(numbers, kind, strict=False)
+        return None if numbers is None else msgspec.convert(_filled(numbers, kind), kind, strict=False)
     except (msgspec.ValidationError, ValueError):
         return None
+
+
+class _Field(NamedTuple):
+    """A field that is required, or that is a structure. neutral: its value where it is missing, UNSET for none."""
+
+    name: str
+    neutral: Any
+    inner: type[msgspec.Struct] | None
+
+
+NEUTRAL = {str: "", int: 0, float: 0.0, bool: False, tuple: (), dict: {}, Verdict: Verdict.UNKNOWN.value}
+
+
+def _filled(numbers: Any, kind: type[msgspec.Struct]) -> Any:
+    if not isinstance(numbers, dict):
+        return numbers
+    made = dict(numbers)
+    for name, neutral, inner in _fields(kind):
+        if name not in made:
+            made |= {name: neutral} if neutral is not msgspec.UNSET else {}
+        elif inner is not None:
+            made[name] = _filled(made[name], inner)
+    return made
+
+
+@lru_cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
+    found = []
+    for field in msgspec.structs.fields(kind):
+        types = get_args(field.type) if get_origin(field.type) in (Union, UnionType) else (field.type,)
+        inner = next((one for one in types if isinstance(one, type) and issubclass(one, msgspec.Struct)), None)
+        optional = type(None) in types
+        neutral = None if optional else {} if inner else NEUTRAL.get(get_origin(types[0]) or types[0], msgspec.UNSET)
+        if field.required or inner is not None:
+            found.append(_Field(field.encode_name, neutral if field.required else msgspec.UNSET, inner))
+    return tuple(found)

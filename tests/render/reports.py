@@ -30,6 +30,7 @@ TRAINING = {
     "type": "result",
     "framework": "torch",
     "strategy": "ddp",
+    "placement": "cpu",
     "placement_reason": "no GPU: ranks on the CPU",
     "devices": ["cpu", "cpu"],
     "world_size": 2,

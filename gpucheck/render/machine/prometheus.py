@@ -12,9 +12,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from gpucheck.model import EXIT_STATUS, Finding, FleetReport, Report, Topology, Verdict, follows, worst
+from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.measurements import copies_of, trainings_of
 from gpucheck.printable import one_line
-from gpucheck.render.subjects.copies import Copies, by_class
+from gpucheck.render.subjects.copies import by_class
 from gpucheck.render.words import timestamp
 
 Kind = Literal["gauge", "counter"]
@@ -231,7 +232,7 @@ def _topology(topology: Topology) -> Iterator[Family]:
     )
 
 
-def _copies(found: Copies) -> Iterator[Family]:
+def _copies(found: BandwidthReport) -> Iterator[Family]:
     devices = found.devices
     ends = [
         (
@@ -270,7 +271,7 @@ def _lowest(expected: list[tuple[str, float | None]], cls: str) -> float:
     return min(rate for name, rate in expected if name == cls and rate is not None)
 
 
-def _integrity(found: Copies) -> Iterator[Family]:
+def _integrity(found: BandwidthReport) -> Iterator[Family]:
     integrity = found.integrity
     if integrity:
         verified, wrong = integrity.get("bytes_verified", 0), integrity.get("wrong_words", 0)

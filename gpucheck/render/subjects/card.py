@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from gpucheck.model import Gpu, Report, Verdict
-from gpucheck.model.bandwidth import MeasuredPair
+from gpucheck.model.bandwidth import BandwidthReport, MeasuredPair
 from gpucheck.model.diagnosis.observations import UnderLoad
 from gpucheck.model.finding import Finding
 from gpucheck.model.measurements import copies_of
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import Cell, Document, Lines, Properties, Row, Section, Table, document_of, words
 from gpucheck.render.findings import TROUBLE, Group, deciding, group_equal, host_gpus, worst_first
-from gpucheck.render.subjects.copies import Copies, PathRates, by_class
+from gpucheck.render.subjects.copies import PathRates, by_class
 from gpucheck.render.subjects.gpus import memory_errors, stored_gpus
 from gpucheck.render.topology.boxes import describe_link
 from gpucheck.render.words import count_models, figure, plural, ranges, span, value
@@ -31,7 +31,7 @@ HEADER = (
 )
 
 
-def copy_section(copies: Copies | None, room: int) -> Iterator[Section]:
+def copy_section(copies: BandwidthReport | None, room: int) -> Iterator[Section]:
     """Yield the table and the basis of what is expected; nothing if no copy was made. room: the most lines."""
     if copies is None or not (copies.pairs or copies.host_device):
         return
@@ -54,7 +54,7 @@ def copy_section(copies: Copies | None, room: int) -> Iterator[Section]:
     yield Section("copies", title, [Table(words(*HEADER), rows), shown])
 
 
-def _row(copies: Copies, group: PathRates) -> Row:
+def _row(copies: BandwidthReport, group: PathRates) -> Row:
     sums = sorted(pair.both_ways_gb_s for pair in group.pairs if pair.both_ways_gb_s is not None)
     latencies = sorted(pair.latency_us for pair in group.pairs if pair.latency_us is not None)
     allowed, works = _access(copies, group)
@@ -89,7 +89,7 @@ def _part(group: PathRates) -> tuple[str, str]:
     return ", ".join(filter(None, (part, below))), "off" if slow else ""
 
 
-def _access(copies: Copies, group: PathRates) -> tuple[str, Cell | str]:
+def _access(copies: BandwidthReport, group: PathRates) -> tuple[str, Cell | str]:
     """Whether the driver grants peer access, and whether a copy with it came to its end."""
     seen = copies.observations
     granted = [_granted(copies, pair) for pair in group.pairs]
@@ -106,14 +106,14 @@ def _access(copies: Copies, group: PathRates) -> tuple[str, Cell | str]:
     return allowed + (f" ({status})" if status else ""), outcome if tried else "not used"
 
 
-def _granted(copies: Copies, pair: MeasuredPair) -> bool | None:
+def _granted(copies: BandwidthReport, pair: MeasuredPair) -> bool | None:
     access = copies.observations.p2p_access
     if access is None or isinstance(access, bool):
         return access
     return access[pair.src][pair.dst]
 
 
-def _correct(copies: Copies, group: PathRates) -> Cell | str:
+def _correct(copies: BandwidthReport, group: PathRates) -> Cell | str:
     bad = copies.observations.measured.integrity_bad_pairs
     if bad is None:
         return "not checked"
@@ -121,7 +121,7 @@ def _correct(copies: Copies, group: PathRates) -> Cell | str:
     return Cell(f"no, {len(wrong)} of {len(group.pairs)} wrong", tone="off") if wrong else "yes"
 
 
-def _host(copies: Copies) -> Iterator[Row]:
+def _host(copies: BandwidthReport) -> Iterator[Row]:
     rates = sorted(r for link in copies.host_device for r in (link.h2d_gb_s, link.d2h_gb_s) if r is not None)
     if rates:
         yield [f"host memory, {plural(len(copies.host_device), 'GPU')}", "", "", "", "", _ends(rates), "", "", ""]
@@ -135,7 +135,7 @@ GPU_ROWS = 6
 GPU_HEADER = ("GPU", "NUMA", "PCIe link", "NVLinks", "memory", "memory errors", "power limit", "clocks throttled")
 
 
-def gpu_rows(report: Report, copies: Copies | None) -> list[Row]:
+def gpu_rows(report: Report, copies: BandwidthReport | None) -> list[Row]:
     """Return a row for equal GPUs; nothing if the report names none."""
     equal: dict[tuple[str, ...], list[int]] = {}
     nodes = {gpu.index: gpu.numa_node for gpu in report.topology.gpus} if report.topology else {}
@@ -159,7 +159,7 @@ def _nodes(nodes: dict[int, int | None], found: list[int]) -> str:
     return ranges(sorted({node for node in map(nodes.get, found) if node is not None})).replace(",", ", ")
 
 
-def _gpu_rows(report: Report, copies: Copies | None) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _gpu_rows(report: Report, copies: BandwidthReport | None) -> Iterator[tuple[int, tuple[str, ...]]]:
     """NVML's index and the cells of each GPU."""
     topology, kept = report.topology, stored_gpus(report)
     loaded = _loaded(copies)
@@ -179,7 +179,7 @@ def _gpu_rows(report: Report, copies: Copies | None) -> Iterator[tuple[int, tupl
         )
 
 
-def _loaded(copies: Copies | None) -> dict[str, UnderLoad]:
+def _loaded(copies: BandwidthReport | None) -> dict[str, UnderLoad]:
     if copies is None:
         return {}
     names = {place: device.bus_id or "" for place, device in enumerate(copies.devices)}
@@ -291,7 +291,7 @@ def _finding(group: Group) -> Row:
     ]
 
 
-def _facts(report: Report, found: Copies | None, *, named: bool) -> Iterator[tuple[str, str]]:
+def _facts(report: Report, found: BandwidthReport | None, *, named: bool) -> Iterator[tuple[str, str]]:
     system, versions, common = report.system, report.versions, report.attributes
     if named:
         yield "host", report.host

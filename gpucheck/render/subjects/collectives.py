@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from gpucheck.model import Report
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
-from gpucheck.model.measurements import Collectives, collectives_of
+from gpucheck.model.measurements import collectives_of
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import (
     Cell,
@@ -48,7 +48,7 @@ def section(report: Report) -> Section | None:
     return None if kept is None else _section(kept)._replace(about=kept.kind, lines=kept.notes)
 
 
-def _section(one: Collectives | CollectivesReport) -> Section:
+def _section(one: CollectivesReport) -> Section:
     taken = Lines([*_taken(one.transports, one.algorithms)])
     return Section("collectives", "Collectives", [_results(one.results), taken] if one.results else [taken])
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from gpucheck.model import Finding, Report, Verdict
 from gpucheck.model.compute import BurnIn, ComputeDevice, ComputeReport, Noticed, Sample
 from gpucheck.model.finding.naming import bus_ids
-from gpucheck.model.measurements import devices_of
+from gpucheck.model.measurements import computed_of
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import (
     Block,
@@ -69,7 +69,8 @@ def document(report: ComputeReport) -> Document:
 
 def section(report: Report) -> list[Section]:
     """Return what the step ``compute`` measured; nothing where it has no numbers, or another form of them."""
-    return _section(devices_of(report.measurements), report.findings)
+    found = computed_of(report.measurements)
+    return _section(found.gpus, report.findings) if found is not None else []
 
 
 def _section(gpus: Sequence[ComputeDevice], findings: Iterable[Finding]) -> list[Section]:

@@ -13,7 +13,6 @@ from gpucheck.model.bandwidth import (
     PeerAccess,
 )
 from gpucheck.model.finding.naming import bus_ids
-from gpucheck.model.measurements import Copies as StoredCopies
 from gpucheck.render import blocks
 from gpucheck.render.blocks import (
     Block,
@@ -30,8 +29,6 @@ from gpucheck.render.blocks import (
 )
 from gpucheck.render.words import figure
 
-# As measured, or as a report of the host keeps them.
-Copies = BandwidthReport | StoredCopies
 # Name -> title.
 TITLES = {
     "p2p_uni_gb_s": "unidirectional, GB/s (row to column)",
@@ -50,7 +47,7 @@ NOTHING = "-"
 HOST_BOTH = "host both ways"  # and the number of the GPU: name of its copies from and to host memory at once
 
 
-def host_rows(found: Copies) -> Iterator[tuple[str, float | None, float | None]]:
+def host_rows(found: BandwidthReport) -> Iterator[tuple[str, float | None, float | None]]:
     """A label with GB/s from and to host memory: of each GPU's own NUMA node, by kernel, of each node measured."""
     for link in found.host_device:
         name = str(found.devices[link.device].index)
@@ -96,7 +93,7 @@ class PathRates(NamedTuple):
         return self.pairs[0].basis or ""
 
 
-def by_class(found: Copies) -> list[PathRates]:
+def by_class(found: BandwidthReport) -> list[PathRates]:
     """Return one entry for pairs whose expectations read the same, also where nothing was measured."""
     equal: dict[tuple[object, ...], list[MeasuredPair]] = {}
     for pair in found.pairs:
@@ -196,7 +193,7 @@ def _by_pair(
     return named, slow, min(host, key=BAD.index, default=None)
 
 
-def section(found: Copies, findings: Sequence[Finding], more: Sequence[Block] = ()) -> Section:
+def section(found: BandwidthReport, findings: Sequence[Finding], more: Sequence[Block] = ()) -> Section:
     """Return what was copied and how fast. more: blocks of a report of copies alone."""
     notes = [*_fabric_handles(found), *_lone_cells(found), *crowd_lines(found.crowds), *_integrity(found.integrity)]
     made: list[Block] = [
@@ -209,7 +206,7 @@ def section(found: Copies, findings: Sequence[Finding], more: Sequence[Block] = 
     return Section("copies", "Copies between GPUs", made, "GB/s is 10^9 bytes per second", [found.kind, *found.notes])
 
 
-def _matrices(found: Copies, findings: Sequence[Finding]) -> list[Block]:
+def _matrices(found: BandwidthReport, findings: Sequence[Finding]) -> list[Block]:
     """The matrices that were measured; sparse ones are lines."""
     labels = [str(device.index) for device in found.devices]
     shown = []
@@ -226,7 +223,7 @@ def _matrices(found: Copies, findings: Sequence[Finding]) -> list[Block]:
     return [Matrices(shown, _explained(found))] if shown else []
 
 
-def _explained(found: Copies) -> dict[str, Any]:
+def _explained(found: BandwidthReport) -> dict[str, Any]:
     """What a page shows when the pointer is on a cell."""
     paths: dict[tuple[Any, ...], int] = {}
     pairs = {
@@ -240,7 +237,7 @@ def _explained(found: Copies) -> dict[str, Any]:
     return {"devices": devices, "paths": list(paths), "pairs": pairs}
 
 
-def _lone_cells(found: Copies) -> Iterator[str]:
+def _lone_cells(found: BandwidthReport) -> Iterator[str]:
     """A sparse matrix is a line."""
     for name, title in TITLES.items():
         matrix = found.matrices.get(name)
@@ -256,7 +253,7 @@ def _lone_cells(found: Copies) -> Iterator[str]:
             yield f"{title.partition(' (')[0]}: {', '.join(cells)}"
 
 
-def _peer_access(found: Copies) -> Iterator[Block]:
+def _peer_access(found: BandwidthReport) -> Iterator[Block]:
     """What CUDA offers next to the status of NVML: one line if it is the same for all pairs."""
     if found.peer_access is None or len(found.devices) < 2:
         return
@@ -270,7 +267,7 @@ def _peer_access(found: Copies) -> Iterator[Block]:
     yield Table(words("", *names, kind="keep"), rows, title, kind="narrow peer")
 
 
-def _fabric_handles(found: Copies) -> Iterator[str]:
+def _fabric_handles(found: BandwidthReport) -> Iterator[str]:
     """Which GPUs other hosts of the NVLink domain can be given memory of. No line where CUDA was not queried."""
     known = [device for device in found.devices if device.fabric_handles is not None]
     offered = [str(device.index) for device in known if device.fabric_handles]
@@ -280,14 +277,14 @@ def _fabric_handles(found: Copies) -> Iterator[str]:
         yield f"fabric memory handles (memory shared across hosts, IMEX): offered by {which}"
 
 
-def _host_memory(found: Copies) -> Iterator[Block]:
+def _host_memory(found: BandwidthReport) -> Iterator[Block]:
     rows = [[name, rate(h2d), rate(d2h)] for name, h2d, d2h in host_rows(found)]
     if rows:
         columns = [*words("device"), *numbers("from host", "to host", unit="GB/s")]
         yield Table(columns, rows, "Host memory to GPU and back", kind="narrow")
 
 
-def _expectations(found: Copies) -> Iterator[Block]:
+def _expectations(found: BandwidthReport) -> Iterator[Block]:
     """Measured and expected values, one row for equal pairs."""
     rows = [row for path in by_class(found) if path.rates for row in _path_rows(path)]
     if rows:

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from gpucheck.model import Finding, Report, Verdict
-from gpucheck.model.measurements import Pace, Trained, trainings_of
-from gpucheck.model.smoke import SmokeReport
+from gpucheck.model.measurements import trainings_of
+from gpucheck.model.smoke import SmokeReport, SmokeResult
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import Cell, Document, Findings, Lines, Row, Section, Table, document_of, numbers, words
 from gpucheck.render.findings import worst_first
@@ -54,20 +54,21 @@ def section(report: Report) -> Section | None:
         *words("run"), *words("on", kind="wordy"), *numbers("ranks", "steps"), *numbers("loss", unit="first to last"),
         *numbers("samples/s", unit="all ranks"), *numbers("scaling", unit="against one"),
     ]  # fmt: skip
-    rows = [_row(run, run.performance or Pace()) for _, run in trainings_of(report.measurements)]
+    rows = [_row(run) for _, run in trainings_of(report.measurements)]
     return Section("training", "Training runs", [Table(columns, rows)]) if rows else None
 
 
-def _row(run: Trained, speed: Pace) -> Row:
+def _row(run: SmokeResult) -> Row:
+    speed = run.performance
     known = run.loss_first is not None and run.loss_last is not None
     return [
         Cell(_joined(" ", run.framework, run.strategy, run.variant), _joined(", ", run.model, run.precision)),
         Cell(", ".join(dict.fromkeys(run.devices)), run.placement_reason),
-        str(run.world_size or ""),
+        str(run.world_size),
         str(run.steps or ""),
         f"{run.loss_first:.3g} to {run.loss_last:.3g}" if known else "",
-        f"{sum(speed.samples_per_s):.0f}" if speed.samples_per_s else "",
-        f"{100 * speed.scaling_efficiency:.0f} %" if speed.scaling_efficiency is not None else "",
+        f"{sum(speed.samples_per_s):.0f}" if speed and speed.samples_per_s else "",
+        f"{100 * speed.scaling_efficiency:.0f} %" if speed and speed.scaling_efficiency is not None else "",
     ]
 
 

@@ -1,10 +1,11 @@
 """The verdict decides what a cell looks like, and not its part of what was expected."""
 
+import msgspec
 import pytest
 
 from gpucheck.model import Verdict
 from gpucheck.model.bandwidth import Measured, MeasuredDevice, MeasuredPair
-from gpucheck.model.measurements import Copies
+from gpucheck.model.measurements import copies_of
 from gpucheck.render.subjects.copies import section, verdicts
 from gpucheck.render.write.html import heat
 from tests.render.reports import finding
@@ -46,7 +47,8 @@ def test_a_finding_about_the_pair_decides_whatever_its_rate(rate, verdict):
 
 def test_below_the_low_end_without_a_finding_has_a_mark_and_no_other_verdict():
     rates = {(0, 1): 79.0, (0, 2): 81.0, (1, 2): 90.0}
-    copied = Copies(kind="copies", devices=DEVICES, pairs=pairs(rates), matrices={"p2p_uni_gb_s": matrix_of(rates)})
+    numbers = {"devices": DEVICES, "pairs": pairs(rates), "matrices": {"p2p_uni_gb_s": matrix_of(rates)}}
+    copied = copies_of({"p2p": msgspec.to_builtins(numbers)})
     ((matrices,), *_) = section(copied, ()).blocks[0].parts
     shown = heat(matrices.matrices[0])
 
