@@ -23,6 +23,11 @@ from gpucheck.model.compute import ComputeDevice, ComputeReport
 from gpucheck.model.device import Device
 from gpucheck.model.facts import Source
 
+# Of Health, what explains a clock or a rate.
+SETTINGS = (
+    "power_limit_w", "power_default_w", "application_clock_mhz", "default_application_clock_mhz", "licensed",
+    "gsp_firmware",
+)  # fmt: skip
 Answered = Callable[[ComputeStep, Mapping[int, Answer | Failure]], None]
 METHOD = (
     "every step runs on all GPUs at the same time; a rate that looks low is measured again alone",
@@ -194,15 +199,7 @@ def with_settings(devices: tuple[ComputeDevice, ...], gpus: tuple[Gpu, ...]) -> 
     if not gpus:
         return devices
     return tuple(
-        replace(
-            device,
-            power_limit_w=gpu.health.power_limit_w,
-            power_default_w=gpu.health.power_default_w,
-            application_clock_mhz=gpu.health.application_clock_mhz,
-            default_application_clock_mhz=gpu.health.default_application_clock_mhz,
-            licensed=gpu.health.licensed,
-            gsp_firmware=gpu.health.gsp_firmware,
-        )
+        replace(device, **{name: getattr(gpu.health, name) for name in SETTINGS})
         for device, gpu in zip(devices, gpus, strict=True)
     )
 

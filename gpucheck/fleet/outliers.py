@@ -15,11 +15,11 @@ from gpucheck.model import (
     HostMetric,
     MetricGroup,
     Outlier,
-    TopologyGpu,
     metric_title,
     named,
     worst,
 )
+from gpucheck.model.device import Device
 from gpucheck.model.fleet import Level
 
 # Deviations beyond which a value is not noise. The worst of 8 GPUs and of 28 pairs spread to the bad side by
@@ -84,7 +84,7 @@ def with_outliers(rows: Sequence[FleetRow], outliers: Sequence[Outlier]) -> list
 
 def with_findings(row: FleetRow, findings: Iterable[Finding]) -> FleetRow:
     """Return the row with what only the comparison of hosts shows; its verdict is never better than that."""
-    gpus = (TopologyGpu(index=index, pci_bus_id=bus_id) for bus_id, index in row.gpu_index.items())
+    gpus = (Device(index=index, name="", bus_id=bus_id) for bus_id, index in row.gpu_index.items())
     known = named(findings, gpus)
     verdict = worst([row.verdict, *(finding.verdict for finding in known)])
     return replace(row, verdict=verdict, problems=(*row.problems, *known))

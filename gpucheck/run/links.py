@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpucheck.diagnose import diagnose, doubtful
-from gpucheck.model import Finding, TopologyGpu, Verdict
+from gpucheck.model import Finding, Verdict
 from gpucheck.model.diagnosis.observations import Measured, Observations
 from gpucheck.model.facts import Source
 from gpucheck.run.conclusion import conclude
@@ -44,11 +44,10 @@ def measured(source: Source, options: "BandwidthOptions", watch: "Watch | None" 
 
 def evaluated(report: "BandwidthReport", *, contended: bool = False) -> "BandwidthReport":
     """Return a measured report with its diagnosis. contended: GPUs in use were measured as well."""
-    gpus = (TopologyGpu(index=d.index, uuid=d.uuid, pci_bus_id=d.bus_id) for d in report.devices)
     found = evaluate_links(report.observations)
     if contended and any(note.startswith("contended") for note in report.notes):
         found = tuple(_cannot_fail(finding) for finding in found)
-    findings, verdict, counts = conclude((*report.findings, *found), gpus)
+    findings, verdict, counts = conclude((*report.findings, *found), report.devices)
     return replace(report, findings=findings, verdict=verdict, counts=counts)
 
 

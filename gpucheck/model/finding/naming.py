@@ -5,18 +5,20 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from gpucheck.model.device import Device
 from gpucheck.model.finding import Finding
 from gpucheck.model.host.hardware import Gpu, TopologyGpu
 
 BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 
 
-NamedGpu = Gpu | TopologyGpu
+NamedGpu = Gpu | TopologyGpu | Device
 
 
 def named(findings: Iterable[Finding], gpus: Iterable[NamedGpu]) -> tuple[Finding, ...]:
     """Return the findings with the index and UUID of the GPUs that their subjects name by bus id."""
-    known = {gpu.pci_bus_id: gpu for gpu in gpus if gpu.pci_bus_id}
+    places = ((gpu.bus_id if isinstance(gpu, Device) else gpu.pci_bus_id, gpu) for gpu in gpus)
+    known = {bus_id: gpu for bus_id, gpu in places if bus_id}
     return tuple(_named(finding, known) for finding in findings)
 
 
