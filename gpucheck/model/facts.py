@@ -12,6 +12,7 @@ import msgspec
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.host import NotRecorded
 from gpucheck.model.host.hardware import PciDevice
+from gpucheck.model.host.network import RdmaDevice
 from gpucheck.model.host.readings import (
     DeviceFile,
     DkmsModule,
@@ -73,6 +74,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     simulation: Part[Simulation | None] = NOT_ASKED
     driver: Part[DriverState] = NOT_ASKED
     pci: Part[tuple[PciDevice, ...]] = NOT_ASKED
+    rdma: Part[tuple[RdmaDevice, ...]] = NOT_ASKED
     nvml: Part[NvmlReading | NvmlFailure] = NOT_ASKED
     kernel_log: Part[KernelLog] = NOT_ASKED
     limits: Part[Limits] = NOT_ASKED

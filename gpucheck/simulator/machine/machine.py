@@ -9,7 +9,18 @@ from msgspec.structs import replace
 
 from gpucheck.model import DriverState
 from gpucheck.simulator.machine.cables import Link, links_of
-from gpucheck.simulator.machine.profile import Cpu, Device, GpuModel, Part, Profile, cpus, gpus_of, models_of, part_of
+from gpucheck.simulator.machine.profile import (
+    Cpu,
+    Device,
+    GpuModel,
+    Part,
+    Profile,
+    Rdma,
+    cpus,
+    gpus_of,
+    models_of,
+    part_of,
+)
 
 NO_APPLICATION_CLOCKS = 590
 UPTIME_S = 432_000  # five days: long enough that an error can be old
@@ -26,6 +37,7 @@ class Function:
     parent: the bridge above, None on a root bus. ids: vendor:device. subsystem: the same of the board.
     acs_capability, acs_control: registers of a port that can isolate, None for one that cannot.
     errors: (correctable, nonfatal or fatal; the kernel's name of the error) -> how often since boot.
+    net, infiniband: as in a profile. rdma: the files of each RDMA device below its folder.
     rebar: the size of BAR 1 can be changed. lost: it no longer answers, every register reads as ones.
     """
 
@@ -48,6 +60,7 @@ class Function:
     errors: dict[tuple[str, str], int] = field(default_factory=dict)
     net: tuple[str, ...] = ()
     infiniband: tuple[str, ...] = ()
+    rdma: dict[str, str] = field(default_factory=dict)
     lost: bool = False
 
 
@@ -160,6 +173,14 @@ class Machine:
         """The profile's CPU, None where it names none."""
         return cpus()[self.profile.cpu] if self.profile.cpu else None
 
+    def nic(self, number: int) -> Function:
+        """A network card with an RDMA device by its number, in the order of bus ids. Raises ValueError."""
+        nics = [one for _, one in sorted(self.functions.items()) if one.infiniband]
+        if not 0 <= number < len(nics):
+            numbers = f"network cards 0 to {len(nics) - 1}" if nics else "no network card with RDMA"
+            raise ValueError(f"there is no network card {number}; profile {self.profile.name} has {numbers}")
+        return nics[number]
+
     def chosen(self, words: str) -> list[SimulatedGpu]:
         """One GPU by its number in the profile, or ``all`` of them. Raises ValueError for anything else."""
         if words == "all" and self.gpus:
@@ -262,7 +283,24 @@ def _function(device: Device, by_id: dict[str, Device], profile: Profile) -> Fun
         acs_capability=None if profile.virtual else ACS_CAPABILITY.get(kind),
         net=device.net,
         infiniband=device.infiniband,
+        rdma=_rdma(part.rdma, cable=device.cable) if isinstance(part, Part) and part.rdma else {},
     )
+
+
+def _rdma(rdma: Rdma, *, cable: bool) -> dict[str, str]:
+    """What drivers/infiniband/core/sysfs.c shows. A port without a cable polls, and shows the lowest rate."""
+    infiniband = rdma.layer == "InfiniBand"
+    return {
+        "node_type": "1: CA",
+        "hca_type": rdma.model,
+        "board_id": rdma.board,
+        "fw_ver": rdma.firmware,
+        "ports/1/state": "4: ACTIVE" if cable else "1: DOWN",
+        "ports/1/phys_state": "5: LinkUp" if cable else "2: Polling",
+        "ports/1/rate": rdma.rate if cable else "10 Gb/sec (4X)",
+        "ports/1/link_layer": rdma.layer,
+        "ports/1/lid": "0x1" if infiniband and cable else "0xffff" if infiniband else "0x0",
+    }
 
 
 def _class_id(part: Part | GpuModel) -> str:

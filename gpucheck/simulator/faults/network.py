@@ -1,0 +1,60 @@
+"""Network cards: their ports, their firmware, and cards that are not there."""
+
+from gpucheck.simulator.faults import check_choice, fault
+from gpucheck.simulator.machine import Machine
+
+DOWN = {
+    "polling": {"ports/1/state": "1: DOWN", "ports/1/phys_state": "2: Polling"},
+    "disabled": {"ports/1/state": "1: DOWN", "ports/1/phys_state": "3: Disabled"},
+    # The link is up, and no subnet manager has configured the port.
+    "init": {"ports/1/state": "2: INIT", "ports/1/phys_state": "5: LinkUp"},
+}
+NO_LID, LOWEST_RATE = "0xffff", "10 Gb/sec (4X)"
+RATES = {
+    200: "200 Gb/sec (4X HDR)",
+    100: "100 Gb/sec (4X EDR)",
+    50: "50 Gb/sec (1X HDR)",
+    40: "40 Gb/sec (4X QDR)",
+    25: "25 Gb/sec (1X EDR)",
+}
+
+
+@fault("a port of a network card is down, or has no subnet manager")
+def nic_down(machine: Machine, nic: int, state: str = "polling") -> None:
+    """A bad cable or transceiver, or a switch port that is off; with state=init no subnet manager knows the port."""
+    check_choice("state", state, DOWN)
+    card = machine.nic(nic)
+    linked = state == "init"
+    card.rdma |= DOWN[state] | ({} if linked else {"ports/1/rate": LOWEST_RATE})
+    if card.rdma["ports/1/link_layer"] == "InfiniBand":
+        card.rdma["ports/1/lid"] = NO_LID
+
+
+@fault("a port of a network card is active at a lower rate")
+def nic_rate(machine: Machine, nic: int, gbit: int = 100) -> None:
+    """A worn cable or a switch port with another setting: the link trained at fewer or slower lanes."""
+    card = machine.nic(nic)
+    now = float(card.rdma["ports/1/rate"].partition(" ")[0])
+    slower = [rate for rate in RATES if rate < now]
+    if gbit not in slower:
+        raise ValueError(f"gbit={gbit}: choose one of {slower}, below the {now:g} Gb/s of this card")
+    card.rdma["ports/1/rate"] = RATES[gbit]
+
+
+@fault("a network card runs other firmware than its equals")
+def nic_firmware(machine: Machine, nic: int, version: str = "28.36.1010") -> None:
+    """A card that was replaced, or left out of an update."""
+    card = machine.nic(nic)
+    if version == card.rdma["fw_ver"]:
+        raise ValueError(f"version={version}: this card has it")
+    card.rdma["fw_ver"] = version
+
+
+@fault("a network card is not on the PCI bus, or has no RDMA device")
+def nic_missing(machine: Machine, nic: int, what: str = "card") -> None:
+    """A card that fell off the bus or did not come up at boot; with what=rdma its RDMA driver did not bind to it."""
+    check_choice("what", what, ("card", "rdma"))
+    card = machine.nic(nic)
+    if what == "card":
+        del machine.functions[card.bus_id]
+    card.infiniband = ()
