@@ -9,6 +9,11 @@ DOWN = {
     # The link is up, and no subnet manager has configured the port.
     "init": {"ports/1/state": "2: INIT", "ports/1/phys_state": "5: LinkUp"},
 }
+FLAP_APART_S, DOWN_S = 1200, 7
+LOGGED = {
+    "health": "poll_health:852:(pid 0): device's health compromised - reached miss count",
+    "command": "wait_func:1137:(pid 4012): QUERY_HCA_CAP(0x100) timeout. Will cause a leak of a command resource",
+}
 NO_LID, LOWEST_RATE = "0xffff", "10 Gb/sec (4X)"
 RATES = {
     200: "200 Gb/sec (4X HDR)",
@@ -58,3 +63,33 @@ def nic_missing(machine: Machine, nic: int, what: str = "card") -> None:
     if what == "card":
         del machine.functions[card.bus_id]
     card.infiniband = ()
+
+
+@fault("the link of an Ethernet network card goes down and up")
+def nic_flap(machine: Machine, nic: int, times: int = 3) -> None:
+    """A marginal cable or transceiver: the driver logs each change of the link."""
+    card = machine.nic(nic)
+    if card.rdma["ports/1/link_layer"] != "Ethernet":
+        raise ValueError(f"nic={nic}: an InfiniBand port, whose link state the kernel does not log")
+    if not 1 <= times <= 100:
+        raise ValueError(f"times={times}: 1 to 100")
+    name = f" {card.net[0]}" if card.net else ""
+    for number in reversed(range(times)):
+        machine.log(f"mlx5_core {card.bus_id}{name}: Link down", age_s=FLAP_APART_S * (number + 1), priority=6)
+        machine.log(f"mlx5_core {card.bus_id}{name}: Link up", age_s=FLAP_APART_S * (number + 1) - DOWN_S, priority=6)
+
+
+@fault("the firmware of a network card does not answer the driver")
+def nic_driver(machine: Machine, nic: int, what: str = "health") -> None:
+    """The driver logs that the firmware no longer counts, or that it does not answer a command."""
+    check_choice("what", what, LOGGED)
+    machine.log(f"mlx5_core {machine.nic(nic).bus_id}: {LOGGED[what]}", age_s=600)
+
+
+@fault("a transceiver is above its temperature limit")
+def nic_hot(machine: Machine, nic: int) -> None:
+    """The driver logs an event of the port's module."""
+    card = machine.nic(nic)
+    machine.log(
+        f"mlx5_core {card.bus_id}: Port module event[error]: module 0, Cable error, High Temperature", age_s=600
+    )
