@@ -41,6 +41,7 @@ def _device(name: str, folder: Path) -> RdmaDevice:
         board=_line(folder / "board_id"),
         model=_line(folder / "hca_type"),
         firmware=_line(folder / "fw_ver"),
+        card=_guid(_line(folder / "sys_image_guid")),
         ports=tuple(_port(number, folder / f"ports/{number}") for number in sorted(ports)[:MOST_PORTS]),
         # A device that leaves while it is read has a folder without files.
         unread=None if ports else "it has no port that could be read",
@@ -71,6 +72,11 @@ def _word(path: Path) -> str | None:
     """``active`` of ``4: ACTIVE``; None for any other form."""
     found = NUMBERED.fullmatch(_line(path) or "")
     return found[1].strip().lower() if found else None
+
+
+def _guid(words: str | None) -> str | None:
+    """None for zeros, which EFA and virtual functions have."""
+    return words if words and words.strip("0:") else None
 
 
 def _hexadecimal(words: str | None) -> int | None:

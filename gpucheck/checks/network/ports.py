@@ -5,19 +5,29 @@ which rate, differs from site to site: a port is compared with the same port of 
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from gpucheck.checks.network._cards import NEEDS, about, cards, lines, words
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Verdict
 from gpucheck.model.facts import Facts
-from gpucheck.model.host.network import RdmaPort
+from gpucheck.model.host.network import RdmaDevice, RdmaPort
 from gpucheck.topology.nics import Card, groups_of
 
 NAME = "nic-ports"
 # So many equal cards of one state show what is usual on this host; one may itself be the odd one.
 ENOUGH = 2
-TRAINED = ("init", "armed")
+TRAINED = ("init", "initializing", "armed")
+# The same where only the output of a tool is known, and with it not the use of a port.
+PRINTED = 3
+
+
+class Values(NamedTuple):
+    """What identifies a port in a finding."""
+
+    device: str
+    port: int
 
 
 def evaluate(facts: Facts) -> Iterator[Finding]:
@@ -37,6 +47,51 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
             yield host.passes(f"{len(active)} of {len(every)} active, {' and '.join(rates) or 'unknown'} Gb/s")
         else:
             yield host.skips("network.no-port-in-use", f"0 of {len(found)} active")
+
+
+def of_printed(devices: Sequence[RdmaDevice]) -> Iterator[Finding]:
+    """The same for devices that a tool printed, of which no place shows the use: a spare port looks like a fault."""
+    every = {(device.name, port.number): (device, port) for device in devices for port in device.ports}
+    if every and all(port.is_active for _, port in every.values()) and len(_rates(every.values())) < 2:
+        evidence = tuple(_text(device, port) for device, port in every.values())
+        yield Subject(check=NAME, evidence=evidence).passes(f"{len(every)} of {len(every)} active")
+    for device, port in every.values():
+        equals = [
+            other
+            for one, other in every.values()
+            if (one.name, other.number) != (device.name, port.number)
+            and device.model is not None
+            and (one.model, other.link_layer) == (device.model, port.link_layer)
+        ]
+        up = [other for other in equals if other.is_active]
+        subject = Subject(check=NAME, name=f"nic:{device.name}", evidence=(_text(device, port),))
+        values = Values(device.name, port.number)
+        if _is_linked(port) and not port.is_active:
+            yield subject.warns("network.port-without-manager", port.state, "active", **values._asdict())
+        elif port.state is not None and not port.is_active:
+            spare = device.card and any(p.is_active for one, p in every.values() if one.card == device.card)
+            odd = len(up) >= PRINTED and len(up) == len(equals) and not spare
+            code = "network.port-odd" if odd else "network.port-unused"
+            yield subject.finding(Verdict.WARN if odd else Verdict.UNKNOWN, code, port.state, **values._asdict())
+        elif port.rate_gbit_s is not None and len(up) >= PRINTED and len({other.rate_gbit_s for other in up}) == 1:
+            best = up[0].rate_gbit_s
+            if best is not None and port.rate_gbit_s < best:
+                seen, wanted = f"{port.rate_gbit_s:g} Gb/s", f"{best:g} Gb/s"
+                yield subject.warns("network.port-slower", seen, wanted, **values._asdict())
+
+
+def _rates(every: Iterable[tuple[RdmaDevice, RdmaPort]]) -> set[float | None]:
+    return {port.rate_gbit_s for _, port in every}
+
+
+def _is_linked(port: RdmaPort) -> bool:
+    """The port has a link, and no subnet manager or administrator has made it active."""
+    linked = (port.physical or "").replace("_", "").replace(" ", "") == "linkup"
+    return port.state in TRAINED or (linked and port.link_layer == "infiniband" and port.state is not None)
+
+
+def _text(device: RdmaDevice, port: RdmaPort) -> str:
+    return f"{device.name} port {port.number}{f' ({device.model})' if device.model else ''}: {words(port)}"
 
 
 def _of_equals(same: list[Card], every: tuple[Card, ...]) -> Iterator[Finding]:

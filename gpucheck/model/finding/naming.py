@@ -60,7 +60,8 @@ def where(finding: Finding) -> str:
         return f"{device} NVLink {link}" if link else device
     if kind == "nic":
         words = (finding.values.get("device", "NIC"), "port" in finding.values and f"port {finding.values['port']}")
-        return f"{' '.join(str(word) for word in words if word)} ({name})"
+        text = " ".join(str(word) for word in words if word)
+        return f"{text} ({name})" if BUS_ID.fullmatch(name) else text
     return "" if finding.subject == "host" else finding.subject
 
 

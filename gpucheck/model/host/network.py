@@ -30,6 +30,7 @@ class RdmaDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     is_virtual: a virtual function (SR-IOV) of this host. kind: ``ca`` of a network card, ``switch``, ``rnic`` (iWARP).
     board: identifies the product with its options (PSID, ``MT_0000000838``). model: ``MT4129``.
+    card: equal for the functions of one card (its system image GUID).
     unread: why it could not be read, None where it was.
     """
 
@@ -39,5 +40,6 @@ class RdmaDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     board: str | None = None
     model: str | None = None
     firmware: str | None = None
+    card: str | None = None
     ports: tuple[RdmaPort, ...] = ()
     unread: str | None = None
