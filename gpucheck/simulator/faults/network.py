@@ -93,3 +93,12 @@ def nic_hot(machine: Machine, nic: int) -> None:
     machine.log(
         f"mlx5_core {card.bus_id}: Port module event[error]: module 0, Cable error, High Temperature", age_s=600
     )
+
+
+@fault("nvidia_peermem is not loaded")
+def peermem_missing(machine: Machine) -> None:
+    """Without the open modules, network cards then have no way to GPU memory."""
+    if not any(function.infiniband for function in machine.functions.values()):
+        raise ValueError(f"profile {machine.profile.name} has no network card with RDMA")
+    machine.require_driver()
+    machine.peer_memory = False

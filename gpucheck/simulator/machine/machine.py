@@ -134,6 +134,7 @@ class Machine:
     services: systemd's ActiveState by unit. packages: installed versions by name. Both only of what goes with the GPUs.
     surroundings: what the machine answers in place of this process's own limits, environment and libraries.
     running, upcoming: the kernel that runs, and the one that the next boot takes.
+    peer_memory: nvidia_peermem is loaded where there are network cards.
     missing_nodes: device nodes below /dev that should be there and are not.
     """
 
@@ -154,6 +155,7 @@ class Machine:
     running: Kernel = field(default_factory=Kernel)
     upcoming: Kernel = field(default_factory=Kernel)
     missing_nodes: set[str] = field(default_factory=set)
+    peer_memory: bool = True
     release: str | None = None
 
     def gpu(self, index: int) -> SimulatedGpu:
