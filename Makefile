@@ -26,7 +26,7 @@ COMMA := ,
 # The files with tests of make test-more. To read all others too takes each test process seconds.
 SEARCHES = $(shell grep -rlE --include='test_*.py' 'mark\.more\b|import .*sampled' tests | sort)
 # Tests for this machine as it is.
-HERE = not lab and not gpu and not images and not real_packages and not more_labs and not more
+HERE = not lab and not gpu and not images and not real_packages and not more_labs and not more and not vm
 # LIMIT=node07 or LIMIT=rack3: those hosts alone; the controller belongs to every run.
 # BATCH=10, 10% or [1,10,50]: so many hosts at a time.
 PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i $(HOSTS) \
@@ -38,7 +38,7 @@ FROM_BUNDLE = $(if $(BUNDLE),-e bundle=$(abspath $(BUNDLE)) $(if $(BUNDLE_FINGER
 TO_BUNDLE = -e bundle_output=$(abspath $(or $(BUNDLE),build/bundle)) $(if $(GROUPS),-e '{"bundle_groups": "$(GROUPS)"}') \
 	$(if $(BUNDLE_KEY),-e bundle_key=$(BUNDLE_KEY))
 
-.PHONY: help plan provision bundle verify rollback deprovision check lint test test-here test-lab test-more test-labs test-all test-real-packages test-gpu fuzz collection images test-images lab-down clean release
+.PHONY: help plan provision bundle verify rollback deprovision check lint test test-here test-lab test-more test-labs test-network test-all test-real-packages test-gpu fuzz collection images test-images lab-down clean release
 
 help: ## this list
 	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
@@ -85,6 +85,13 @@ test-all: test test-more test-labs ## test, test-more, test-labs
 
 test-labs: $(VENV)/.test bundle-tools ## more of the lab: air gap, tuning, bare metal, light hosts, faults, refused hosts, ansible-pull (root or sudo, and Docker)
 	@$(VENV)/bin/pytest -m more_labs tests/lab tests/release
+
+test-network: $(VENV)/.test ## network cards of a real kernel in a virtual machine (Debian, apt; installs qemu-system-x86)
+	@if ! command -v qemu-system-x86_64 >/dev/null && command -v apt-get >/dev/null; then \
+	  echo "gpucheck: installing qemu-system-x86, because tests boot a kernel with RDMA" >&2; \
+	  $(SUDO) apt-get -qq update && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq install --yes --no-install-recommends qemu-system-x86 >/dev/null; \
+	fi
+	@$(VENV)/bin/pytest -m vm tests/network
 
 # PYTHON=python3 on the command line: that Python and what is installed for it, without a network. Each file of tests is a
 # process of its own, and nothing stops at a failure. RECORDING=path: of the archive, which is whole after each program.

@@ -25,6 +25,7 @@ from gpucheck.model import (
     System,
 )
 from gpucheck.model.facts import BY_NAME, Facts
+from gpucheck.model.host.network import RdmaDevice
 
 SYSTEM = System(
     hostname="node07",
@@ -70,6 +71,7 @@ def facts(
     simulation: Simulation | None = None,
     driver: DriverState = DriverState(),  # noqa: B008 - frozen
     pci: tuple[PciDevice, ...] = (),
+    rdma: tuple[RdmaDevice, ...] = (),
     nvml: NvmlReading | NvmlFailure = NO_DRIVER,
     packages: Iterable[PackageVersion] | None = (),
     python: dict[str, str] | None = None,
@@ -91,6 +93,7 @@ def facts(
         simulation=simulation,
         driver=driver,
         pci=pci,
+        rdma=rdma,
         nvml=nvml,
         kernel_log=kernel_log,
         limits=limits,

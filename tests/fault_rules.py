@@ -59,6 +59,8 @@ def subjects(words: str, machine: Machine) -> set[str]:
     if kind == "switch":
         switches = [function for function in machine.functions.values() if function.kind == "nvswitch"]
         return {f"link:{switches[int(which)].bus_id}"}
+    if kind == "nic":
+        return {f"nic:{machine.nic(int(which)).bus_id}"}
     if kind == "pair":
         a, b = (ids[int(number)] for number in which.split("-"))
         return {f"pair:{a}-{b}"}

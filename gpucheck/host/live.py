@@ -28,6 +28,7 @@ from gpucheck.model import (
     System,
 )
 from gpucheck.model.facts import Facts
+from gpucheck.model.host.network import RdmaDevice
 
 MOST_GPUS = 16
 # Of a simulated machine these belong to the hardware: what is not in its tree is not there.
@@ -111,6 +112,12 @@ def _pci(place: Place, _: Facts) -> tuple[PciDevice, ...]:
     from gpucheck.host.pci import read_pci
 
     return read_pci(place.root)
+
+
+def _rdma(place: Place, _: Facts) -> tuple[RdmaDevice, ...]:
+    from gpucheck.host.network import read_rdma
+
+    return read_rdma(place.root)
 
 
 def _nvml(place: Place, facts: Facts) -> NvmlReading | NvmlFailure:
@@ -205,6 +212,8 @@ READERS = {
     "simulation": Reader(_simulation),
     "driver": Reader(_driver, after=("system",)),
     "pci": Reader(_pci),
+    # Each device has a deadline of its own.
+    "rdma": Reader(_rdma, patient=True),
     "nvml": Reader(_nvml, after=("pci",), patient=True),
     "kernel_log": Reader(_kernel_log),
     "limits": Reader(_limits),

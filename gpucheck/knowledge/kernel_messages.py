@@ -21,7 +21,7 @@ class KernelMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     verdict: Verdict
     says: str
     source: str
-    about: Literal["gpu", "device", "port", "switch", "host"] = "host"
+    about: Literal["gpu", "device", "port", "switch", "nic", "host"] = "host"
     why: str = ""
     steps: tuple[Advice, ...] = ()
     cause: str | None = None

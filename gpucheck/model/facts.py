@@ -12,6 +12,7 @@ import msgspec
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.host import NotRecorded
 from gpucheck.model.host.hardware import Gpu, PciDevice
+from gpucheck.model.host.network import RdmaDevice
 from gpucheck.model.host.readings import (
     DeviceFile,
     DkmsModule,
@@ -73,6 +74,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     simulation: Asked[Simulation | None] = NOT_ASKED
     driver: Asked[DriverState] = NOT_ASKED
     pci: Asked[tuple[PciDevice, ...]] = NOT_ASKED
+    rdma: Asked[tuple[RdmaDevice, ...]] = NOT_ASKED
     nvml: Asked[NvmlReading | NvmlFailure] = NOT_ASKED
     kernel_log: Asked[KernelLog] = NOT_ASKED
     limits: Asked[Limits] = NOT_ASKED

@@ -73,4 +73,5 @@ def test_names_are_unique_and_tags_are_known():
         "settings",
         "limits",
         "container",
+        "network",
     }

@@ -99,6 +99,8 @@ def _message(row: KernelMessage, bus: str | None, message: LogMessage, machine: 
         subject = f"gpu:{bus}"
     elif row.about == "switch" and bus:
         subject = f"link:{bus}"
+    elif row.about == "nic" and bus:
+        subject = f"nic:{bus}"
     elif row.about in ("device", "port"):
         if bus is None or of_another_driver(message.text, bus):
             return None

@@ -12,6 +12,7 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from gpucheck.checks.kernel._events import RANK, Event, Machine, events
+from gpucheck.checks.kernel._links import without_restored
 from gpucheck.checks.kernel._strangers import strangers
 from gpucheck.checks.kernel._text import LogMessage, messages, named
 from gpucheck.checks.kernel._xids import Meaning
@@ -58,7 +59,8 @@ def _findings(log: KernelLog, bus: Machine) -> Iterator[Finding]:
     read = events(said, machine)
     roots = _roots(_groups(read.events))
     found = [finding for root in roots for finding in _finding(root, machine.above)]
-    found += strangers(read.strangers, read.known, machine.gpus)
+    unknown = list(without_restored(read.strangers, said))
+    found += strangers(unknown, read.known, machine.gpus)
     yield from found
     if not found:
         harmless = tuple(f"needs no action: {root.text()}, {root.subject}" for root in roots)

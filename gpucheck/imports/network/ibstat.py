@@ -8,12 +8,12 @@ FORM = Format(
     card=CARD,
     port=regex(r"^\s{0,24}Port (\d{1,3}):\s*$"),
     fields={
-        "ca type": "card",
-        "system image guid": "board",
+        "ca type": "model",
+        "system image guid": "card",
         "state": "state",
         "physical state": "physical",
         "rate": "rate",
-        "link layer": "layer",
+        "link layer": "link_layer",
     },
 )
 INSIDE = regex(

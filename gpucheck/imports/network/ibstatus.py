@@ -12,7 +12,7 @@ FORM = Format(
         "phys state": "physical",
         "physical state": "physical",
         "rate": "rate",
-        "link_layer": "layer",
+        "link_layer": "link_layer",
     },
 )
 INSIDE = regex(r"^\s{0,24}(?:default gid|base lid|sm lid|state|phys(?:ical)? state|rate|link_layer):")

@@ -8,11 +8,11 @@ FORM = Format(
     card=CARD,
     port=regex(r"^\s{0,40}port:\s{1,16}(\d{1,3})\s*$"),
     fields={
-        "vendor_part_id": "card",
-        "sys_image_guid": "board",
+        "vendor_part_id": "model",
+        "sys_image_guid": "card",
         "state": "state",
         "phys_state": "physical",
-        "link_layer": "layer",
+        "link_layer": "link_layer",
     },
 )
 INSIDE = regex(

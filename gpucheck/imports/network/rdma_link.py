@@ -1,9 +1,12 @@
 """rdma link (iproute2) and ibdev2netdev: one line for each port."""
 
+import re
+
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports._regex import regex
 from gpucheck.imports.network._ports import Port, part_of
+from gpucheck.model.host.network import RdmaPort
 from gpucheck.model.paste import Part
 
 LINK = regex(
@@ -17,23 +20,27 @@ NETDEV = regex(
 
 
 def parse(lines: list[str]) -> Part:
-    """The ports, each once. Raises ImportProblem."""
-    found: dict[str, Port] = {}
-    for number, line in enumerate(lines, start=1):
-        link, netdev = LINK.match(line), NETDEV.match(line)
-        match = link or netdev
-        if match is None:
-            continue
-        name = f"{match['name']} port {match['port']}"
-        state = match["state"].lower()
-        port = found.setdefault(name, Port(name, number))
-        if link is not None:
-            port.state, port.physical = state, (link["physical"] or "").lower() or None
-        elif port.state is None:
-            port.state = "active" if state == "up" else "down"
+    """The ports. Raises ImportProblem."""
+    links = [match for line in lines if (match := LINK.match(line))]
+    found = [
+        Port(
+            match["name"], RdmaPort(number=int(match["port"]), state=match["state"].lower(), physical=_physical(match))
+        )
+        for match in links
+    ]
+    # ibdev2netdev prints the state of the interface, which an IPoIB interface does not have.
+    known = {(match["name"], match["port"]) for match in links}
+    for match in filter(None, map(NETDEV.match, lines)):
+        if (match["name"], match["port"]) not in known:
+            state = "active" if match["state"] == "Up" else "down"
+            found.append(Port(match["name"], RdmaPort(number=int(match["port"]), state=state)))
     if not found:
         raise absent("RDMA link", "no line is one of rdma link", "Give: rdma link")
-    return part_of(list(found.values()))
+    return part_of(found)
+
+
+def _physical(match: re.Match[str]) -> str | None:
+    return (match["physical"] or "").lower() or None
 
 
 def _is_line(line: str) -> bool:

@@ -60,6 +60,10 @@ def where(finding: Finding) -> str:
         is_gpu = link or finding.gpu_index is not None
         device = gpu_name(ids[0], finding.gpu_index) if is_gpu else _device(ids[0])
         return f"{device} NVLink {link}" if link else device
+    if kind == "nic":
+        words = (finding.values.get("device", "NIC"), "port" in finding.values and f"port {finding.values['port']}")
+        text = " ".join(str(word) for word in words if word)
+        return f"{text} ({name})" if BUS_ID.fullmatch(name) else text
     return "" if finding.subject == "host" else finding.subject
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpucheck.checks.kernel import log as kernel_log
+from gpucheck.checks.network import ports as nic_ports
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.messages import of_messages
 from gpucheck.knowledge import causes
@@ -157,6 +158,7 @@ def _answer(found: Merged, name: str | None, sources: tuple[str, ...], *, strict
         findings = [one for one in findings if one.code != NOT_MEASURED]  # nor was it meant to be
     findings += kernel_log.of_log(log, (gpu.bus_id for gpu in seen.gpus if gpu.bus_id)) if log else ()
     findings += of_messages(message for part in parts for message in part.messages)
+    findings += nic_ports.of_printed(found.facts.rdma or ())
     findings += state
     # Where no bus id was given, the subject is GPU and its position. A part of a table has the driver's own numbers.
     numbers = {

@@ -104,6 +104,7 @@ def _facts(seen: Observations, parts: Sequence[Part]) -> Facts:
     return Facts(
         observed=seen,
         kernel_log=replace(logs[0], lines=lines) if logs else NOT_ASKED,
+        rdma=tuple({device.name: device for part in parts for device in part.facts.rdma or ()}.values()) or NOT_ASKED,
         pci=tuple({device.bus_id: device for part in parts for device in part.facts.pci or ()}.values()) or NOT_ASKED,
     )
 

@@ -15,6 +15,7 @@ from gpucheck.simulator.machine.profile import (
     PciPart,
     Profile,
     ProfileDevice,
+    Rdma,
     cpus,
     gpus_of,
     models_of,
@@ -36,6 +37,7 @@ class Function:
     parent: the bridge above, None on a root bus. ids: vendor:device. subsystem: the same of the board.
     acs_capability, acs_control: registers of a port that can isolate, None for one that cannot.
     errors: (correctable, nonfatal or fatal; the kernel's name of the error) -> how often since boot.
+    net, infiniband: as in a profile. rdma: the files of each RDMA device below its folder.
     rebar: the size of BAR 1 can be changed. lost: it no longer answers, every register reads as ones.
     """
 
@@ -58,6 +60,7 @@ class Function:
     errors: dict[tuple[str, str], int] = field(default_factory=dict)
     net: tuple[str, ...] = ()
     infiniband: tuple[str, ...] = ()
+    rdma: dict[str, str] = field(default_factory=dict)
     lost: bool = False
 
 
@@ -131,6 +134,7 @@ class Machine:
     services: systemd's ActiveState by unit. packages: installed versions by name. Both only of what goes with the GPUs.
     surroundings: what the machine answers in place of this process's own limits, environment and libraries.
     running, upcoming: the kernel that runs, and the one that the next boot takes.
+    peer_memory: nvidia_peermem is loaded where there are network cards.
     missing_nodes: device nodes below /dev that should be there and are not.
     """
 
@@ -151,6 +155,7 @@ class Machine:
     running: Kernel = field(default_factory=Kernel)
     upcoming: Kernel = field(default_factory=Kernel)
     missing_nodes: set[str] = field(default_factory=set)
+    peer_memory: bool = True
     release: str | None = None
 
     def gpu(self, index: int) -> SimulatedGpu:
@@ -169,6 +174,14 @@ class Machine:
     def cpu(self) -> Cpu | None:
         """The profile's CPU, None where it names none."""
         return cpus()[self.profile.cpu] if self.profile.cpu else None
+
+    def nic(self, number: int) -> Function:
+        """A network card with an RDMA device by its number, in the order of bus ids. Raises ValueError."""
+        nics = [one for _, one in sorted(self.functions.items()) if one.infiniband]
+        if not 0 <= number < len(nics):
+            numbers = f"network cards 0 to {len(nics) - 1}" if nics else "no network card with RDMA"
+            raise ValueError(f"there is no network card {number}; profile {self.profile.name} has {numbers}")
+        return nics[number]
 
     def chosen(self, words: str) -> list[SimulatedGpu]:
         """One GPU by its number in the profile, or ``all`` of them. Raises ValueError for anything else."""
@@ -272,7 +285,24 @@ def _function(device: ProfileDevice, by_id: dict[str, ProfileDevice], profile: P
         acs_capability=None if profile.virtual else ACS_CAPABILITY.get(kind),
         net=device.net,
         infiniband=device.infiniband,
+        rdma=_rdma(part.rdma, cable=device.cable) if isinstance(part, PciPart) and part.rdma else {},
     )
+
+
+def _rdma(rdma: Rdma, *, cable: bool) -> dict[str, str]:
+    """What drivers/infiniband/core/sysfs.c shows. A port without a cable polls, and shows the lowest rate."""
+    infiniband = rdma.layer == "InfiniBand"
+    return {
+        "node_type": "1: CA",
+        "hca_type": rdma.model,
+        "board_id": rdma.board,
+        "fw_ver": rdma.firmware,
+        "ports/1/state": "4: ACTIVE" if cable else "1: DOWN",
+        "ports/1/phys_state": "5: LinkUp" if cable else "2: Polling",
+        "ports/1/rate": rdma.rate if cable else "10 Gb/sec (4X)",
+        "ports/1/link_layer": rdma.layer,
+        "ports/1/lid": "0x1" if infiniband and cable else "0xffff" if infiniband else "0x0",
+    }
 
 
 def _class_id(part: PciPart | GpuModel) -> str:

@@ -104,14 +104,28 @@ def gpu_model(name: str) -> GpuModel:
 BUS_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 
 
+class Rdma(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The RDMA device of a network card, as its files in sysfs. rate: of an active port, ``400 Gb/sec (4X NDR)``."""
+
+    rate: str
+    layer: Literal["InfiniBand", "Ethernet"]
+    model: str
+    board: str
+    firmware: str
+
+
 class PciPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One kind of PCI function other than a GPU. class_id: needed for a network card, given by the kind for others."""
+    """One kind of PCI function other than a GPU. class_id: needed for a network card, given by the kind for others.
+
+    rdma: of a network card; needed where a profile names its RDMA device.
+    """
 
     kind: Literal["root-port", "switch-upstream", "switch-downstream", "nvswitch", "nic"]
     ids: str
     generation: int
     width: int = 16
     class_id: str | None = None
+    rdma: Rdma | None = None
 
 
 class ProfileDevice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -120,6 +134,7 @@ class ProfileDevice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     width: lanes that are wired, where that is fewer than the part has.
     trained: (generation, lanes) of the link where its other end is not on this machine's bus, as in a virtual machine.
     net, infiniband: of a network card, the names of its interfaces and of its RDMA device.
+    cable: False where nothing is connected to its port.
     memory_node: NUMA node of a GPU's own memory, where the GPU is a NUMA node (Grace).
     mig: MIG mode is on, with these GPU instances.
     """
@@ -132,6 +147,7 @@ class ProfileDevice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     trained: tuple[int, int] | None = None
     net: tuple[str, ...] = ()
     infiniband: tuple[str, ...] = ()
+    cable: bool = True
     memory_node: int | None = None
     mig: tuple[str, ...] = ()
 

@@ -139,7 +139,8 @@ def _network(tree: Tree, function: Function, folder: str) -> None:
         tree.write(f"{folder}/net/{name}", {"operstate": "up", "type": "1"})
         tree.link(f"sys/class/net/{name}", f"{folder}/net/{name}")
     for name in function.infiniband:
-        tree.write(f"{folder}/infiniband/{name}", {"node_type": "1: CA", "ports/1/state": "4: ACTIVE"})
+        tree.write(f"{folder}/infiniband/{name}", function.rdma)
+        tree.link(f"{folder}/infiniband/{name}/device", folder)
         tree.link(f"sys/class/infiniband/{name}", f"{folder}/infiniband/{name}")
 
 

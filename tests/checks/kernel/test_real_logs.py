@@ -135,7 +135,7 @@ def test_a_subject_is_never_invented(parts):
     for finding in check.of_log(log):
         kind, _, bus = finding.subject.partition(":")
         domain, _, rest = bus.partition(":")
-        assert kind in ("host", "gpu", "link")
+        assert kind in ("host", "gpu", "link", "nic")
         assert kind == "host" or rest.removesuffix(".0") in text.lower()
         assert kind == "host" or domain == "0000" or domain in text.lower()
         assert finding.verdict in (*LOUD, Verdict.UNKNOWN, Verdict.PASS)

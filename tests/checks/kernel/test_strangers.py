@@ -142,6 +142,14 @@ def test_lines_of_no_family_are_not_looked_at(line):
     assert _family(line) is None
 
 
+def test_a_link_that_is_up_again_is_harmless():
+    """How often it went down is the subject of nic-flaps."""
+    down, up = (f"mlx5_core 0000:21:00.1 eth1: Link {state}\n" for state in ("down", "up"))
+
+    assert [f.verdict for f in found_in(f"[86400.2] {down}[86404.2] {up}")] == [Verdict.PASS]
+    assert [f.verdict for f in found_in(f"[86400.2] {up}[86404.2] {down}")] == [Verdict.WARN]
+
+
 def test_a_port_without_a_cable_is_harmless_only_while_the_host_boots():
     """Later, a cable was pulled or a module failed."""
     line = "mlx5_core 0000:21:00.1: Port module event: module 1, Cable unplugged"

@@ -177,18 +177,23 @@ def test_dcgm_error_counters():
     assert (message.key, message.gpu, message.text) == ("dcgm.link-errors", "1", "Link 0: Replay Error: 7")
 
 
+def port_codes(text):
+    return [finding.code for finding in diagnosed(text).findings if finding.check == "nic-ports"]
+
+
 def test_one_port_of_eight_is_slower():
     ports = "".join(
         f"CA 'mlx5_{i}'\n\tCA type: MT4129\n\tSystem image GUID: 0x58a2e103001b25{i:02}\n\tPort 1:\n\t\tState: Active\n"
         f"\t\tPhysical state: LinkUp\n\t\tRate: {200 if i == 3 else 400}\n\t\tLink layer: InfiniBand\n"
         for i in range(8)
     )
-    assert keys(ports) == {"rdma-port.slower"}
-    assert keys(ports.replace("Rate: 200", "Rate: 400")) == set()
+    assert port_codes(ports) == ["network.port-slower"]
+    assert port_codes(ports.replace("Rate: 200", "Rate: 400")) == [None]
     down = ports.replace(
         "\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 200", "\t\tState: Down\n\t\tRate: 40"
     )
-    assert keys(down) == {"rdma-port.one-down"}
+    assert port_codes(down) == ["network.port-odd"]
+    assert keys(ports + down) == {"rdma-port.changed"}
     assert all(finding.verdict is not Verdict.FAIL for finding in diagnosed(down).findings)
 
 

@@ -33,6 +33,7 @@ REAL = {
     "hgx-b300-x8": ("topo-b300x8-ansi-header", [*range(8), 12]),
 }
 KNOWN = {
+    "oci-h100-x8": {"NV18": 28},
     "dgx1-p100": {"NV1": 16, "SYS": 12},
     "hgx-h200-x8": {"NV18": 28},
     "hgx-b200-x8": {"NV18": 28},

@@ -1,0 +1,1 @@
+"""Checks of network cards that carry traffic between the GPUs of hosts."""

@@ -1,0 +1,100 @@
+"""Network cards by GPU: has every GPU a network card below its PCIe switch, as the other GPUs have?
+
+Source: the bridges above GPUs and network cards in sysfs. A host with fewer cards than switches is normal: only where
+most switches with a GPU have a card is a switch without one a finding.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from gpucheck.checks._nvml import no_gpu_on_the_bus
+from gpucheck.knowledge.codes import Subject
+from gpucheck.model import Check, Finding
+from gpucheck.model.facts import Facts
+from gpucheck.model.host.hardware import PciDevice
+from gpucheck.topology.nics import SHARED
+
+# GPUs and network cards below one switch
+Below = tuple[list[PciDevice], list[PciDevice]]
+NAME = "nic-rails"
+INFINIBAND = "0207"  # PCI class
+# One switch in four may lack its card.
+USUAL, FEW = 2, 3
+
+
+def evaluate(facts: Facts) -> Iterator[Finding]:
+    """A finding for each GPU without a card, and for each card without an RDMA device; or one for the host."""
+    cards = [device for device in facts.pci if device.is_network_card]
+    if not any(card.infiniband_names for card in cards):
+        yield _no_rdma(facts, [card.bus_id for card in cards if card.class_id.startswith(INFINIBAND)])
+        return
+    if not any(device.is_nvidia_gpu for device in facts.pci):
+        yield no_gpu_on_the_bus(NAME)
+        return
+    switches = _switches(facts)
+    with_rdma = [below for below in switches if any(card.infiniband_names for card in below[1])]
+    without = [below for below in switches if below not in with_rdma]
+    evidence = tuple(_line(gpus, nics) for gpus, nics in switches)
+    host = Subject(check=NAME, evidence=evidence)
+    if len(with_rdma) < USUAL or len(without) * FEW > len(with_rdma):
+        yield host.skips("network.no-card-per-switch", f"{len(with_rdma)} of {len(switches)} switches")
+        return
+    products = {_product(nic) for _, nics in with_rdma for nic in nics if nic.infiniband_names}
+    for gpus, nics in without:
+        equal = [nic for nic in nics if _product(nic) in products]
+        for nic in equal:
+            yield _unusable(msgspec.structs.replace(host, name=f"nic:{nic.bus_id}"), facts, nic)
+        for gpu in () if equal else gpus:
+            subject = msgspec.structs.replace(host, name=f"gpu:{gpu.bus_id}")
+            yield subject.fails("network.gpu-without-card", "no network card", "a network card", switch=gpu.path[1])
+    if not without:
+        yield host.passes(f"a network card below each of {len(switches)} switches")
+
+
+def _no_rdma(facts: Facts, infiniband: list[str]) -> Finding:
+    """No card of the host has an RDMA device. InfiniBand cards are of no use without."""
+    host = Subject(check=NAME, evidence=tuple(f"InfiniBand card {bus_id}: no RDMA device" for bus_id in infiniband))
+    if not infiniband:
+        return host.skips("network.no-rdma-device", 0)
+    if facts.system.container is not None:
+        return host.unknown("network.rdma-not-visible", 0, container=facts.system.container)
+    return host.warns("network.no-rdma-of-any-card", 0, len(infiniband))
+
+
+def _unusable(subject: Subject, facts: Facts, nic: PciDevice) -> Finding:
+    device = ", ".join(nic.net_names) or nic.bus_id
+    if facts.system.container is not None:
+        return subject.unknown("network.rdma-not-visible", container=facts.system.container)
+    return subject.fails("network.no-rdma-of-card", "no RDMA device", "an RDMA device", device=device)
+
+
+def _product(nic: PciDevice) -> tuple[str, str]:
+    return nic.vendor_id, nic.device_id
+
+
+def _switches(facts: Facts) -> list[Below]:
+    """Return GPUs and network cards of each switch with a GPU: the last one above it, else the first."""
+    gpus = [device for device in facts.pci if device.is_nvidia_gpu and len(device.path) >= SHARED]
+    cards = [device for device in facts.pci if device.is_network_card]
+    last = _below({gpu.path[:-1] for gpu in gpus if len(gpu.path) > SHARED}, gpus, cards)
+    return last if any(nics for _, nics in last) else _below({gpu.path[:SHARED] for gpu in gpus}, gpus, cards)
+
+
+def _below(switches: Iterable[tuple[str, ...]], *kinds: list[PciDevice]) -> list[Below]:
+    gpus, cards = ([[one for one in kind if one.path[: len(way)] == way] for way in sorted(switches)] for kind in kinds)
+    return list(zip(gpus, cards, strict=True))
+
+
+def _line(gpus: list[PciDevice], nics: list[PciDevice]) -> str:
+    cards = ", ".join(f"{', '.join(nic.infiniband_names) or 'no RDMA device'} {nic.bus_id}" for nic in nics)
+    return f"switch {gpus[0].path[1]}: GPU {', '.join(gpu.bus_id for gpu in gpus)}; network card {cards or 'none'}"
+
+
+CHECK = Check(
+    NAME,
+    frozenset({"hardware", "network", "quick"}),
+    evaluate=evaluate,
+    needs=("pci", "system"),
+    thresholds=(f"FAIL where at least {FEW} times as many switches have a card as have none",),
+)

@@ -1,0 +1,45 @@
+"""RDMA devices as Linux shows them below /sys/class/infiniband.
+
+Formats: drivers/infiniband/core/sysfs.c of Linux. A field is None where the driver has no such file.
+"""
+
+import msgspec
+
+
+class RdmaPort(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One port. state, physical: as in sysfs, in lower case and without the number: ``active``, ``linkup``.
+
+    rate_gbit_s: of the link in 10**9 bits a second; means something only while the port is active.
+    link_layer: ``infiniband ethernet unknown``. lid: local identifier, 0 on Ethernet.
+    """
+
+    number: int
+    state: str | None = None
+    physical: str | None = None
+    rate_gbit_s: float | None = None
+    link_layer: str | None = None
+    lid: int | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self.state == "active"
+
+
+class RdmaDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One RDMA device, which a PCI function names (PciDevice.infiniband_names); Soft-RoCE has none.
+
+    is_virtual: a virtual function (SR-IOV) of this host. kind: ``ca`` of a network card, ``switch``, ``rnic`` (iWARP).
+    board: identifies the product with its options (PSID, ``MT_0000000838``). model: ``MT4129``.
+    card: equal for the functions of one card (its system image GUID).
+    unread: why it could not be read, None where it was.
+    """
+
+    name: str
+    is_virtual: bool = False
+    kind: str | None = None
+    board: str | None = None
+    model: str | None = None
+    firmware: str | None = None
+    card: str | None = None
+    ports: tuple[RdmaPort, ...] = ()
+    unread: str | None = None

@@ -1,0 +1,104 @@
+"""Network cards: their ports, their firmware, and cards that are not there."""
+
+from gpucheck.simulator.faults import check_choice, fault
+from gpucheck.simulator.machine import Machine
+
+DOWN = {
+    "polling": {"ports/1/state": "1: DOWN", "ports/1/phys_state": "2: Polling"},
+    "disabled": {"ports/1/state": "1: DOWN", "ports/1/phys_state": "3: Disabled"},
+    # The link is up, and no subnet manager has configured the port.
+    "init": {"ports/1/state": "2: INIT", "ports/1/phys_state": "5: LinkUp"},
+}
+FLAP_APART_S, DOWN_S = 1200, 7
+LOGGED = {
+    "health": "poll_health:852:(pid 0): device's health compromised - reached miss count",
+    "command": "wait_func:1137:(pid 4012): QUERY_HCA_CAP(0x100) timeout. Will cause a leak of a command resource",
+}
+NO_LID, LOWEST_RATE = "0xffff", "10 Gb/sec (4X)"
+RATES = {
+    200: "200 Gb/sec (4X HDR)",
+    100: "100 Gb/sec (4X EDR)",
+    50: "50 Gb/sec (1X HDR)",
+    40: "40 Gb/sec (4X QDR)",
+    25: "25 Gb/sec (1X EDR)",
+}
+
+
+@fault("a port of a network card is down, or has no subnet manager")
+def nic_down(machine: Machine, nic: int, state: str = "polling") -> None:
+    """A bad cable or transceiver, or a switch port that is off; with state=init no subnet manager knows the port."""
+    check_choice("state", state, DOWN)
+    card = machine.nic(nic)
+    linked = state == "init"
+    card.rdma |= DOWN[state] | ({} if linked else {"ports/1/rate": LOWEST_RATE})
+    if card.rdma["ports/1/link_layer"] == "InfiniBand":
+        card.rdma["ports/1/lid"] = NO_LID
+
+
+@fault("a port of a network card is active at a lower rate")
+def nic_rate(machine: Machine, nic: int, gbit: int = 100) -> None:
+    """A worn cable or a switch port with another setting: the link trained at fewer or slower lanes."""
+    card = machine.nic(nic)
+    now = float(card.rdma["ports/1/rate"].partition(" ")[0])
+    slower = [rate for rate in RATES if rate < now]
+    if gbit not in slower:
+        raise ValueError(f"gbit={gbit}: choose one of {slower}, below the {now:g} Gb/s of this card")
+    card.rdma["ports/1/rate"] = RATES[gbit]
+
+
+@fault("a network card runs other firmware than its equals")
+def nic_firmware(machine: Machine, nic: int, version: str = "28.36.1010") -> None:
+    """A card that was replaced, or left out of an update."""
+    card = machine.nic(nic)
+    if version == card.rdma["fw_ver"]:
+        raise ValueError(f"version={version}: this card has it")
+    card.rdma["fw_ver"] = version
+
+
+@fault("a network card is not on the PCI bus, or has no RDMA device")
+def nic_missing(machine: Machine, nic: int, what: str = "card") -> None:
+    """A card that fell off the bus or did not come up at boot; with what=rdma its RDMA driver did not bind to it."""
+    check_choice("what", what, ("card", "rdma"))
+    card = machine.nic(nic)
+    if what == "card":
+        del machine.functions[card.bus_id]
+    card.infiniband = ()
+
+
+@fault("the link of an Ethernet network card goes down and up")
+def nic_flap(machine: Machine, nic: int, times: int = 3) -> None:
+    """A marginal cable or transceiver: the driver logs each change of the link."""
+    card = machine.nic(nic)
+    if card.rdma["ports/1/link_layer"] != "Ethernet":
+        raise ValueError(f"nic={nic}: an InfiniBand port, whose link state the kernel does not log")
+    if not 1 <= times <= 100:
+        raise ValueError(f"times={times}: 1 to 100")
+    name = f" {card.net[0]}" if card.net else ""
+    for number in reversed(range(times)):
+        machine.log(f"mlx5_core {card.bus_id}{name}: Link down", age_s=FLAP_APART_S * (number + 1), priority=6)
+        machine.log(f"mlx5_core {card.bus_id}{name}: Link up", age_s=FLAP_APART_S * (number + 1) - DOWN_S, priority=6)
+
+
+@fault("the firmware of a network card does not answer the driver")
+def nic_driver(machine: Machine, nic: int, what: str = "health") -> None:
+    """The driver logs that the firmware no longer counts, or that it does not answer a command."""
+    check_choice("what", what, LOGGED)
+    machine.log(f"mlx5_core {machine.nic(nic).bus_id}: {LOGGED[what]}", age_s=600)
+
+
+@fault("a transceiver is above its temperature limit")
+def nic_hot(machine: Machine, nic: int) -> None:
+    """The driver logs an event of the port's module."""
+    card = machine.nic(nic)
+    machine.log(
+        f"mlx5_core {card.bus_id}: Port module event[error]: module 0, Cable error, High Temperature", age_s=600
+    )
+
+
+@fault("nvidia_peermem is not loaded")
+def peermem_missing(machine: Machine) -> None:
+    """Without the open modules, network cards then have no way to GPU memory."""
+    if not any(function.infiniband for function in machine.functions.values()):
+        raise ValueError(f"profile {machine.profile.name} has no network card with RDMA")
+    machine.require_driver()
+    machine.peer_memory = False

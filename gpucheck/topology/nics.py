@@ -1,0 +1,82 @@
+"""Network cards that carry the traffic between the GPUs of hosts, by their place among the GPUs; never by a name.
+
+A card below a PCIe switch with a GPU is one, and so are equal cards that are as many as the GPUs on every NUMA node:
+on Grace each GPU and each card has a root port of its own. The role of any other card is not known.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from gpucheck.model.host.hardware import PciDevice
+from gpucheck.model.host.network import RdmaDevice
+
+# A switch of several GPUs begins below the root port.
+SHARED = 2
+ENOUGH = 2
+
+
+# Virtual functions as a guest sees them, ConnectX-4 to -7: drivers/net/ethernet/mellanox/mlx5/core/main.c of Linux.
+VIRTUAL = {("15b3", device) for device in ("1014", "1016", "1018", "101a", "101c", "101e")}
+
+
+class Card(NamedTuple):
+    """A function of a network card that carries traffic of GPUs. gpus: bus ids of those below the same switch, or none.
+
+    product: equal for functions that can be compared: product, board, InfiniBand or Ethernet, and which of a card.
+    """
+
+    device: RdmaDevice
+    pci: PciDevice
+    gpus: tuple[str, ...]
+    product: tuple[str | None, ...]
+
+    @property
+    def slot(self) -> str:
+        """What all functions of one card have in common."""
+        return self.pci.bus_id.rpartition(".")[0]
+
+
+def below_one_switch(a: PciDevice, b: PciDevice) -> bool:
+    """Return whether two functions have a PCIe switch above them in common."""
+    return len(a.path) >= SHARED and a.path[:SHARED] == b.path[:SHARED]
+
+
+def cards_of_gpus(devices: Iterable[RdmaDevice], pci: Iterable[PciDevice]) -> tuple[Card, ...]:
+    """Return the functions that carry traffic of GPUs, ordered by bus id; none where no place shows it."""
+    named = {device.name: device for device in devices if not device.is_virtual and device.kind != "switch"}
+    functions = sorted(pci, key=lambda function: function.bus_id)
+    gpus = [function for function in functions if function.is_nvidia_gpu]
+    every = [
+        _card(named[name], function, gpus)
+        for function in functions
+        for name in function.infiniband_names
+        if name in named and (function.vendor_id, function.device_id) not in VIRTUAL
+    ]
+    return tuple(card for card in every if card.gpus) or _one_a_gpu(every, gpus)
+
+
+def _card(device: RdmaDevice, function: PciDevice, gpus: list[PciDevice]) -> Card:
+    near = tuple(gpu.bus_id for gpu in gpus if below_one_switch(function, gpu))
+    layers = {port.link_layer for port in device.ports}
+    layer = layers.pop() if len(layers) == 1 else None
+    number = function.bus_id.rpartition(".")[2]
+    return Card(device, function, near, (function.vendor_id, function.device_id, device.board, layer, number))
+
+
+def _one_a_gpu(cards: list[Card], gpus: list[PciDevice]) -> tuple[Card, ...]:
+    wanted = Counter(gpu.numa_node for gpu in gpus)
+    fitting = [
+        same
+        for same in groups_of(cards)
+        if len(same) >= ENOUGH and None not in wanted and Counter(card.pci.numa_node for card in same) == wanted
+    ]
+    return tuple(fitting[0]) if len(fitting) == 1 else ()
+
+
+def groups_of(cards: Iterable[Card]) -> list[list[Card]]:
+    """Return the cards in groups that can be compared."""
+    groups: dict[tuple[str | None, ...], list[Card]] = {}
+    for card in cards:
+        groups.setdefault(card.product, []).append(card)
+    return list(groups.values())

@@ -1,0 +1,35 @@
+"""Firmware of network cards: equal boards run the same."""
+
+import pytest
+
+from gpucheck.checks.network import firmware
+from tests.checks.judging import SKIP, judge
+from tests.checks.network.cards import card, host
+
+OLD = {"firmware": "28.36.1010"}
+
+
+def test_the_card_that_differs_is_named():
+    (finding,) = judge(firmware, host(card(), card(), card(**OLD)))
+
+    assert (finding.code, finding.subject) == ("network.firmware-differs", "nic:0000:24:00.0")
+    assert (finding.seen, finding.wanted) == ("28.36.1010", "28.39.2048")
+
+
+@pytest.mark.parametrize(
+    ("devices", "code"),
+    [
+        ((card(), card(), card()), None),
+        ((card(), card(**OLD)), "network.firmware-mixed"),
+        ((card(), card(**OLD, board="MT_0000000838")), "network.no-equal-boards"),
+        ((card(firmware=None), card(**OLD)), "network.no-equal-boards"),
+        ((card(board=None), card(board=None, **OLD)), "network.no-equal-boards"),
+        ((card(), card(unread="no answer within 5 s", firmware=None)), "network.no-equal-boards"),
+        ((), "network.no-rdma-device"),
+    ],
+)
+def test_only_equal_boards_are_compared(devices, code):
+    (finding,) = judge(firmware, host(*devices))
+
+    assert finding.code == code
+    assert code not in ("network.no-equal-boards", "network.no-rdma-device") or finding.verdict is SKIP

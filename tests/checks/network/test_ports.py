@@ -1,0 +1,108 @@
+"""Ports that carry traffic of GPUs: a port that differs from its equals is named, and nothing else is."""
+
+import pytest
+
+from gpucheck.checks.network import ports
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
+from tests.checks.network.cards import DOWN, UP, card, grace, host, named, nic, port
+from tests.fakes import facts
+
+ALIKE = (card(), card(), card())
+
+
+def judged(found):
+    return [(finding.verdict, finding.code, finding.subject) for finding in judge(ports, found)]
+
+
+@pytest.mark.parametrize(
+    ("broken", "verdict", "code"),
+    [
+        (DOWN, FAIL, "network.port-down"),
+        (port(state="down", physical="disabled"), FAIL, "network.port-down"),
+        (port(state="init"), FAIL, "network.port-not-configured"),
+        (port(state="armed"), FAIL, "network.port-not-configured"),
+        (port(rate_gbit_s=200.0), FAIL, "network.port-slow"),
+        (port(state=None), UNKNOWN, "network.port-state-unknown"),
+        (port(rate_gbit_s=None), UNKNOWN, "network.port-rate-unknown"),
+    ],
+)
+def test_a_port_that_differs_from_its_equals_is_named(broken, verdict, code):
+    found = host(*ALIKE, card(broken))
+
+    assert judged(found) == [(verdict, code, "nic:0000:34:00.0")]
+
+
+def test_of_two_cards_that_differ_either_may_be_the_odd_one():
+    assert judged(host(card(), card(DOWN))) == [(WARN, "network.port-down", "nic:0000:14:00.0")]
+    assert judged(host(card(), card(port(rate_gbit_s=200.0)))) == [(WARN, "network.port-slow", "nic:0000:14:00.0")]
+
+
+def test_slow_ports_in_the_majority_are_named_while_two_show_what_is_possible():
+    slow = card(port(rate_gbit_s=200.0))
+
+    assert [code for _, code, _ in judged(host(card(), card(), slow, slow, slow))] == ["network.port-slow"] * 3
+
+
+def test_a_card_that_could_not_be_read_is_unknown():
+    assert judged(host(*ALIKE, card(unread="no answer within 5 s"))) == [
+        (UNKNOWN, "network.device-unreadable", "nic:0000:34:00.0")
+    ]
+
+
+def test_a_host_without_any_active_port_is_one_unknown():
+    """It may not be connected yet, or its leaf switch may be off: the host alone does not show which."""
+    assert judged(host(card(DOWN), card(DOWN), card(DOWN))) == [(UNKNOWN, "network.no-port-active", "host")]
+
+
+@pytest.mark.parametrize(
+    ("why", "found"),
+    [
+        ("a site on slower switches", host(*(card(port(rate_gbit_s=200.0)) for _ in range(3)))),
+        ("rate of a port that is down", host(*ALIKE, card(board="other", model="other"))),
+        ("EFA, which always reports the same", host(*(card(port(link_layer="unknown"), firmware=None),) * 3)),
+        ("Grace, a card a GPU", grace(*ALIKE, card())),
+        ("an only card that is down beside one of another board", host(card(), card(DOWN, board="SIM_OTHER"))),
+    ],
+)
+def test_what_is_normal_passes(why, found):
+    assert [verdict for verdict, *_ in judged(found)] == [PASS], why
+
+
+def test_second_ports_without_a_cable_are_normal():
+    """Of a card with two ports, both in one device or each as a function of its own."""
+    two = card(UP, port(number=2, state="down", physical="polling"))
+    pci = host(*ALIKE).pci
+    second = tuple(nic(n, f"mlx5_{n + 3}", function=1) for n in range(3))
+    functions = facts(pci=pci + second, rdma=named([*ALIKE, card(DOWN), card(DOWN), card(DOWN)]))
+
+    assert [verdict for verdict, *_ in judged(host(two, two, two))] == [PASS]
+    assert [verdict for verdict, *_ in judged(functions)] == [PASS]
+
+
+@pytest.mark.parametrize(
+    ("device", "changes"),
+    [(card(DOWN, is_virtual=True), {}), (card(DOWN, kind="switch"), {}), (card(DOWN), {"device_id": "101e"})],
+    ids=["virtual function", "port of a switch", "virtual function of a guest"],
+)
+def test_what_is_no_card_of_a_host_is_left_out(device, changes):
+    found = host(*ALIKE)
+    pci = (*found.pci, nic(2, "mlx5_3", function=3, **changes))
+
+    assert [v for v, *_ in judged(facts(pci=pci, rdma=named([*ALIKE, device])))] == [PASS]
+
+
+def test_cards_whose_use_is_not_known_are_listed_and_not_judged():
+    """A card for storage or management may be down."""
+    pci = (*host(*ALIKE).pci, nic(7, "mlx5_3", path=("0000:70:00.0",)))
+    aside = facts(pci=pci, rdma=named([*ALIKE, card(DOWN)]))
+    none = facts(pci=pci[:3] + pci[-1:], rdma=named([card(DOWN)] * 4)[3:])
+
+    assert [verdict for verdict, *_ in judged(aside)] == [PASS]
+    (finding,) = judge(ports, none)
+    assert (finding.verdict, finding.code) == (SKIP, "network.no-card-of-gpus")
+    assert finding.evidence == ("mlx5_3 port 1: down, polling, infiniband",)
+
+
+def test_hosts_without_rdma_and_with_one_unused_port_are_skipped():
+    assert judged(facts()) == [(SKIP, "network.no-rdma-device", "host")]
+    assert judged(host(card(DOWN))) == [(SKIP, "network.no-port-in-use", "host")]

@@ -1,0 +1,72 @@
+"""A network card for each GPU, where the other GPUs have one."""
+
+import msgspec
+import pytest
+
+from gpucheck.checks.network import rails
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, codes, judge
+from tests.checks.network.cards import card, gpu, grace, host, nic
+from tests.fakes import SYSTEM, facts
+
+CONTAINER = msgspec.structs.replace(SYSTEM, container="docker")
+
+
+def test_a_gpu_without_a_card_is_named():
+    (finding,) = judge(rails, host(card(), card(), card(), gpus=4))
+
+    assert (finding.verdict, finding.code, finding.subject) == (FAIL, "network.gpu-without-card", "gpu:0000:33:00.0")
+    assert finding.cause == "nic-rail"
+
+
+def test_two_gpus_of_a_lower_switch_share_a_card():
+    """DGX-2: four GPUs and two cards below the first switch, half of them below each second one."""
+    way = "0000:00:01.0", "0000:01:00.0", "0000:02:00.0"
+    lower = [(*way, f"0000:0{n}:00.0") for n in (3, 4, 5, 6)]
+    gpus = tuple(gpu(f"{place}", (*path, "x"), 0) for place, path in enumerate(lower))
+    cards = tuple(nic(place, f"mlx5_{place}", (*path, "y")) for place, path in enumerate(lower))
+
+    assert codes(rails, facts(pci=gpus + cards)) == [None]
+    assert codes(rails, facts(pci=gpus + cards[:3])) == ["network.gpu-without-card"]
+
+
+@pytest.mark.parametrize(("system", "verdict"), [(SYSTEM, FAIL), (CONTAINER, UNKNOWN)])
+def test_a_card_without_an_rdma_device_is_named(system, verdict):
+    """A container may not see the RDMA devices of its host."""
+    found = host(card(), card(), card())
+    pci = (*found.pci, gpu(3), nic(3))
+
+    (finding,) = judge(rails, facts(pci=pci, system=system))
+
+    assert (finding.verdict, finding.subject) == (verdict, "nic:0000:34:00.0")
+    assert finding.cause == ("rdma-unavailable" if verdict is FAIL else None)
+
+
+def test_another_product_below_the_switch_is_no_card_of_the_gpu():
+    pci = (*host(card(), card(), card()).pci, gpu(3), nic(3, device_id="1533", vendor_id="8086", class_id="020000"))
+
+    assert codes(rails, facts(pci=pci)) == ["network.gpu-without-card"]
+
+
+@pytest.mark.parametrize(("system", "verdict"), [(SYSTEM, WARN), (CONTAINER, UNKNOWN)])
+def test_infiniband_cards_without_any_rdma_device(system, verdict):
+    pci = tuple(msgspec.structs.replace(one, infiniband_names=()) for one in host(card(), card()).pci)
+
+    assert [finding.verdict for finding in judge(rails, facts(pci=pci, system=system))] == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("why", "found"),
+    [
+        ("fewer cards than switches", host(card(), card(), gpus=4)),
+        ("one card", host(card(), gpus=8)),
+        ("no card", host(gpus=8)),
+        ("Ethernet only", facts(pci=(gpu(0), nic(0, class_id="020000")))),
+        ("Grace: no switch", grace(card(), card(), card(), card())),
+    ],
+)
+def test_hosts_with_fewer_cards_are_normal(why, found):
+    assert [finding.verdict for finding in judge(rails, found)] == [SKIP], why
+
+
+def test_a_card_for_each_gpu_passes():
+    assert [finding.verdict for finding in judge(rails, host(card(), card(), card(), card()))] == [PASS]

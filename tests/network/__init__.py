@@ -1,0 +1,1 @@
+"""RDMA devices of a real kernel, in a virtual machine."""
