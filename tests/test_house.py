@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "train": {"model", "knowledge", "processes"},
     "measure": {"model", "knowledge", "processes", "topology", "host"},
     "compute": {"model", "knowledge", "processes", "host", "measure"},
-    "diagnose": {"model", "knowledge", "topology"},
+    "diagnose": {"model", "knowledge", "topology", "checks"},
     "checks": {"model", "knowledge", "topology"},
     "simulator": {"model", "knowledge", "foreign", "processes", "host", "topology", "measure", "compute"},
     "lab": {"model", "knowledge", "processes", "simulator"},

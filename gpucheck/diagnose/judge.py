@@ -7,10 +7,12 @@ PASS needs the healthy range, or a reading that explains the number.
 
 from collections.abc import Callable, Iterable
 
-from gpucheck.diagnose._case import Case, Claim
-from gpucheck.diagnose.machine import Machine
+from gpucheck.checks._case import Case, Claim
+from gpucheck.checks._machine import Machine
+from gpucheck.checks.nvlink import links as nvlinks
+from gpucheck.checks.p2p import status
+from gpucheck.checks.pcie import acs, bar1, iommu, link, path
 from gpucheck.diagnose.rules import (
-    access,
     collectives,
     copies,
     data,
@@ -20,10 +22,7 @@ from gpucheck.diagnose.rules import (
     hangs,
     host_copies,
     latency,
-    links,
-    nvlinks,
     other_copies,
-    settings,
     sharing,
     under_load,
 )
@@ -34,11 +33,12 @@ from gpucheck.model.finding.verdict import Verdict
 # Wrong data, registers and hangs come first: their causes explain slow copies too. Collectives come last.
 RULES: tuple[Callable[[Case], Iterable[Finding]], ...] = (
     data.rule,
-    links.rule,
+    link.rule,
+    path.rule,
     nvlinks.rule,
+    status.rule,
     hangs.rule,
     failures.rule,
-    access.rule,
     copies.rule,
     host_copies.rule,
     other_copies.rule,
@@ -47,7 +47,10 @@ RULES: tuple[Callable[[Case], Iterable[Finding]], ...] = (
     sharing.rule,
     flows.rule,
     environment.rule,
-    settings.rule,
+    iommu.rule,
+    acs.rule,
+    status.rule_unmeasured,
+    bar1.rule,
     collectives.rule,
 )
 ORDER = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS, Verdict.SKIP)

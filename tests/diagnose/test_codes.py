@@ -4,10 +4,10 @@ from itertools import chain
 
 import pytest
 
+from gpucheck.checks.pcie.link import FIELDS
 from gpucheck.diagnose.rules.collectives import BELOW
 from gpucheck.diagnose.rules.copies import CODES
 from gpucheck.diagnose.rules.environment import ENABLES, SETTINGS, SWITCHES
-from gpucheck.diagnose.rules.links import FIELDS
 from tests.knowledge.test_codes import OF_SUBJECT, places
 
 

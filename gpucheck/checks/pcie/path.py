@@ -7,9 +7,12 @@ the speed of its own link, which is why the pcie-link check covers that one; the
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from gpucheck.checks._case import Case, Claim
+from gpucheck.checks._machine import Machine
 from gpucheck.checks._nvml import no_gpu_on_the_bus, set_by_the_host
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, PciDevice, PcieLink
+from gpucheck.model import Check, Finding, PciDevice, PcieLink, Verdict
+from gpucheck.model.diagnosis.observations import Port
 from gpucheck.model.facts import Facts
 
 NAME = "pcie-path"
@@ -93,6 +96,36 @@ def _is_known(link: PcieLink) -> bool:
 
 def _words(link: PcieLink) -> str:
     return f"Gen{link.generation} x{link.width}" if _is_known(link) else "not reported"
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """Ways up that GPUs share below their maximum, as tools printed them."""
+    m = case.machine
+    for group in m.uplinks:
+        for port in low_uplinks(m, group):
+            yield _uplink(group, port)
+
+
+def low_uplinks(m: Machine, group: frozenset[int]) -> list[Port]:
+    """Return the ports of a way up read below what the slowest of them can do; idle generations do not count."""
+    ports = m.uplinks[group]
+    gen = min((port.max_gen for port in ports if port.max_gen), default=0)
+    width = min((port.max_width for port in ports if port.max_width), default=0)
+    slow = [port for port in ports if port.gen and port.gen < gen and port.read != "idle"]
+    return slow + [port for port in ports if port.width and port.width < width and port not in slow]
+
+
+def _uplink(group: frozenset[int], port: Port) -> Finding:
+    sure = port.read == "load"
+    return Claim("uplink", Verdict.FAIL if sure else Verdict.WARN, None, "certain" if sure else "likely").finding(
+        "pcie.uplink-reduced",
+        subject=f"link:{port.bus_id}" if port.bus_id else "host",
+        seen=f"Gen{port.gen} x{port.width}",
+        wanted=f"Gen{port.max_gen} x{port.max_width}",
+        gpus=len(group),
+        port=port.bus_id or "BUS_ID",
+        evidence=(f"read {port.read or 'at an unknown time'}, above GPUs {', '.join(map(str, sorted(group)))}",),
+    )
 
 
 CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), evaluate=evaluate, needs=("pci", "system"))

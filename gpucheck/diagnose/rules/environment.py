@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case, Claim
-from gpucheck.diagnose.machine import Machine
+from gpucheck.checks._case import Case, Claim
+from gpucheck.checks._machine import Machine
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case, Claim, percent, span
-from gpucheck.diagnose.healthy import Level, host_copy, level
-from gpucheck.diagnose.machine import FASTEST_SLOT, Machine
+from gpucheck.checks._case import Case, Claim, percent, span
+from gpucheck.checks._healthy import Level, host_copy, level
+from gpucheck.checks._machine import FASTEST_SLOT, Machine
+from gpucheck.checks.pcie.path import low_uplinks
 from gpucheck.diagnose.rules.copies import fits_half
-from gpucheck.diagnose.suspects import low_uplinks, suspects
+from gpucheck.diagnose.suspects import suspects
 from gpucheck.model.diagnosis.observations import HostDevice
 from gpucheck.model.finding import Confidence, Finding
 from gpucheck.model.finding.verdict import Verdict

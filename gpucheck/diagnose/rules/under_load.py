@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case, Claim
+from gpucheck.checks._case import Case, Claim
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.diagnosis.observations import UnderLoad
 from gpucheck.model.finding import Finding

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from gpucheck.diagnose.machine import Machine
+from gpucheck.checks._machine import Machine
 from gpucheck.knowledge.codes import Subject, would_show
 from gpucheck.model.finding import Confidence, Finding, Value
 from gpucheck.model.finding.verdict import Verdict
