@@ -3,12 +3,14 @@
 from itertools import combinations
 from typing import NamedTuple
 
+from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.model.host.hardware import Gpu, PciDevice
 from gpucheck.model.host.readings import NvmlReading
 from gpucheck.topology.nvlink import Joint, NvLinks
-from gpucheck.topology.nvlink.ports import PAST, STATE_CALL, ports_of
 from gpucheck.topology.pcie.classify import classify
 
+STATE_CALL = "nvmlDeviceGetNvLinkState"
+PAST = (2, 3)  # NVML: invalid argument, not supported: there is no such link
 FAR_END = ("nvmlDeviceGetNvLinkRemotePciInfo", "nvmlDeviceGetNvLinkRemoteDeviceType")
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 
@@ -66,7 +68,8 @@ class View:
         return self._unknown[i] or self._unknown[j]
 
     def _why_unknown(self, gpu: Gpu) -> Problem | None:
-        if ports_of(gpu).wanted == 0:
+        model = gpu_by_pci_id(gpu.device_id) or find_gpu(gpu.name)
+        if model is not None and model.nvlink is None:
             return None
         start = f"link:{gpu.pci_bus_id}/"
         own = [gap for gap in self.reading.gaps if gap.subject.startswith(start)]

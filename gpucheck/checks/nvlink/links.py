@@ -9,30 +9,51 @@ are all missing are a fault only where the host has a peer to reach and no hyper
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from gpucheck.checks._case import Case, Claim
 from gpucheck.checks._machine import FASTEST_SLOT, Machine, Pair
 from gpucheck.checks._nvml import about, evidence, gaps_of, not_reported, with_gpus
+from gpucheck.knowledge import GpuModel, find_gpu, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Check, Finding, NvmlReading, Verdict
+from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Check, Finding, Gpu, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
+from gpucheck.model.finding import Confidence
 from gpucheck.printable import counted
-from gpucheck.topology.nvlink.ports import CHECK as NAME
-from gpucheck.topology.nvlink.ports import (
-    PAST,
-    STATE_CALL,
-    Ports,
-    inactive_finding,
-    none_active_finding,
-    one_per_link,
-    ports_of,
-)
+from gpucheck.topology.view import PAST, STATE_CALL
 
+NAME = "nvlink"
 COUNTED = "nvlink-links"  # the name under which links that tools counted are reported
 FOUR_WAY = 12  # links of cards that come with a four-way bridge too, half of them to each neighbor
 PARAMS = "/proc/driver/nvidia/params"
 SWITCHED_OFF = "NvLinkDisable: 1"
+
+
+class Ports(NamedTuple):
+    """up: active ports. down, asleep: numbers of ports that are not. wanted: by the model, None where not known."""
+
+    gpu: Gpu
+    model: GpuModel | None
+    up: int
+    down: tuple[int, ...]
+    asleep: tuple[int, ...]
+    wanted: int | None
+
+    @property
+    def bridged(self) -> bool:
+        """Whether the model has its links only through a bridge, which a host need not have."""
+        return bool(self.model and self.model.nvlink and self.model.nvlink.bridge)
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        asleep = f", asleep: {_numbers(self.asleep)}" if self.asleep else ""
+        counts = f"{self.up} of {len(self.gpu.nvlinks)} ports active, inactive: {_numbers(self.down) or 'none'}{asleep}"
+        return (f"{STATE_CALL}: {counts}",)
+
+    @property
+    def subject(self) -> Subject:
+        return about(NAME, self.gpu, *self.evidence, unit="NVLinks")
 
 
 @with_gpus(NAME)
@@ -40,14 +61,14 @@ def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     """One finding a GPU with NVLink, one for both ends of inactive links; one SKIP for a host without."""
     options = dict(re.findall(r"^(\w+): *(\d+)$", facts.texts[PARAMS] or "", re.MULTILINE))
     limit = int(options.get("RmNvlinkBandwidthLinkCount", 0)) or None  # links that the driver may use, None for all
-    every = [ports_of(gpu, limit) for gpu in nvml.gpus]
+    every = [_ports(gpu, limit) for gpu in nvml.gpus]
     linked = [ports for ports in every if ports.up or ports.wanted or (ports.wanted is None and ports.gpu.nvlinks)]
     if not linked:
         yield Subject(check=NAME).skips("nvlink.no-nvlink")
     elif options.get("NvLinkDisable", "0") != "0" and not any(ports.up for ports in linked):
         yield Subject(check=NAME, evidence=(f"{PARAMS}: {SWITCHED_OFF}",)).skips("nvlink.switched-off")
     else:
-        yield from one_per_link([(ports, _evaluate(ports, facts.system.virtual, nvml, linked)) for ports in linked])
+        yield from _one_per_link([(ports, _evaluate(ports, facts.system.virtual, nvml, linked)) for ports in linked])
 
 
 def _evaluate(ports: Ports, virtual: str | None, nvml: NvmlReading, linked: list[Ports]) -> Finding:
@@ -65,7 +86,71 @@ def _evaluate(ports: Ports, virtual: str | None, nvml: NvmlReading, linked: list
     if ports.asleep and ports.up + len(ports.asleep) >= ports.wanted:
         return ports.subject.warns("nvlink.links-asleep", ports.up, ports.wanted, asleep=ports.asleep)
     others = any(other.up >= (other.wanted or 0) > 0 for other in linked if other is not ports)
-    return inactive_finding(ports, certain=virtual is None or others)
+    return _inactive(ports, certain=virtual is None or others)
+
+
+def _ports(gpu: Gpu, limit: int | None = None) -> Ports:
+    """Return the ports of a GPU. limit: how many links a driver option allows."""
+    model = gpu_by_pci_id(gpu.device_id) or find_gpu(gpu.name)
+    asleep = tuple(link.link for link in gpu.nvlinks if link.state == "asleep")
+    down = tuple(link.link for link in gpu.nvlinks if not link.active and link.link not in asleep)
+    wanted = model.nvlink.links if model and model.nvlink else 0 if model else None
+    if wanted is not None and limit:
+        wanted = min(wanted, limit)
+    return Ports(gpu, model, gpu.active_nvlinks, down, asleep, wanted)
+
+
+def _inactive(ports: Ports, *, certain: bool) -> Finding:
+    """Return FAIL for ports that are reported inactive, or that the model has and NVML does not list.
+
+    certain: not where a hypervisor may have taken the links away.
+    """
+    model, listed = ports.model.name if ports.model else ports.gpu.name, len(ports.gpu.nvlinks)
+    if ports.wanted is not None and listed < ports.wanted:
+        code = "topology.bridge-nvlinks-not-listed" if ports.bridged else "topology.nvlinks-not-listed"
+        return ports.subject.fails(code, ports.up, ports.wanted, model=model, expected=ports.wanted, listed=listed)
+    code = "topology.bridge-nvlinks-inactive" if ports.bridged else "topology.nvlinks-inactive"
+    sure: Confidence = "certain" if certain else "likely"
+    return ports.subject.fails(code, ports.up, ports.wanted, confidence=sure, model=model, links=ports.down)
+
+
+def _none_active(ports: Ports) -> Finding:
+    """Return FAIL for a GPU none of whose links is active, by whether NVML lists them."""
+    model, listed = ports.model.name if ports.model else ports.gpu.name, len(ports.gpu.nvlinks)
+    if listed:
+        return ports.subject.fails("nvlink.none-active", 0, ports.wanted, ports=listed, model=model, links=ports.wanted)
+    return ports.subject.fails("nvlink.none-listed", 0, ports.wanted, model=model, links=ports.wanted)
+
+
+def _one_per_link(found: Sequence[tuple[Ports, Finding]]) -> Iterator[Finding]:
+    """Yield the findings, those of two GPUs as one if their inactive links can only be between these two.
+
+    NVML names no far end of an inactive link. But on a board without NVSwitch each link has its ends on two GPUs.
+    """
+    short = [(ports, finding) for ports, finding in found if finding.cause == "nvlink-down"]
+    kinds = {link.remote_kind for ports, _ in found for link in ports.gpu.nvlinks if link.active}
+    if len(short) != 2 or kinds != {"gpu"} or len(short[0][0].down) != len(short[1][0].down):
+        yield from (finding for _, finding in found)
+        return
+    (one, first), (other, second) = short
+    both = Subject(
+        check=NAME,
+        name=f"pair:{one.gpu.pci_bus_id}-{other.gpu.pci_bus_id}",
+        unit=first.unit,
+        evidence=tuple(dict.fromkeys((*first.evidence, *second.evidence))),
+    ).fails(
+        "topology.bridge-link-ends-inactive" if one.bridged else "topology.link-ends-inactive",
+        first.seen,
+        first.wanted,
+        confidence=first.confidence,
+        links=one.down,
+        peer_links=other.down,
+    )
+    yield from (both if finding is first else finding for _, finding in found if finding is not second)
+
+
+def _numbers(links: Sequence[int]) -> str:
+    return ", ".join(map(str, links))
 
 
 def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
@@ -89,7 +174,7 @@ def _none_up(ports: Ports, virtual: str | None, nvml: NvmlReading, linked: list[
         if listed:  # seen on a guest that was to have them, and had them after a reboot (azhpc-images#443)
             return subject.skips("nvlink.guest-without-active", 0, ports=listed, virtual=virtual)
         return subject.skips("nvlink.guest-without-nvlink", 0, virtual=virtual)
-    return none_active_finding(ports)
+    return _none_active(ports)
 
 
 def _mode(ports: Ports) -> Finding | None:

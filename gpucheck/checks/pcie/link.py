@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from gpucheck.checks._case import Case, Claim
 from gpucheck.checks._machine import Machine, link_of
 from gpucheck.checks._nvml import about, not_reported, of_each_gpu, set_by_the_host
-from gpucheck.model import Check, Finding, Gpu, Verdict
+from gpucheck.knowledge.codes import Subject
+from gpucheck.model import Check, Finding, Gpu, NvmlReading, PcieLink, Verdict
 from gpucheck.model.diagnosis.observations import Port
 from gpucheck.model.facts import Facts
+from gpucheck.topology.build import network_cards
+from gpucheck.topology.wiring import gpu_link
 
 NAME = "pcie-link"
 # By field: what is printed before its value, and the codes of a link that was read under load, at another time, and
@@ -26,10 +29,18 @@ CHIPSET_LANES = 4
 CALLS = ("nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetMaxPcieLinkWidth")
 
 
+def evaluate(facts: Facts) -> Iterator[Finding]:
+    """One finding a GPU, and one for each network card that lost lanes."""
+    yield from _of_gpus(facts)
+    yield from _of_cards(facts)
+
+
 @of_each_gpu(NAME, nothing="pcie.no-link-width")
-def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
-    link = gpu.pcie
-    if link.width is None or link.max_width is None:
+def _of_gpus(facts: Facts, gpu: Gpu) -> Finding | None:
+    devices = {device.bus_id: device for device in facts.pci}
+    known = gpu.pcie.width is not None and gpu.pcie.max_width is not None
+    link = gpu.pcie if known else gpu_link(gpu, devices)
+    if link.width is None or link.max_width is None or not (known or link.width < link.max_width):
         return not_reported(NAME, facts.nvml, gpu, *CALLS, what="PCIe link width")
     subject = about(
         NAME,
@@ -47,6 +58,22 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
         # Real captures of L40S and T4 cloud machines show x8 of x16 by design: the guest does not see the real slot.
         return set_by_the_host(NAME, facts.system.virtual, subject.name, subject.evidence)
     return subject.fails("pcie.width-reduced", link.width, link.max_width)
+
+
+def _of_cards(facts: Facts) -> Iterator[Finding]:
+    devices = {device.bus_id: device for device in facts.pci}
+    gpus = facts.nvml.gpus if isinstance(facts.nvml, NvmlReading) else ()
+    cards = {card.pci_bus_id or "" for card in network_cards(gpus, devices)}
+    for card in () if facts.system.virtual else sorted(cards & devices.keys()):
+        link = devices[card].link
+        if link.width is not None and link.max_width is not None and link.width < link.max_width:
+            lines = (f"/sys/bus/pci/devices/{card}/current_link_width, current_link_speed",)
+            subject, (seen, wanted) = Subject(check=NAME, name=f"nic:{card}", evidence=lines), _states(link)
+            yield subject.warns("pcie.nic-lanes-reduced", seen, wanted, device=card)
+
+
+def _states(link: PcieLink) -> tuple[str, str]:
+    return _words(link.generation, link.width), _words(link.max_generation, link.max_width)
 
 
 def _words(generation: int | None, width: int | None) -> str:
@@ -166,4 +193,4 @@ def may_be_chipset(m: Machine, gpus: list[int]) -> bool:
     return not (read or near or server or m.host.virtual) and m.count <= 6 and (m.host.sockets or 1) == 1
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("nvml", "system"))
+CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("nvml", "pci", "system"))
