@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from gpucheck.checks._case import Case, Claim
 from gpucheck.checks._machine import Machine
+from gpucheck.checks.host import environment
 from gpucheck.checks.nvlink import links as nvlinks
 from gpucheck.checks.p2p import status
 from gpucheck.checks.pcie import acs, bar1, iommu, link, path
@@ -16,7 +17,6 @@ from gpucheck.diagnose.rules import (
     collectives,
     copies,
     data,
-    environment,
     failures,
     flows,
     hangs,

@@ -8,8 +8,8 @@ from gpucheck.checks._case import Case, Claim, listed
 from gpucheck.checks._healthy import direct, level
 from gpucheck.checks._machine import Machine, Pair
 from gpucheck.checks._names import nvlink_of
+from gpucheck.checks.host.environment import slows_collectives
 from gpucheck.diagnose.rules.copies import NO_PATH
-from gpucheck.diagnose.rules.environment import slows_collectives
 from gpucheck.diagnose.suspects import hang_of
 from gpucheck.knowledge import nvlink_factor
 from gpucheck.knowledge.codes import Subject
