@@ -1,6 +1,6 @@
 """A machine, and what the rules before the present one found."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from gpucheck.model.finding import Confidence, Finding, Value
 from gpucheck.model.finding.verdict import Verdict
 
 FAULTS = (Verdict.FAIL, Verdict.WARN)
+UNDER_LOAD = "links-under-load"  # the check name of what GPUs reported while they copied
 
 
 @dataclass
@@ -106,3 +107,16 @@ def _from_to(values: Iterable[float], form: str, unit: str) -> str:
         return "nothing"
     low, high = (f"{value:{form}}{unit}" for value in (ordered[0], ordered[-1]))
     return low if low == high else f"{low} to {high}"
+
+
+def new_errors(case: Case, code: str, *, of_pcie: bool) -> Iterator[Finding]:
+    """Yield a finding for each GPU of which these link errors rose while it copied."""
+    for row in case.machine.measured.under_load:
+        risen = {name: count for name, count in (row.errors or {}).items() if name.startswith("PCIe") == of_pcie}
+        if risen:
+            yield Claim(UNDER_LOAD, Verdict.WARN).finding(
+                code,
+                subject=case.machine.gpu_label(row.gpu),
+                seen=f"new errors while copying: {', '.join(f'{name} +{count}' for name, count in risen.items())}",
+                evidence=tuple(f"{name}: +{count} during the copies" for name, count in risen.items()),
+            )

@@ -9,10 +9,13 @@ from collections.abc import Callable, Iterable
 
 from gpucheck.checks._case import Case, Claim
 from gpucheck.checks._machine import Machine
+from gpucheck.checks.gpu import throttle
 from gpucheck.checks.host import environment
+from gpucheck.checks.nvlink import errors as nvlink_errors
 from gpucheck.checks.nvlink import links as nvlinks
 from gpucheck.checks.p2p import status
 from gpucheck.checks.pcie import acs, bar1, iommu, link, path
+from gpucheck.checks.pcie import errors as pcie_errors
 from gpucheck.diagnose.rules import (
     collectives,
     copies,
@@ -42,6 +45,9 @@ RULES: tuple[Callable[[Case], Iterable[Finding]], ...] = (
     copies.rule,
     host_copies.rule,
     other_copies.rule,
+    throttle.rule,
+    pcie_errors.rule,
+    nvlink_errors.rule,
     under_load.rule,
     latency.rule,
     sharing.rule,

@@ -1,5 +1,6 @@
 """What NVML and sysfs report about the pairs of a host, by place in NVML's order."""
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -88,10 +89,7 @@ class View:
         return None
 
     def p2p(self, i: int, j: int) -> str | None:
-        """Return the first status that is not OK, reading and writing, both directions; None if none is reported."""
-        every = [_at(self.reading.p2p.get(what, ()), *at) for what in ("read", "write") for at in ((i, j), (j, i))]
-        reported = [status for status in every if status not in (None, "X")]
-        return next((status for status in reported if status != "OK"), "OK" if reported else None)
+        return p2p_status(self.reading, (i, j))
 
     def refused(self, i: int, j: int, cls: str | None) -> bool:
         """Whether copies of a PCIe pair are staged through host memory: the path's rate does not apply to them."""
@@ -104,3 +102,13 @@ class View:
 
 def _at(matrix: tuple[tuple[str | None, ...], ...], i: int, j: int) -> str | None:
     return matrix[i][j] if i < len(matrix) and j < len(matrix[i]) else None
+
+
+def p2p_status(nvml: NvmlReading, pair: tuple[int, int], kinds: Sequence[str] = ("read", "write")) -> str | None:
+    """Return the first status that is not OK, both ways, by place in NVML's order; OK only when all of them are.
+
+    None where a direction was not reported: that one direction works proves nothing of the other.
+    """
+    reported = [_at(nvml.p2p[kind], *at) for kind in kinds if kind in nvml.p2p for at in (pair, pair[::-1])]
+    bad = next((status for status in reported if status not in ("OK", None)), None)
+    return bad or (None if not reported or None in reported else "OK")

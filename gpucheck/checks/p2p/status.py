@@ -6,7 +6,7 @@ models may have none, a virtual machine hides it, MIG has none.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations
 
 from gpucheck.checks._case import Case, Claim, listed, span
@@ -19,6 +19,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DEFECT, Check, Finding, Gpu, NvmlGap, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
+from gpucheck.topology.view import p2p_status
 
 NAME = "p2p-status"
 CALL = "nvmlDeviceGetP2PStatus"
@@ -65,21 +66,6 @@ def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
         yield _subject(nvml, divided, "not OK").unknown("p2p.mig-mode-unknown", because_of="mig")
     yield from _unread(nvml, unread)
     yield from _links_without_p2p(nvml, nvlinks)
-
-
-def p2p_status(nvml: NvmlReading, pair: Place, kinds: Sequence[str] = ("read", "write")) -> str | None:
-    """Return the first status that is not OK, both ways, by place in NVML's order; OK only when all of them are.
-
-    None where a direction was not reported: that one direction works proves nothing of the other.
-    """
-    reported = [_at(nvml, kind, *at) for kind in kinds if kind in nvml.p2p for at in (pair, pair[::-1])]
-    bad = next((status for status in reported if status not in ("OK", None)), None)
-    return bad or (None if not reported or None in reported else "OK")
-
-
-def _at(nvml: NvmlReading, kind: str, i: int, j: int) -> str | None:
-    matrix = nvml.p2p[kind]
-    return matrix[i][j] if i < len(matrix) and j < len(matrix[i]) else None
 
 
 def _why_not(nvml: NvmlReading, pair: Place, virtual: str | None, *, linked: bool) -> str | None:
