@@ -43,6 +43,7 @@ UNIT = "nvidia-fabricmanager"
 # The package's name on deb and rpm systems, before and since branch 580; the Ubuntu archive keeps a branch suffix.
 PACKAGES = ("nvidia-fabricmanager", "nvidia-fabric-manager", "nvidia-fabricmanager-580")
 NVLSM = "nvlsm"
+NOT_SET_UP = "p2p.fabric-not-set-up"  # what denied access over NVLink shows on a board with NVSwitches
 CALLS = ("nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo")
 STATUS = {3: "not supported", 23: "insufficient resources", 999: "unknown error"}  # NVML return codes
 

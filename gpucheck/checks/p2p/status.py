@@ -14,6 +14,7 @@ from gpucheck.checks._healthy import Level, staged
 from gpucheck.checks._machine import Machine, Pair
 from gpucheck.checks._names import is_geforce_without_p2p, nvlink_of
 from gpucheck.checks._nvml import LOST, evidence, gaps_of, with_gpus
+from gpucheck.checks.nvlink.fabric import NOT_SET_UP
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DEFECT, Check, Finding, Gpu, NvmlGap, NvmlReading, Verdict
@@ -33,6 +34,7 @@ CODES = {
 SHOWN = 12
 # Reasons that are nothing to report where the copies are as fast as those with peer access.
 MAY_COST_NOTHING = (
+    *CODES.values(),
     "access.models-differ",
     "access.status-unexplained",
     "access.chipset-unexplained",
@@ -100,8 +102,13 @@ def _evaluate(nvml: NvmlReading, status: str, by_design: str | None, pairs: list
         return subject.passes(seen)
     if by_design is not None:
         return subject.skips(by_design, seen, "OK", status=status)
-    verdict = Verdict.WARN if status in ("CNS", "TNS") else Verdict.FAIL
-    return subject.finding(verdict, CODES.get(status, "p2p.status-not-ok"), seen, "OK", status=status)
+    verdict, code = _refusal(status)
+    return subject.finding(verdict, code, seen, "OK", status=status)
+
+
+def _refusal(status: str) -> tuple[Verdict, str]:
+    """Return verdict and code of a status that nothing explains."""
+    return Verdict.WARN if status in ("CNS", "TNS") else Verdict.FAIL, CODES.get(status, "p2p.status-not-ok")
 
 
 def _unread(nvml: NvmlReading, pairs: list[Place]) -> Iterator[Finding]:
@@ -152,7 +159,7 @@ def _links_without_p2p(nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]
     if dead and not any(_divided(nvml.gpus[place]) for pair in dead for place in pair):
         switched = any(nvlinks.switches(place) for pair in dead for place in pair)
         subject = _subject(nvml, dead, "NVLink not OK", name="host")
-        code = "p2p.fabric-not-set-up" if switched else "p2p.nvlinks-unused"
+        code = NOT_SET_UP if switched else "p2p.nvlinks-unused"
         yield subject.fails(code, f"{len(dead)} pair{'s' * (len(dead) > 1)} without NVLink P2P", "OK")
 
 
@@ -176,7 +183,7 @@ def rule(case: Case) -> Iterator[Finding]:
     for pair in m.pairs:
         if m.access[pair] is False and not _is_joined(m, pair):
             claim, code = _reason(m, pair)
-            status = m.status(pair) if code == "access.status-unexplained" else None
+            status = m.status(pair) if code == "access.status-unexplained" or code.startswith("p2p.") else None
             groups.setdefault((claim, code, status), []).append(pair)
     for (claim, code, status), pairs in groups.items():
         if code not in MAY_COST_NOTHING or not _costs_nothing(m, pairs):
@@ -201,8 +208,9 @@ def _reason(m: Machine, pair: Pair) -> tuple[Claim, str]:
     status, names = m.status(pair), [m.gpu(i).model for i in pair]
     small = ("rebar-off",) if m.has_small_bar(pair) else ()
     fine, slow = Claim(NAME, Verdict.PASS), Claim(NAME, Verdict.WARN)
+    verdict, code = _refusal(status or "")
     if status == "DR":
-        return slow, "access.registry-forbids"
+        return Claim(NAME, verdict), code
     if all(map(is_geforce_without_p2p, names)):
         others = (*(("vm-no-p2p",) if m.host.virtual else ()), *small)
         return fine._replace(others=others), "access.geforce-staged"
@@ -225,10 +233,12 @@ def _reason(m: Machine, pair: Pair) -> tuple[Claim, str]:
         return fine, "access.socket-staged"
     if small:
         return slow, "access.small-window"
-    unexplained = Claim(NAME, Verdict.UNKNOWN) if m.host.virtual is None else slow
+    if status and m.host.virtual is False:
+        return Claim(NAME, verdict), code
+    unknown = Claim(NAME, Verdict.UNKNOWN) if m.host.virtual is None else slow
     if status == "CNS":
-        return unexplained, "access.chipset-unexplained"
-    return unexplained, "access.status-unexplained" if status else "access.reason-unknown"
+        return unknown, "access.chipset-unexplained"
+    return unknown, "access.status-unexplained" if status else "access.reason-unknown"
 
 
 def _only_far_refused(m: Machine, pair: Pair) -> bool:
@@ -273,7 +283,7 @@ def _over_nvlink(m: Machine) -> Iterator[Finding]:
     if not denied:
         return
     yield Claim(NAME, Verdict.FAIL, others=() if m.is_nvswitch else ("nvlink-down",)).finding(
-        "access.nvswitch-denied" if m.is_nvswitch else "access.nvlink-denied",
+        NOT_SET_UP if m.is_nvswitch else "access.nvlink-denied",
         subject=m.subject(denied),
         seen=f"no P2P on {len(denied)} of {len(m.pairs)} pairs",
         wanted="copies over NVLink",
