@@ -96,6 +96,11 @@ def percent(parts: Iterable[float]) -> str:
     return _from_to([100 * part for part in parts], ".0f", " %")
 
 
+def link_words(generation: int | None, width: int | None) -> str:
+    """``Gen4 x16``."""
+    return f"Gen{generation or '?'} x{width or '?'}"
+
+
 def span(values: Iterable[float]) -> str:
     """``9.5`` or ``9.5 to 12.1``."""
     return _from_to(values, ".3g", "")

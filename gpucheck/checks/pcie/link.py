@@ -7,11 +7,11 @@ something only while copying.
 
 from collections.abc import Iterator
 
-from gpucheck.checks._case import Case, Claim
+from gpucheck.checks._case import Case, Claim, link_words
 from gpucheck.checks._machine import Machine, link_of
 from gpucheck.checks._nvml import about, not_reported, of_each_gpu, set_by_the_host
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, NvmlReading, PcieLink, Verdict
+from gpucheck.model import Check, Finding, Gpu, NvmlReading, Verdict
 from gpucheck.model.diagnosis.observations import Port
 from gpucheck.model.facts import Facts
 from gpucheck.topology.build import network_cards
@@ -45,9 +45,9 @@ def _of_gpus(facts: Facts, gpu: Gpu) -> Finding | None:
     subject = about(
         NAME,
         gpu,
-        f"current {_words(link.generation, link.width)}",
-        f"device and slot allow {_words(link.max_generation, link.max_width)}",
-        f"device alone allows {_words(link.device_max_generation, None)}",
+        f"current {link_words(link.generation, link.width)}",
+        f"device and slot allow {link_words(link.max_generation, link.max_width)}",
+        *((f"device alone allows Gen{link.device_max_generation}",) if link.device_max_generation else ()),
         unit="lanes",
     )
     if link.width <= 0 or link.max_width <= 0:
@@ -68,17 +68,9 @@ def _of_cards(facts: Facts) -> Iterator[Finding]:
         link = devices[card].link
         if link.width is not None and link.max_width is not None and link.width < link.max_width:
             lines = (f"/sys/bus/pci/devices/{card}/current_link_width, current_link_speed",)
-            subject, (seen, wanted) = Subject(check=NAME, name=f"nic:{card}", evidence=lines), _states(link)
+            subject = Subject(check=NAME, name=f"nic:{card}", evidence=lines)
+            seen, wanted = link_words(link.generation, link.width), link_words(link.max_generation, link.max_width)
             yield subject.warns("pcie.nic-lanes-reduced", seen, wanted, device=card)
-
-
-def _states(link: PcieLink) -> tuple[str, str]:
-    return _words(link.generation, link.width), _words(link.max_generation, link.max_width)
-
-
-def _words(generation: int | None, width: int | None) -> str:
-    parts = (f"Gen{generation}" if generation else "", f"x{width}" if width else "")
-    return " ".join(filter(None, parts)) or "an unknown link"
 
 
 def rule(case: Case) -> Iterator[Finding]:
@@ -121,7 +113,7 @@ def _low(m: Machine, i: int, field: str) -> Iterator[Finding]:
         if slot_read and (port.read != "idle" or field == "width")
         else Verdict.UNKNOWN
     )
-    state = f"Gen{port.gen or '?'} x{port.width or '?'} of Gen{port.max_gen or '?'} x{port.max_width or '?'}"
+    state = f"{link_words(port.gen, port.width)} of {link_words(port.max_gen, port.max_width)}"
     sign, loaded, unloaded, changed = FIELDS[field]
     passed = [f"{m.passed[i]:.1f} GB/s passed the link"] if changing else []
     yield Claim(NAME, verdict, None, "certain" if sure else "likely", others).finding(
