@@ -12,7 +12,6 @@ from gpucheck.knowledge.codes import Subject, would_show
 from gpucheck.model.finding import Confidence, Finding, Value
 from gpucheck.model.finding.verdict import Verdict
 
-FAULTS = (Verdict.FAIL, Verdict.WARN)
 UNDER_LOAD = "links-under-load"  # the check name of what GPUs reported while they copied
 
 
@@ -27,10 +26,6 @@ class Case:
     findings: list[Finding] = field(default_factory=list)
     slow: set[tuple[int, int]] = field(default_factory=set)
     every_low: bool = False
-
-    @property
-    def causes(self) -> set[str]:
-        return {one.cause for one in self.findings if one.cause and one.verdict is not Verdict.PASS}
 
     @property
     def symptoms(self) -> list[str]:

@@ -18,11 +18,10 @@ from gpucheck.topology.build import network_cards
 from gpucheck.topology.wiring import gpu_link
 
 NAME = "pcie-link"
-# By field: what is printed before its value, and the codes of a link that was read under load, at another time, and
-# under load although more passed it.
+# By field: what is printed before its value, and the codes of a low link, and of one through which more passed.
 FIELDS = {
-    "gen": ("Gen", "links.generation-low", "links.generation-low-unloaded", "links.generation-changing"),
-    "width": ("x", "links.width-low", "pcie.width-reduced", "links.width-changing"),
+    "gen": ("Gen", "links.generation-low", "links.generation-changing"),
+    "width": ("x", "pcie.width-reduced", "links.width-changing"),
 }
 MORE_PASSED = 0.98  # of the raw rate of the link that was read: the reading is not what the copies had
 CHIPSET_LANES = 4
@@ -114,10 +113,10 @@ def _low(m: Machine, i: int, field: str) -> Iterator[Finding]:
         else Verdict.UNKNOWN
     )
     state = f"{link_words(port.gen, port.width)} of {link_words(port.max_gen, port.max_width)}"
-    sign, loaded, unloaded, changed = FIELDS[field]
+    sign, low, changed = FIELDS[field]
     passed = [f"{m.passed[i]:.1f} GB/s passed the link"] if changing else []
     yield Claim(NAME, verdict, None, "certain" if sure else "likely", others).finding(
-        unloaded if port.read != "load" else changed if changing else loaded,
+        changed if changing else low,
         subject=m.gpu_label(i),
         seen=f"{sign}{now}",
         wanted=f"{sign}{limit}",
