@@ -11,7 +11,6 @@ from gpucheck.checks.software import driver
 from gpucheck.model import Check, Finding, NotRecorded, Topology, Verdict
 from gpucheck.model.facts import Source
 from gpucheck.model.finding.root_cause import FOUND
-from gpucheck.run.guard import not_recorded
 from gpucheck.run.step import evaluated
 from gpucheck.topology import of
 
@@ -35,6 +34,8 @@ def _evaluated(check: Check, source: Source) -> Iterable[Finding]:
     try:
         return tuple(evaluated(check, source))
     except NotRecorded as error:
+        from gpucheck.run.guard import not_recorded
+
         return (not_recorded(check.name, error),)
 
 
