@@ -26,8 +26,9 @@ Four rules explain most of the code:
    host changes. Roles apply that plan and contain no version logic.
 2. **Reading, measuring, evaluating and rendering are separate packages.** Evaluation is a pure function of values, so
    a recording of a host gives the same findings as the host.
-3. **Links have one evaluator.** Numbers that gpucheck measured and numbers that a user pasted become the same
-   observations, and `gpucheck.diagnose` evaluates both. No other package has thresholds, causes or fixes for links.
+3. **What is read of a link is evaluated in one module.** `verify`, `topo`, `bandwidth` and `diagnose` get their
+   findings about it from the module of its check in `gpucheck.checks`: from the facts of a host by `evaluate`, from
+   observations by `rule`. Numbers, measured or pasted, are evaluated by `gpucheck.diagnose`.
 4. **Whatever touches a GPU or NVML runs in a child process with a deadline.** A child that hangs becomes a finding.
 
 ## Packages

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from gpucheck.diagnose.suspects import BY_DESIGN
 from gpucheck.knowledge import causes
+from gpucheck.knowledge.codes import rows
 
 PACKAGE = Path(__file__).parent.parent / "gpucheck"
 
@@ -30,7 +32,7 @@ MAY_IMPORT = {
     "train": {"model", "knowledge", "processes"},
     "measure": {"model", "knowledge", "processes", "topology", "host"},
     "compute": {"model", "knowledge", "processes", "host", "measure"},
-    "diagnose": {"model", "knowledge", "topology"},
+    "diagnose": {"model", "knowledge", "topology", "checks"},
     "checks": {"model", "knowledge", "topology"},
     "simulator": {"model", "knowledge", "foreign", "processes", "host", "topology", "measure", "compute"},
     "lab": {"model", "knowledge", "processes", "simulator"},
@@ -172,6 +174,41 @@ def test_commands_return_no_verdict_of_their_own():
         named = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
         assert not made & {"Finding", "About"}, f"{source.name} constructs a finding"
         assert not named & keys, f"{source.name} names a cause: {named & keys}"
+
+
+# Rooms that evaluate what was read of a host. The others measure it, train on it or compare it with something else.
+READING = ("checks", "diagnose", "imports", "run", "topology")
+# Causes that are reported by several of their modules, and why.
+SEVERAL = {
+    "arch-not-in-build": "smoke repeats the finding of the stack check with the build to install",
+    "container-runtime": "the driver check: without the runtime NVML's library is not in the container",
+    "device-node-missing": "the driver and the inventory check: what cannot be reached without the file",
+    "driver-mismatch": "the stack check compares the module with the plan, the driver check with the library",
+    "driver-not-loaded": "next-boot knows why a module will not be loaded",
+    "fabric-manager-down": "a return code of CUDA (802), where nothing else was read",
+    "false-p2p-grant": "a return code of CUDA (217), where nothing else was read",
+    "gpu-lost": "the driver check: NVML does not start, so that there is no inventory",
+    "iommu-translation": "a rate that no healthy path has, where nothing else was read",
+    "library-mismatch": "by library: the plan, the wheels, the loader; smoke repeats the finding of the wheels",
+    "mig-enabled": "p2p-status is not applicable to GPUs with MIG",
+    "module-flavour-wrong": "the driver check: why it is not loaded; the stack check compares with the plan",
+    "nvlink-down": "by evidence: the ports, the health of the fabric, denied access over active links",
+    "rebar-off": "p2p-status: why the driver denies access",
+    "wedged-driver": "a copy that hangs, where NVML still answers",
+}
+
+
+def test_a_cause_is_reported_by_one_module():
+    """By the codes of the catalogue that a module names; a limit that is by design is no fault."""
+    named = {name: row.cause for name, row in rows() if row.cause and row.cause not in BY_DESIGN}
+    found: dict[str, set[str]] = {}
+    for source in (source for room in READING for source in sources(room)):
+        for node in ast.walk(parsed(source)):
+            if isinstance(node, ast.Constant) and node.value in named:
+                found.setdefault(named[node.value], set()).add(module(source))
+
+    assert {cause: modules for cause, modules in found.items() if len(modules) > 1 and cause not in SEVERAL} == {}
+    assert {cause for cause in SEVERAL if len(found[cause]) < 2} == set(), "in one module by now"
 
 
 def test_help_loads_no_command():

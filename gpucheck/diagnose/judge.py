@@ -7,23 +7,25 @@ PASS needs the healthy range, or a reading that explains the number.
 
 from collections.abc import Callable, Iterable
 
-from gpucheck.diagnose._case import Case, Claim
-from gpucheck.diagnose.machine import Machine
+from gpucheck.checks._case import Case, Claim
+from gpucheck.checks._machine import Machine
+from gpucheck.checks.gpu import throttle
+from gpucheck.checks.host import environment
+from gpucheck.checks.nvlink import errors as nvlink_errors
+from gpucheck.checks.nvlink import links as nvlinks
+from gpucheck.checks.p2p import status
+from gpucheck.checks.pcie import acs, bar1, iommu, link, path
+from gpucheck.checks.pcie import errors as pcie_errors
 from gpucheck.diagnose.rules import (
-    access,
     collectives,
     copies,
     data,
-    environment,
     failures,
     flows,
     hangs,
     host_copies,
     latency,
-    links,
-    nvlinks,
     other_copies,
-    settings,
     sharing,
     under_load,
 )
@@ -34,20 +36,27 @@ from gpucheck.model.finding.verdict import Verdict
 # Wrong data, registers and hangs come first: their causes explain slow copies too. Collectives come last.
 RULES: tuple[Callable[[Case], Iterable[Finding]], ...] = (
     data.rule,
-    links.rule,
+    link.rule,
+    path.rule,
     nvlinks.rule,
+    status.rule,
     hangs.rule,
     failures.rule,
-    access.rule,
     copies.rule,
     host_copies.rule,
     other_copies.rule,
+    throttle.rule,
+    pcie_errors.rule,
+    nvlink_errors.rule,
     under_load.rule,
     latency.rule,
     sharing.rule,
     flows.rule,
     environment.rule,
-    settings.rule,
+    iommu.rule,
+    acs.rule,
+    status.rule_unmeasured,
+    bar1.rule,
     collectives.rule,
 )
 ORDER = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS, Verdict.SKIP)

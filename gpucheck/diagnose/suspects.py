@@ -4,14 +4,16 @@ A reading that shows a cause moves it to the front; one that shows its absence s
 arithmetic: if more has passed this link, the link is not the limit.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from statistics import median
 from typing import NamedTuple
 
-from gpucheck.diagnose.healthy import Level
-from gpucheck.diagnose.machine import Machine, Pair, link_of
+from gpucheck.checks._healthy import Level
+from gpucheck.checks._machine import Machine, Pair, link_of
+from gpucheck.checks.pcie.link import low_link, may_be_chipset
+from gpucheck.checks.pcie.path import low_uplinks
 from gpucheck.knowledge.causes import suspects_of
-from gpucheck.model.diagnosis.observations import Hang, Port
+from gpucheck.model.diagnosis.observations import Hang
 from gpucheck.topology.expected import FAR
 
 # Causes of slow peer copies that leave copies through host memory as they are.
@@ -72,46 +74,6 @@ def bad_pairs(m: Machine) -> list[Pair]:
     wrong = [*(seen.integrity_bad_pairs or ()), *(pair for row in copied for pair in row.pairs)]
     found = sorted({(min(pair), max(pair)) for pair in wrong})
     return list(m.pairs) if not found and seen.damage else found
-
-
-def low_link(m: Machine, i: int, field: str) -> bool | None:
-    """Return whether the link of GPU i was read below what card and slot are made for. field: ``gen`` or ``width``.
-
-    An idle link lowers its generation to save power, so an idle reading shows nothing about it.
-    """
-    found = None
-    for port, now, limit in with_limits(m, i, field):
-        if now >= limit:
-            found = False if found is None and port.read == "load" else found
-        elif field == "width" or port.read == "load" or (port.read is None and now > 1):
-            return True
-    return found
-
-
-def with_limits(m: Machine, i: int, field: str) -> Iterator[tuple[Port, int, int]]:
-    """Yield the readings of the link of GPU i with the value of the field, and the least that it is made for."""
-    design = m.design[i][0 if field == "gen" else 1]
-    for port in m.read_links(i):
-        now, limits = getattr(port, field), [limit for limit in (getattr(port, f"max_{field}"), design) if limit]
-        if now and limits:
-            yield port, now, min(limits)
-
-
-def low_uplinks(m: Machine, group: frozenset[int]) -> list[Port]:
-    """Return the ports of a way up read below what the slowest of them can do; idle generations do not count."""
-    ports = m.uplinks[group]
-    gen = min((port.max_gen for port in ports if port.max_gen), default=0)
-    width = min((port.max_width for port in ports if port.max_width), default=0)
-    slow = [port for port in ports if port.gen and port.gen < gen and port.read != "idle"]
-    return slow + [port for port in ports if port.width and port.width < width and port not in slow]
-
-
-def may_be_chipset(m: Machine, gpus: list[int]) -> bool:
-    """Return whether a slot of the chipset is possible: one socket, few GPUs, no guest or server card, no path."""
-    read = any(port.kind for i in gpus for port in m.gpu(i).path)
-    near = any(m.is_near(pair) for pair in m.pairs if set(pair) & set(gpus))
-    server = any(model and model.cls == "datacenter" for i in gpus if (model := m.models[i]))
-    return not (read or near or server or m.host.virtual) and m.count <= 6 and (m.host.sockets or 1) == 1
 
 
 def _gen(about: About) -> bool | None:

@@ -13,7 +13,8 @@ from gpucheck.host.source import READ_S
 from gpucheck.model import Report
 from gpucheck.model.facts import Source
 from gpucheck.processes.capture import HostResources, capture
-from gpucheck.run.verification import CHECK_S, Outcome, RunStep, evaluated, verify
+from gpucheck.run.step import evaluated
+from gpucheck.run.verification import CHECK_S, Outcome, RunStep, verify
 
 if TYPE_CHECKING:
     from gpucheck.stack.plan import Plan

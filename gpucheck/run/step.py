@@ -1,11 +1,12 @@
 """What a run is made of."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
 
-from gpucheck.model import Finding, Verdict
+from gpucheck.checks._wsl import absent
+from gpucheck.model import Check, Finding, Verdict
 from gpucheck.model.facts import Source
 
 # What the report of the run has itself.
@@ -38,6 +39,15 @@ class RunStep(NamedTuple):
     typical_s: float
     about: str = ""
     also: tuple[str, ...] = ()
+
+
+def evaluated(check: Check, source: Source) -> Iterable[Finding]:
+    """Return the findings of a check. Raises what the read of a need raised that has no answer."""
+    skipped = absent(check.name, source.read("system").system.virtual)
+    if skipped:
+        return (skipped,)
+    facts = source.read(*check.needs)
+    return check.evaluate(source.read(*check.more(facts)))
 
 
 def numbers_of(report: msgspec.Struct, *omitted: str) -> dict[str, Any]:

@@ -1,14 +1,20 @@
-"""The topology of a host with all findings about it: of its paths, of its driver and of the GPUs that it lacks."""
+"""The topology of a host with all findings about it: of its paths, its links, its driver and the GPUs that it lacks."""
 
 from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from gpucheck.checks.gpu import inventory
+from gpucheck.checks.nvlink import links
+from gpucheck.checks.pcie import acs, link, path
 from gpucheck.checks.software import driver
-from gpucheck.model import Finding, NotRecorded, Topology, Verdict
+from gpucheck.model import Check, Finding, NotRecorded, Topology, Verdict
 from gpucheck.model.facts import Source
+from gpucheck.model.finding.root_cause import FOUND
+from gpucheck.run.step import evaluated
 from gpucheck.topology import of
+
+LINKS = (links.CHECK, link.CHECK, path.CHECK, acs.CHECK)
 
 
 def examine(source: Source) -> Topology:
@@ -17,16 +23,20 @@ def examine(source: Source) -> Topology:
     if topology is None:
         return _empty(source, driver.evaluate(source.read(*driver.CHECK.needs)))
     # A GPU that is lost, hidden from this container or assigned to a virtual machine is not in the matrix.
+    absent = [one for one in _evaluated(inventory.CHECK, source) if one.verdict is not Verdict.PASS]
+    if not topology.gpus:
+        return _empty(source, absent)
+    links = [one for check in LINKS for one in _evaluated(check, source) if one.verdict in FOUND]
+    return replace(topology, findings=(*topology.findings, *links, *absent))
+
+
+def _evaluated(check: Check, source: Source) -> Iterable[Finding]:
     try:
-        evaluated = inventory.evaluate(source.read(*inventory.CHECK.needs))
-        absent = [finding for finding in evaluated if finding.verdict is not Verdict.PASS]
+        return tuple(evaluated(check, source))
     except NotRecorded as error:
         from gpucheck.run.guard import not_recorded
 
-        absent = [not_recorded(inventory.CHECK.name, error)]
-    if not topology.gpus:
-        return _empty(source, absent)
-    return replace(topology, findings=(*topology.findings, *absent))
+        return (not_recorded(check.name, error),)
 
 
 def _empty(source: Source, findings: Iterable[Finding]) -> Topology:

@@ -10,7 +10,6 @@ import msgspec
 
 from gpucheck.checks import all_checks
 from gpucheck.checks._session import judged
-from gpucheck.checks._wsl import absent
 from gpucheck.host.source import READ_S
 from gpucheck.model import Check, Finding, Report
 from gpucheck.model.facts import Source
@@ -19,7 +18,7 @@ from gpucheck.run.guard import NEEDS_HARDWARE, Guard
 from gpucheck.run.proof import left_out
 from gpucheck.run.report import cut_short, with_findings
 from gpucheck.run.report import report as build_report
-from gpucheck.run.step import Outcome, RunStep
+from gpucheck.run.step import Outcome, RunStep, evaluated
 from gpucheck.run.steps.health import record_step
 
 __all__ = ["NEEDS_HARDWARE", "Outcome", "RunStep", "all_steps", "left_out", "quick_steps", "select", "verify"]
@@ -133,12 +132,3 @@ def _check_step(check: Check) -> RunStep:
 
     about = sys.modules[check.evaluate.__module__].__doc__ or ""
     return RunStep(check.name, check.tags, run, READ_S, CHECK_S, about)
-
-
-def evaluated(check: Check, source: Source) -> Iterable[Finding]:
-    """Return the findings of a check. Raises what the read of a need raised that has no answer."""
-    skipped = absent(check.name, source.read("system").system.virtual)
-    if skipped:
-        return (skipped,)
-    facts = source.read(*check.needs)
-    return check.evaluate(source.read(*check.more(facts)))

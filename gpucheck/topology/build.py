@@ -15,12 +15,10 @@ from gpucheck.model.host.readings import NvmlFailure, NvmlReading
 from gpucheck.model.host.wiring import Wiring
 from gpucheck.model.topology import Topology
 from gpucheck.topology.expected import expected, gpu_nvlink, narrowest, nvlink_expected, pcie_expected, slower
-from gpucheck.topology.nvlink.ports import reduced_findings as reduced_nvlinks
-from gpucheck.topology.pcie.acs import bridges_between, redirect_finding
 from gpucheck.topology.pcie.classify import classify
 from gpucheck.topology.pcie.cpu import Cpu, identify, known
 from gpucheck.topology.view import DISTANCE, Problem, View
-from gpucheck.topology.wiring import Paths, reduced_findings, wire
+from gpucheck.topology.wiring import Paths, wire
 
 CPUINFO = "/proc/cpuinfo"
 
@@ -28,14 +26,13 @@ CPUINFO = "/proc/cpuinfo"
 def of(source: Source) -> Topology | None:
     """Return the topology of a host from all that is known of it, None if NVML cannot be read.
 
-    Raises what the read of NVML, the system or the PCI functions ended with.
+    Raises what the read of NVML or the PCI functions ended with.
     """
     reading = source.read("nvml").nvml
     if isinstance(reading, NvmlFailure):
         return None
-    facts = source.read("pci", "simulation", "system")
-    simulated, virtual = facts.simulation is not None, facts.system.virtual
-    return build(reading, facts.pci, simulated, cpu=cpu_of(source), virtual=virtual)
+    facts = source.read("pci", "simulation")
+    return build(reading, facts.pci, facts.simulation is not None, cpu=cpu_of(source))
 
 
 def cpu_of(source: Source) -> Cpu | None:
@@ -46,19 +43,11 @@ def cpu_of(source: Source) -> Cpu | None:
         return None
 
 
-def build(
-    reading: NvmlReading,
-    pci: tuple[PciDevice, ...],
-    simulated: bool,
-    *,
-    cpu: Cpu | None = None,
-    virtual: str | None = None,
-) -> Topology:
-    """Return the matrix as nvidia-smi topo -m prints it, expectations by pair, and what is wrong with the paths.
+def build(reading: NvmlReading, pci: tuple[PciDevice, ...], simulated: bool, *, cpu: Cpu | None = None) -> Topology:
+    """Return the matrix as nvidia-smi topo -m prints it, expectations by pair, and where the sources differ.
 
     A cell is NV# where NVLinks join the pair, else NVML's common ancestor, else the class from sysfs, else None.
     pci: GPUs by bus id, any bridges on their way (their links narrow the expectation) and network cards.
-    virtual: the hypervisor where there is one, whose PCI links are made up.
     """
     devices = {device.bus_id.lower(): device for device in pci}
     view = View(reading, devices)
@@ -68,7 +57,6 @@ def build(
     nics = network_cards(reading.gpus, devices)
     wiring = wire(reading.gpus, nics, devices, cpu)
     paths = Paths(wiring)
-    redirect = None if virtual else redirect_finding(bridges_between(pci))
     return Topology(
         simulated=simulated,
         source="nvml",
@@ -76,12 +64,7 @@ def build(
         matrix=matrix,
         nics=nics,
         pairs=tuple(_pair(view, pair, cls, paths, cpu) for pair, cls in cells.items()),
-        findings=(
-            *pair_findings(view),
-            *reduced_nvlinks(reading, virtual),
-            *reduced_findings(wiring, virtual),
-            *((redirect,) if redirect else ()),
-        ),
+        findings=tuple(pair_findings(view)),
         wiring=wiring,
     )
 

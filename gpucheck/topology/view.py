@@ -1,14 +1,17 @@
 """What NVML and sysfs report about the pairs of a host, by place in NVML's order."""
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
 
+from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.model.host.hardware import Gpu, PciDevice
 from gpucheck.model.host.readings import NvmlReading
 from gpucheck.topology.nvlink import Joint, NvLinks
-from gpucheck.topology.nvlink.ports import PAST, STATE_CALL, ports_of
 from gpucheck.topology.pcie.classify import classify
 
+STATE_CALL = "nvmlDeviceGetNvLinkState"
+PAST = (2, 3)  # NVML: invalid argument, not supported: there is no such link
 FAR_END = ("nvmlDeviceGetNvLinkRemotePciInfo", "nvmlDeviceGetNvLinkRemoteDeviceType")
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 
@@ -66,7 +69,8 @@ class View:
         return self._unknown[i] or self._unknown[j]
 
     def _why_unknown(self, gpu: Gpu) -> Problem | None:
-        if ports_of(gpu).wanted == 0:
+        model = gpu_by_pci_id(gpu.device_id) or find_gpu(gpu.name)
+        if model is not None and model.nvlink is None:
             return None
         start = f"link:{gpu.pci_bus_id}/"
         own = [gap for gap in self.reading.gaps if gap.subject.startswith(start)]
@@ -85,10 +89,7 @@ class View:
         return None
 
     def p2p(self, i: int, j: int) -> str | None:
-        """Return the first status that is not OK, reading and writing, both directions; None if none is reported."""
-        every = [_at(self.reading.p2p.get(what, ()), *at) for what in ("read", "write") for at in ((i, j), (j, i))]
-        reported = [status for status in every if status not in (None, "X")]
-        return next((status for status in reported if status != "OK"), "OK" if reported else None)
+        return p2p_status(self.reading, (i, j))
 
     def refused(self, i: int, j: int, cls: str | None) -> bool:
         """Whether copies of a PCIe pair are staged through host memory: the path's rate does not apply to them."""
@@ -101,3 +102,13 @@ class View:
 
 def _at(matrix: tuple[tuple[str | None, ...], ...], i: int, j: int) -> str | None:
     return matrix[i][j] if i < len(matrix) and j < len(matrix[i]) else None
+
+
+def p2p_status(nvml: NvmlReading, pair: tuple[int, int], kinds: Sequence[str] = ("read", "write")) -> str | None:
+    """Return the first status that is not OK, both ways, by place in NVML's order; OK only when all of them are.
+
+    None where a direction was not reported: that one direction works proves nothing of the other.
+    """
+    reported = [_at(nvml.p2p[kind], *at) for kind in kinds if kind in nvml.p2p for at in (pair, pair[::-1])]
+    bad = next((status for status in reported if status not in ("OK", None)), None)
+    return bad or (None if not reported or None in reported else "OK")

@@ -10,8 +10,6 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from gpucheck.knowledge.codes import Subject
-from gpucheck.model.finding import Finding
 from gpucheck.model.host.hardware import Gpu, Nic, PciDevice, PcieLink
 from gpucheck.model.host.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunction, Wiring
 from gpucheck.model.topology import Topology
@@ -159,43 +157,6 @@ def is_reduced(function: WiredFunction) -> bool:
     lanes = link.width is not None and link.max_width is not None and link.width < link.max_width
     speed = link.generation is not None and link.max_generation is not None and link.generation < link.max_generation
     return lanes or (speed and function.kind == "switch-upstream")
-
-
-def reduced_findings(wiring: Wiring, virtual: str | None) -> Iterator[Finding]:
-    """Yield one finding for each link, at its lower end. virtual: links of a hypervisor are SKIP."""
-    for function in wiring.functions:
-        if is_reduced(function):
-            yield _reduced_finding(wiring, function, virtual)
-
-
-def _reduced_finding(wiring: Wiring, function: WiredFunction, virtual: str | None) -> Finding:
-    link, uplink = function.link, function.kind == "switch-upstream"
-    subject = Subject(
-        check="topology",
-        name=f"{'link' if uplink else function.kind}:{function.bus_id}",
-        evidence=(f"/sys/bus/pci/devices/{function.bus_id}/current_link_width, current_link_speed",),
-    )
-    seen = f"Gen{link.generation if uplink else link.max_generation} x{link.width}"
-    wanted = f"Gen{link.max_generation} x{link.max_width}"
-    if virtual:
-        return subject.skips("topology.links-emulated", seen, wanted, virtual=virtual)
-    if function.kind == "nic":
-        return subject.warns("topology.nic-lanes-reduced", seen, wanted, device=function.bus_id)
-    if not uplink:
-        return subject.warns("pcie.width-reduced", seen, wanted, confidence="likely")
-    gpus = sum(one.kind == "gpu" and function.bus_id in _above(wiring, one) for one in wiring.functions)
-    return subject.warns("pcie.uplink-reduced", seen, wanted, confidence="likely", gpus=gpus, port=function.bus_id)
-
-
-def _above(wiring: Wiring, function: WiredFunction) -> set[str]:
-    """Return the bus ids of the bridges above a function."""
-    above = {one.bus_id: one.above for one in wiring.functions}
-    found: set[str] = set()
-    bus_id = function.above
-    while bus_id is not None and bus_id not in found:
-        found.add(bus_id)
-        bus_id = above.get(bus_id)
-    return found
 
 
 MOST_SWITCH_MEMBERS = 5  # fully and evenly joined by direct links, up to here: 12 links over 3 peers, 18 over 3

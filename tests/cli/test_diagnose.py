@@ -52,7 +52,7 @@ def test_the_text_names_cause_reason_and_remedy(diagnose, tmp_path):
 
     assert code == 2
     assert "cause     uplink-downgraded (certain)" in text
-    assert "0000:20:01.1: Gen2 x16, expected Gen5 x16" in text
+    assert "0000:20:01.1: PCIe uplink Gen2 x16, expected Gen5 x16" in text
     assert "sudo lspci -vv -s 0000:20:01.1" in " ".join(text.split())
 
 

@@ -18,17 +18,17 @@ NIC = PciDevice(
 )
 
 
-@pytest.mark.parametrize(("virtual", "verdict"), [(None, Verdict.WARN), ("kvm", Verdict.SKIP)])
-def test_cpu_and_virtual_machine_count_for_every_caller(virtual, verdict):
+@pytest.mark.parametrize(("virtual", "found"), [(None, [("pcie-link", Verdict.FAIL)] * 2), ("kvm", [])])
+def test_links_of_a_host_are_reported_as_their_checks_report_them(virtual, found):
     system = msgspec.structs.replace(SYSTEM, virtual=virtual)
     gpus = [msgspec.structs.replace(gpu, pcie=NARROW) for gpu in P100S]
-    host = facts(system=system, nvml=reading(*gpus, ancestor="PHB"), files=INTEL)
+    host = facts(system=system, nvml=reading(*gpus, ancestor="PHB"), pci=on_bus(*gpus), files=INTEL)
 
-    topology = of(host)
+    topology = examine(host)
 
     assert "x 0.68 (PHB)" in topology.pairs[0].expected.basis
-    assert {f.verdict for f in topology.findings if f.subject.startswith("gpu:")} == {verdict}
-    assert examine(host).pairs == topology.pairs
+    assert [(f.check, f.verdict) for f in topology.findings if f.check != "topology"] == found
+    assert of(host).pairs == topology.pairs
 
 
 def test_host_without_nvml_has_no_topology():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from gpucheck import imports
-from gpucheck.model import AcsControl, Gpu, NvLink, PciDevice, Verdict
+from gpucheck.model import Gpu, NvLink, PciDevice, Verdict
 from gpucheck.topology import Cpu, build, with_advice, with_expectations
 from tests.imports.corpus import by_id
 from tests.machines import h100, on_bus, p100, reading
@@ -180,10 +180,7 @@ def test_gpu_with_fewer_links_to_the_switches_is_named_by_its_own_links():
     """18 links reach every peer: behind a switch they are not added up over the pairs."""
     broken = changed(H100S[2], nvlinks=tuple(changed(link, active=link.link != 3) for link in H100S[2].nvlinks))
     made = with_advice(build_(reading(*H100S[:2], broken), on_bus(*H100S)))
-    (finding,) = made.findings
 
-    assert (finding.check, finding.verdict, finding.cause) == ("nvlink", Verdict.FAIL, "nvlink-down")
-    assert (finding.subject, finding.seen, finding.wanted) == (f"gpu:{broken.pci_bus_id}", 17, 18)
     assert "Active NVLinks: GPU 2 has 17, the others have 18" in made.advice.asymmetries
 
 
@@ -194,17 +191,3 @@ def test_lost_gpu_leaves_the_other_pairs_as_they_are():
     pair = build_(changed(reading(*left), p2p={"read": p2p, "write": p2p}), on_bus(*left)).pairs[0]
 
     assert (pair.a, pair.b, pair.cls) == (0, 2, "NV18")
-
-
-def redirecting(device):
-    return changed(device, class_id="060400", vendor_id="1000", acs=AcsControl(capability=0x5F, control=0x1D))
-
-
-def test_acs_redirection_is_part_of_a_topology():
-    """Copies inside the switch take the way over the CPU, whatever the class says."""
-    a, b = on_bus(*P100S)
-    ports = [redirecting(changed(a, bus_id=gpu.path[-1], path=gpu.path[:-1], link=a.link)) for gpu in (a, b)]
-    (finding,) = build_(reading(*P100S), (a, b, *ports)).findings
-
-    assert (finding.check, finding.verdict, finding.cause) == ("acs", Verdict.WARN, "acs-redirect")
-    assert build_(reading(*P100S), (a, b, *ports), virtual="kvm").findings == ()

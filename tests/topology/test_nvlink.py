@@ -61,7 +61,7 @@ HIDDEN.remove(("gpu", None))
 def test_links_to_what_the_host_cannot_see_lead_to_a_switch(kind, bus_id):
     """NCCL: "Remote NVLink device is not visible inside this VM. Assume NVSwitch." (src/graph/xml.cc, nccl#1182)"""
     gpus = [remote(h100(n), kind, bus_id) for n in range(3)]
-    made = build(reading(*gpus, ancestor="SYS"), on_bus(*gpus), False, virtual="kvm")
+    made = build(reading(*gpus, ancestor="SYS"), on_bus(*gpus), False)
 
     assert {pair.cls for pair in made.pairs} == {"NV18"}
     assert {pair.expected.unidirectional_gb_s > 300 for pair in made.pairs} == {True}

@@ -4,8 +4,11 @@ Source: nvmlDeviceGetCurrentClocksEventReasons. The software power cap is normal
 clocks are settings; hardware slowdown, hardware thermal slowdown and the power brake are not.
 """
 
+from collections.abc import Iterator
+
+from gpucheck.checks._case import UNDER_LOAD, Case, Claim
 from gpucheck.checks._nvml import about, not_reported, of_each_gpu
-from gpucheck.model import Check, Finding, Gpu, Health
+from gpucheck.model import Check, Finding, Gpu, Health, Verdict
 from gpucheck.model.facts import Facts
 
 NAME = "throttle"
@@ -55,6 +58,18 @@ def _evidence(health: Health, reasons: str) -> tuple[str, ...]:
 def _left(health: Health) -> str:
     margin = health.temperature_margin_c
     return "margin not reported" if margin is None else f"{margin} C left"
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """GPUs that the hardware slowed down while they copied."""
+    for row in case.machine.measured.under_load:
+        if words := ", ".join(sorted({*(row.throttled or ())} & HARDWARE.keys())):
+            yield Claim(UNDER_LOAD, Verdict.WARN).finding(
+                "links.throttled-copying",
+                subject=case.machine.gpu_label(row.gpu),
+                seen=f"throttled while copying: {words}",
+                evidence=(f"{CALLS[0]}: {words}",),
+            )
 
 
 CHECK = Check(

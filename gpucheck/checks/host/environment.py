@@ -7,10 +7,12 @@ hides: inside a scheduler's job it is the job's share, elsewhere every later pro
 
 from collections.abc import Iterator
 
+from gpucheck.checks._case import Case, Claim
+from gpucheck.checks._machine import Machine
 from gpucheck.checks._nvml import not_looked
 from gpucheck.knowledge.codes import Subject
-from gpucheck.knowledge.environment import variables
-from gpucheck.model import Check, Finding, Gpu, NvmlFailure
+from gpucheck.knowledge.environment import Variable, variables
+from gpucheck.model import Check, Finding, Gpu, NvmlFailure, Verdict
 from gpucheck.model.facts import Facts
 
 NAME = "environment"
@@ -39,7 +41,7 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         (place, known[name], value)
         for place, settings in {"environment": facts.environment, **files}.items()
         for name, value in settings.items()
-        if name in known and value not in known[name].harmless
+        if name in known and known[name].changes(value)
     ]
     for place, variable, value in steering:
         seen, line = f"{variable.name}={value}", f"{place}: {variable.name}={value}"
@@ -91,6 +93,41 @@ def _visible(chosen: str, gpus: tuple[Gpu, ...]) -> list[Gpu]:
             return []
         found.append(gpu)
     return found
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """Each variable of a program's output that changes something."""
+    m = case.machine
+    measured = ", ".join(dict.fromkeys(row.op or "a collective" for row in m.measured.collectives))
+    for variable, value in _in_force(m):
+        lines = (f"{variable.name}={value[:200]}", *((f"measured with it: {measured}",) if measured else ()))
+        yield Claim(NAME, Verdict.WARN, confidence="likely" if variable.slows else "possible").finding(
+            "host.variable-set",
+            seen=f"{variable.name}={value[:80]}",
+            wanted="not set",
+            variable=variable.name,
+            effect=variable.effect,
+            evidence=lines,
+        )
+    chosen = m.seen.environment.get(VISIBLE)
+    if chosen is not None and (not m.count or chosen.replace(" ", "") != ",".join(map(str, range(m.count)))):
+        yield Claim(NAME, Verdict.WARN).finding(
+            "host.gpus-renumbered", seen=f"{VISIBLE}={chosen[:80]}", wanted="not set", variable=VISIBLE
+        )
+
+
+def slows_collectives(m: Machine) -> bool:
+    """Whether a variable removes a path, an algorithm or channels."""
+    return any(variable.slows for variable, _ in _in_force(m))
+
+
+def _in_force(m: Machine) -> Iterator[tuple[Variable, str]]:
+    for variable in variables().values():
+        value = m.seen.environment.get(variable.name, "")
+        # Without peer-to-peer on any pair there is none to switch off.
+        unused = variable.name == "NCCL_P2P_DISABLE" and m.pairs and all(m.access[pair] is False for pair in m.pairs)
+        if variable.changes(value) and not unused:
+            yield variable, value
 
 
 CHECK = Check(

@@ -8,6 +8,9 @@ Bit error rates are recorded, not evaluated: bits 0 to 7 are the exponent and bi
 mantissa x 10^-exponent (nvml.h), and no limit for them is published. 15e-255 stands for too low to measure.
 """
 
+from collections.abc import Iterator
+
+from gpucheck.checks._case import Case, new_errors
 from gpucheck.checks._nvml import Nvml, about, not_reported, of_each_gpu
 from gpucheck.model import Check, Finding, Gpu, NvLink, NvLink5Counts, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
@@ -118,6 +121,11 @@ def _line(link: NvLink) -> str:
 def bit_error_rate(raw: int) -> str:
     """Return an NVLink bit error rate as nvidia-smi prints it: mantissa and decimal exponent."""
     return f"{raw >> 8 & 0xF}e-{raw & 0xFF}"
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """NVLink errors that rose while GPUs copied."""
+    return new_errors(case, "links.nvlink-errors-new", of_pcie=False)
 
 
 CHECK = Check(

@@ -22,7 +22,6 @@ from gpucheck.checks.nvlink._fabric_health import (
     is_nvlink5_board,
     is_tray_gpu,
 )
-from gpucheck.checks.p2p.status import p2p_status
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
     DEFECT,
@@ -38,12 +37,13 @@ from gpucheck.model import (
 )
 from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
-from gpucheck.topology.view import FAR_END
+from gpucheck.topology.view import FAR_END, p2p_status
 
 UNIT = "nvidia-fabricmanager"
 # The package's name on deb and rpm systems, before and since branch 580; the Ubuntu archive keeps a branch suffix.
 PACKAGES = ("nvidia-fabricmanager", "nvidia-fabric-manager", "nvidia-fabricmanager-580")
 NVLSM = "nvlsm"
+NOT_SET_UP = "p2p.fabric-not-set-up"  # what denied access over NVLink shows on a board with NVSwitches
 CALLS = ("nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo")
 STATUS = {3: "not supported", 23: "insufficient resources", 999: "unknown error"}  # NVML return codes
 

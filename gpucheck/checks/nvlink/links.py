@@ -9,25 +9,51 @@ are all missing are a fault only where the host has a peer to reach and no hyper
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+from gpucheck.checks._case import Case, Claim
+from gpucheck.checks._machine import FASTEST_SLOT, Machine, Pair
 from gpucheck.checks._nvml import about, evidence, gaps_of, not_reported, with_gpus
+from gpucheck.knowledge import GpuModel, find_gpu, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Check, Finding, NvmlReading
+from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Check, Finding, Gpu, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
-from gpucheck.topology.nvlink.ports import CHECK as NAME
-from gpucheck.topology.nvlink.ports import (
-    PAST,
-    STATE_CALL,
-    Ports,
-    inactive_finding,
-    none_active_finding,
-    one_per_link,
-    ports_of,
-)
+from gpucheck.model.finding import Confidence
+from gpucheck.printable import counted
+from gpucheck.topology.view import PAST, STATE_CALL
 
+NAME = "nvlink"
+COUNTED = "nvlink-links"  # the name under which links that tools counted are reported
+FOUR_WAY = 12  # links of cards that come with a four-way bridge too, half of them to each neighbor
 PARAMS = "/proc/driver/nvidia/params"
 SWITCHED_OFF = "NvLinkDisable: 1"
+
+
+class Ports(NamedTuple):
+    """up: active ports. down, asleep: numbers of ports that are not. wanted: by the model, None where not known."""
+
+    gpu: Gpu
+    model: GpuModel | None
+    up: int
+    down: tuple[int, ...]
+    asleep: tuple[int, ...]
+    wanted: int | None
+
+    @property
+    def bridged(self) -> bool:
+        """Whether the model has its links only through a bridge, which a host need not have."""
+        return bool(self.model and self.model.nvlink and self.model.nvlink.bridge)
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        asleep = f", asleep: {_numbers(self.asleep)}" if self.asleep else ""
+        counts = f"{self.up} of {len(self.gpu.nvlinks)} ports active, inactive: {_numbers(self.down) or 'none'}{asleep}"
+        return (f"{STATE_CALL}: {counts}",)
+
+    @property
+    def subject(self) -> Subject:
+        return about(NAME, self.gpu, *self.evidence, unit="NVLinks")
 
 
 @with_gpus(NAME)
@@ -35,14 +61,14 @@ def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     """One finding a GPU with NVLink, one for both ends of inactive links; one SKIP for a host without."""
     options = dict(re.findall(r"^(\w+): *(\d+)$", facts.texts[PARAMS] or "", re.MULTILINE))
     limit = int(options.get("RmNvlinkBandwidthLinkCount", 0)) or None  # links that the driver may use, None for all
-    every = [ports_of(gpu, limit) for gpu in nvml.gpus]
+    every = [_ports(gpu, limit) for gpu in nvml.gpus]
     linked = [ports for ports in every if ports.up or ports.wanted or (ports.wanted is None and ports.gpu.nvlinks)]
     if not linked:
         yield Subject(check=NAME).skips("nvlink.no-nvlink")
     elif options.get("NvLinkDisable", "0") != "0" and not any(ports.up for ports in linked):
         yield Subject(check=NAME, evidence=(f"{PARAMS}: {SWITCHED_OFF}",)).skips("nvlink.switched-off")
     else:
-        yield from one_per_link([(ports, _evaluate(ports, facts.system.virtual, nvml, linked)) for ports in linked])
+        yield from _one_per_link([(ports, _evaluate(ports, facts.system.virtual, nvml, linked)) for ports in linked])
 
 
 def _evaluate(ports: Ports, virtual: str | None, nvml: NvmlReading, linked: list[Ports]) -> Finding:
@@ -60,7 +86,71 @@ def _evaluate(ports: Ports, virtual: str | None, nvml: NvmlReading, linked: list
     if ports.asleep and ports.up + len(ports.asleep) >= ports.wanted:
         return ports.subject.warns("nvlink.links-asleep", ports.up, ports.wanted, asleep=ports.asleep)
     others = any(other.up >= (other.wanted or 0) > 0 for other in linked if other is not ports)
-    return inactive_finding(ports, certain=virtual is None or others)
+    return _inactive(ports, certain=virtual is None or others)
+
+
+def _ports(gpu: Gpu, limit: int | None = None) -> Ports:
+    """Return the ports of a GPU. limit: how many links a driver option allows."""
+    model = gpu_by_pci_id(gpu.device_id) or find_gpu(gpu.name)
+    asleep = tuple(link.link for link in gpu.nvlinks if link.state == "asleep")
+    down = tuple(link.link for link in gpu.nvlinks if not link.active and link.link not in asleep)
+    wanted = model.nvlink.links if model and model.nvlink else 0 if model else None
+    if wanted is not None and limit:
+        wanted = min(wanted, limit)
+    return Ports(gpu, model, gpu.active_nvlinks, down, asleep, wanted)
+
+
+def _inactive(ports: Ports, *, certain: bool) -> Finding:
+    """Return FAIL for ports that are reported inactive, or that the model has and NVML does not list.
+
+    certain: not where a hypervisor may have taken the links away.
+    """
+    model, listed = ports.model.name if ports.model else ports.gpu.name, len(ports.gpu.nvlinks)
+    if ports.wanted is not None and listed < ports.wanted:
+        code = "topology.bridge-nvlinks-not-listed" if ports.bridged else "topology.nvlinks-not-listed"
+        return ports.subject.fails(code, ports.up, ports.wanted, model=model, expected=ports.wanted, listed=listed)
+    code = "topology.bridge-nvlinks-inactive" if ports.bridged else "topology.nvlinks-inactive"
+    sure: Confidence = "certain" if certain else "likely"
+    return ports.subject.fails(code, ports.up, ports.wanted, confidence=sure, model=model, links=ports.down)
+
+
+def _none_active(ports: Ports) -> Finding:
+    """Return FAIL for a GPU none of whose links is active, by whether NVML lists them."""
+    model, listed = ports.model.name if ports.model else ports.gpu.name, len(ports.gpu.nvlinks)
+    if listed:
+        return ports.subject.fails("nvlink.none-active", 0, ports.wanted, ports=listed, model=model, links=ports.wanted)
+    return ports.subject.fails("nvlink.none-listed", 0, ports.wanted, model=model, links=ports.wanted)
+
+
+def _one_per_link(found: Sequence[tuple[Ports, Finding]]) -> Iterator[Finding]:
+    """Yield the findings, those of two GPUs as one if their inactive links can only be between these two.
+
+    NVML names no far end of an inactive link. But on a board without NVSwitch each link has its ends on two GPUs.
+    """
+    short = [(ports, finding) for ports, finding in found if finding.cause == "nvlink-down"]
+    kinds = {link.remote_kind for ports, _ in found for link in ports.gpu.nvlinks if link.active}
+    if len(short) != 2 or kinds != {"gpu"} or len(short[0][0].down) != len(short[1][0].down):
+        yield from (finding for _, finding in found)
+        return
+    (one, first), (other, second) = short
+    both = Subject(
+        check=NAME,
+        name=f"pair:{one.gpu.pci_bus_id}-{other.gpu.pci_bus_id}",
+        unit=first.unit,
+        evidence=tuple(dict.fromkeys((*first.evidence, *second.evidence))),
+    ).fails(
+        "topology.bridge-link-ends-inactive" if one.bridged else "topology.link-ends-inactive",
+        first.seen,
+        first.wanted,
+        confidence=first.confidence,
+        links=one.down,
+        peer_links=other.down,
+    )
+    yield from (both if finding is first else finding for _, finding in found if finding is not second)
+
+
+def _numbers(links: Sequence[int]) -> str:
+    return ", ".join(map(str, links))
 
 
 def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
@@ -84,7 +174,7 @@ def _none_up(ports: Ports, virtual: str | None, nvml: NvmlReading, linked: list[
         if listed:  # seen on a guest that was to have them, and had them after a reboot (azhpc-images#443)
             return subject.skips("nvlink.guest-without-active", 0, ports=listed, virtual=virtual)
         return subject.skips("nvlink.guest-without-nvlink", 0, virtual=virtual)
-    return none_active_finding(ports)
+    return _none_active(ports)
 
 
 def _mode(ports: Ports) -> Finding | None:
@@ -99,6 +189,169 @@ def _unknown_model(ports: Ports) -> Finding:
     if ports.up == len(ports.gpu.nvlinks):
         return ports.subject.passes(ports.up)
     return ports.subject.unknown("nvlink.model-unknown", ports.up, model=ports.gpu.name)
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """Lost links, links that are not used by design and an uneven matrix."""
+    m = case.machine
+    lost = {i: count for i in range(m.count) if (count := _lost(m, i))}
+    for i, count in lost.items():
+        yield _counted(m, i, count)
+    yield from _dark(m)
+    yield from _by_design(m)
+    if not lost and m.pairs and len({gpu.model for gpu in m.seen.gpus}) == 1:
+        yield from _uneven(m)
+
+
+def _wanted(m: Machine, i: int) -> int | None:
+    """Return the links in use on the product; the count of ports if the product is not known."""
+    counted, model = m.gpu(i).nvlinks, m.models[i]
+    if model and model.nvlink:
+        return min(model.nvlink.links, counted.total or model.nvlink.links)
+    return counted.total
+
+
+def _lost(m: Machine, i: int) -> int:
+    """Return how many links of GPU i should be up and are not; 0 if that is by design or not known."""
+    active, wanted, model = m.gpu(i).nvlinks.active, _wanted(m, i), m.models[i]
+    if active is None or not wanted or active >= wanted:
+        return 0
+    product = model.nvlink if model else None
+    if active == 0 and (m.host.virtual or not product or product.bridge):
+        return 0  # a card without a bridge is a normal product
+    alike = len({gpu.nvlinks.active for gpu in m.seen.gpus}) == 1 and m.count > 1
+    return (
+        0 if alike and product and product.bridge and wanted >= FOUR_WAY and active * 2 == wanted else wanted - active
+    )
+
+
+def _counted(m: Machine, i: int, lost: int) -> Finding:
+    gpu, known = m.gpu(i), m.models[i] is not None
+    bridge = bool((model := m.models[i]) and model.nvlink and model.nvlink.bridge)
+    verdict = Verdict.FAIL if known else Verdict.WARN
+    return Claim(COUNTED, verdict, others=("nvlink-missing",) if bridge else ()).finding(
+        "links.nvlinks-lost" if known else "links.nvlinks-lost-of-ports",
+        subject=m.gpu_label(i),
+        seen=f"{gpu.nvlinks.active} links",
+        wanted=f"{_wanted(m, i)} links",
+        lost=lost,
+        total=_wanted(m, i),
+        evidence=(f"active {gpu.nvlinks.active}, ports {gpu.nvlinks.total}",),
+    )
+
+
+def _dark(m: Machine) -> Iterator[Finding]:
+    """GPUs of an unknown model without any NVLink up: a fault on a board with NVSwitches, normal without a bridge."""
+    dark = [gpu for gpu in m.seen.gpus if gpu.nvlinks.total and gpu.nvlinks.active == 0 and gpu.model is None]
+    if dark:
+        seen = f"0 of {dark[0].nvlinks.total} NVLinks up on {counted(len(dark), 'GPU')}"
+        yield Claim(COUNTED, Verdict.UNKNOWN).finding("links.nvlinks-dark", seen=seen)
+
+
+def _by_design(m: Machine) -> Iterator[Finding]:
+    for i, gpu in enumerate(m.seen.gpus):
+        active, total, wanted = gpu.nvlinks.active, gpu.nvlinks.total, _wanted(m, i)
+        if active and total and wanted and wanted <= active < total:
+            yield Claim(COUNTED, Verdict.PASS).finding(
+                "links.nvlinks-by-design",
+                seen=active,
+                wanted=wanted,
+                unit="links",
+                model=gpu.model,
+                ports=total,
+                active=active,
+            )
+            break
+    bare = [
+        i
+        for i in range(m.count)
+        if m.gpu(i).nvlinks.active == 0 and (n := m.models[i]) and n.nvlink and n.nvlink.bridge
+    ]
+    if bare and not (m.count == 2 and _is_sold_bridged(m)):
+        yield Claim(COUNTED, Verdict.PASS).finding(
+            "links.bridge-missing", subject="host" if len(bare) > 1 else m.gpu_label(bare[0]), seen=0, unit="links"
+        )
+
+
+def _is_sold_bridged(m: Machine) -> bool:
+    return "NVL" in (m.gpu(0).model or "")
+
+
+def _uneven(m: Machine) -> Iterator[Finding]:
+    """Equal cards joined by unequal numbers of links, and one GPU or two cards without."""
+    joined = [pair for pair in m.pairs if m.links(pair)]
+    product = m.models[0].nvlink if m.models[0] else None
+    if None in m.classes.values() or m.mesh:
+        return  # a pair that was not read may have any number
+    if not joined:
+        yield from _no_nvlink(m)
+        return
+    most = max(map(m.links, joined))
+    if product and product.bridge:
+        yield from _bridges(m, joined, most, product.links)
+        return
+    alone = [i for i in range(m.count) if not any(i in pair for pair in joined)]
+    if len({m.links(pair) for pair in joined}) > 1 and all(sum(bool({*a} & {*b}) for b in joined) == 1 for a in joined):
+        for pair in joined:
+            if m.links(pair) < most:
+                yield _fewer(m, "nvlink-missing", [pair], m.links(pair), most)
+        return
+    sums = [sum(m.links(pair) for pair in joined if i in pair) for i in range(m.count)]
+    whole = len(joined) == len(m.pairs)
+    short = [i for i in range(m.count) if sums[i] < max(sums)] if whole else alone if m.count > 3 else []
+    for i in short if len(short) * 2 < m.count else ():
+        mine = [pair for pair in m.pairs if i in pair]
+        yield _fewer(m, "nvlink-down", mine, sums[i], max(sums), Verdict.FAIL, m.gpu_label(i))
+
+
+def _no_nvlink(m: Machine) -> Iterator[Finding]:
+    """No pair has NVLink by the matrix, and the product is sold on boards or in pairs that have it."""
+    product = m.models[0].nvlink if m.models[0] else None
+    fastest = max((rate for pair in m.pairs for rate in m.one_way(pair)), default=0.0)
+    if product and not product.bridge and fastest <= FASTEST_SLOT:
+        yield _unused(m, copied=bool(fastest))
+    elif m.count == 2 and _is_sold_bridged(m):
+        yield _fewer(m, "nvlink-missing", [(0, 1)], 0, product.links if product else 0)
+
+
+def _unused(m: Machine, *, copied: bool) -> Finding:
+    """A matrix without NVLink, of a product that is sold on boards with NVLink only.
+
+    ``topo -mp``, MIG and some guests show none; copies at the rate of PCIe decide.
+    """
+    cause = "fabric-manager-down" if m.is_nvswitch else "nvlink-down"
+    verdict = Verdict.FAIL if copied and not m.host.virtual else Verdict.UNKNOWN
+    return Claim(COUNTED, verdict, cause, "likely", ("vm-no-p2p", "mig-enabled")).finding(
+        "links.nvlink-unused" if copied else "links.nvlink-unseen",
+        seen="no NVLink between any two GPUs",
+        wanted="NVLink",
+        model=m.gpu(0).model,
+    )
+
+
+def _bridges(m: Machine, joined: list[Pair], most: int, links: int) -> Iterator[Finding]:
+    """Bridged pairs with fewer links than others or the product, and two cards without a bridge."""
+    uneven = len({m.links(pair) for pair in joined}) > 1
+    wanted = most if uneven or links >= FOUR_WAY else links
+    for pair in joined:
+        if m.links(pair) < wanted:
+            yield _fewer(m, "nvlink-down", [pair], m.links(pair), wanted)
+    alone = [i for i in range(m.count) if not any(i in pair for pair in joined)]
+    if len(alone) == 2:
+        yield _fewer(m, "nvlink-missing", [(alone[0], alone[1])], 0, most)
+
+
+def _fewer(
+    m: Machine, cause: str, pairs: list[Pair], have: int, most: int, verdict: Verdict = Verdict.WARN, subject: str = ""
+) -> Finding:
+    others = {"nvlink-down": ("nvlink-missing",), "nvlink-missing": ("nvlink-down",)}[cause] if len(pairs) == 1 else ()
+    return Claim(COUNTED, verdict, cause, "likely", others).finding(
+        "links.nvlinks-fewer",
+        subject=subject or m.subject(pairs),
+        seen=f"{have} links",
+        wanted=f"{most} links",
+        missing=most - have,
+    )
 
 
 CHECK = Check(

@@ -6,15 +6,21 @@ models may have none, a virtual machine hides it, MIG has none.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import combinations
 
+from gpucheck.checks._case import Case, Claim, listed, span
+from gpucheck.checks._healthy import Level, staged
+from gpucheck.checks._machine import Machine, Pair
+from gpucheck.checks._names import is_geforce_without_p2p, nvlink_of
 from gpucheck.checks._nvml import LOST, evidence, gaps_of, with_gpus
+from gpucheck.checks.nvlink.fabric import NOT_SET_UP
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DEFECT, Check, Finding, Gpu, NvmlGap, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
+from gpucheck.topology.view import p2p_status
 
 NAME = "p2p-status"
 CALL = "nvmlDeviceGetP2PStatus"
@@ -26,6 +32,15 @@ CODES = {
     "NS": "p2p.not-supported",
 }
 SHOWN = 12
+# Reasons that are nothing to report where the copies are as fast as those with peer access.
+MAY_COST_NOTHING = (
+    *CODES.values(),
+    "access.models-differ",
+    "access.status-unexplained",
+    "access.chipset-unexplained",
+    "access.reason-unknown",
+)
+AS_FAST = 0.95  # of the pairs with peer access: then the missing access costs nothing
 Place = tuple[int, int]
 
 
@@ -53,21 +68,6 @@ def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
         yield _subject(nvml, divided, "not OK").unknown("p2p.mig-mode-unknown", because_of="mig")
     yield from _unread(nvml, unread)
     yield from _links_without_p2p(nvml, nvlinks)
-
-
-def p2p_status(nvml: NvmlReading, pair: Place, kinds: Sequence[str] = ("read", "write")) -> str | None:
-    """Return the first status that is not OK, both ways, by place in NVML's order; OK only when all of them are.
-
-    None where a direction was not reported: that one direction works proves nothing of the other.
-    """
-    reported = [_at(nvml, kind, *at) for kind in kinds if kind in nvml.p2p for at in (pair, pair[::-1])]
-    bad = next((status for status in reported if status not in ("OK", None)), None)
-    return bad or (None if not reported or None in reported else "OK")
-
-
-def _at(nvml: NvmlReading, kind: str, i: int, j: int) -> str | None:
-    matrix = nvml.p2p[kind]
-    return matrix[i][j] if i < len(matrix) and j < len(matrix[i]) else None
 
 
 def _why_not(nvml: NvmlReading, pair: Place, virtual: str | None, *, linked: bool) -> str | None:
@@ -102,8 +102,13 @@ def _evaluate(nvml: NvmlReading, status: str, by_design: str | None, pairs: list
         return subject.passes(seen)
     if by_design is not None:
         return subject.skips(by_design, seen, "OK", status=status)
-    verdict = Verdict.WARN if status in ("CNS", "TNS") else Verdict.FAIL
-    return subject.finding(verdict, CODES.get(status, "p2p.status-not-ok"), seen, "OK", status=status)
+    verdict, code = _refusal(status)
+    return subject.finding(verdict, code, seen, "OK", status=status)
+
+
+def _refusal(status: str) -> tuple[Verdict, str]:
+    """Return verdict and code of a status that nothing explains."""
+    return Verdict.WARN if status in ("CNS", "TNS") else Verdict.FAIL, CODES.get(status, "p2p.status-not-ok")
 
 
 def _unread(nvml: NvmlReading, pairs: list[Place]) -> Iterator[Finding]:
@@ -154,7 +159,7 @@ def _links_without_p2p(nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]
     if dead and not any(_divided(nvml.gpus[place]) for pair in dead for place in pair):
         switched = any(nvlinks.switches(place) for pair in dead for place in pair)
         subject = _subject(nvml, dead, "NVLink not OK", name="host")
-        code = "p2p.fabric-not-set-up" if switched else "p2p.nvlinks-unused"
+        code = NOT_SET_UP if switched else "p2p.nvlinks-unused"
         yield subject.fails(code, f"{len(dead)} pair{'s' * (len(dead) > 1)} without NVLink P2P", "OK")
 
 
@@ -168,6 +173,149 @@ def _subject(
         name=name or (f"pair:{names[0]}" if len(names) == 1 else "host"),
         evidence=(*lines, *(f"{CALL} {name}: {status}" for name in names[:SHOWN]), *more),
     )
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """One finding for each reason, and what was granted although the stock driver never grants it."""
+    m = case.machine
+    yield from _over_nvlink(m)
+    groups: dict[tuple[Claim, str, str | None], list[Pair]] = {}
+    for pair in m.pairs:
+        if m.access[pair] is False and not _is_joined(m, pair):
+            claim, code = _reason(m, pair)
+            status = m.status(pair) if code == "access.status-unexplained" or code.startswith("p2p.") else None
+            groups.setdefault((claim, code, status), []).append(pair)
+    for (claim, code, status), pairs in groups.items():
+        if code not in MAY_COST_NOTHING or not _costs_nothing(m, pairs):
+            yield _staged_finding(m, claim, code, {"status": status} if status else {}, pairs)
+    granted = m.granted_over_pcie
+    if granted and m.is_geforce and not _compared(m):
+        yield Claim(NAME, Verdict.UNKNOWN).finding(
+            "access.grant-unchecked",
+            seen=f"P2P granted on {len(granted)} of {len(m.pairs)} pairs",
+            wanted="data that was compared",
+        )
+
+
+def _compared(m: Machine) -> bool:
+    seen = m.measured
+    checked = any(row.wrong is not None for row in seen.collectives)
+    return seen.integrity_bad_pairs is not None or bool(seen.damaged or seen.damage or seen.bytes_compared or checked)
+
+
+def _reason(m: Machine, pair: Pair) -> tuple[Claim, str]:
+    """Return the reason of a pair without peer access: verdict and other causes, and the code."""
+    status, names = m.status(pair), [m.gpu(i).model for i in pair]
+    small = ("rebar-off",) if m.has_small_bar(pair) else ()
+    fine, slow = Claim(NAME, Verdict.PASS), Claim(NAME, Verdict.WARN)
+    verdict, code = _refusal(status or "")
+    if status == "DR":
+        return Claim(NAME, verdict), code
+    if all(map(is_geforce_without_p2p, names)):
+        others = (*(("vm-no-p2p",) if m.host.virtual else ()), *small)
+        return fine._replace(others=others), "access.geforce-staged"
+    if m.mesh and not m.mesh[pair]:
+        return fine, "access.mesh-staged"
+    if status == "TNS":
+        return fine, "access.socket-staged"
+    if m.host.virtual:
+        # An instance without P2P on any pair, of cards that are sold without NVLink: its type is made so.
+        offer = (
+            not any(map(m.links, m.pairs))
+            and not any(map(nvlink_of, names))
+            and all(a is False for a in m.access.values())
+        )
+        code = "access.guest-emulates-chipset" if status == "CNS" else "access.guest-hides-path"
+        return fine if offer else slow, code
+    if None not in names and names[0] != names[1]:
+        return fine, "access.models-differ"
+    if _only_far_refused(m, pair):
+        return fine, "access.socket-staged"
+    if small:
+        return slow, "access.small-window"
+    if status and m.host.virtual is False:
+        return Claim(NAME, verdict), code
+    unknown = Claim(NAME, Verdict.UNKNOWN) if m.host.virtual is None else slow
+    if status == "CNS":
+        return unknown, "access.chipset-unexplained"
+    return unknown, "access.status-unexplained" if status else "access.reason-unknown"
+
+
+def _only_far_refused(m: Machine, pair: Pair) -> bool:
+    """Return whether pairs inside a node have P2P and pairs across do not; without classes, islands of equal GPUs."""
+    if not m.granted:
+        return False
+    if m.crosses(pair) is not None:
+        return bool(m.crosses(pair)) and not any(m.crosses(other) and not m.links(other) for other in m.granted)
+    island = {i: {j for other in m.granted if i in other for j in other} | {i} for i in range(m.count)}
+    whole = all(island[j] == island[i] for i in island for j in island[i])
+    return whole and island[pair[0]] != island[pair[1]] and m.host.sockets != 1
+
+
+def _costs_nothing(m: Machine, pairs: list[Pair]) -> bool:
+    """Return whether staged pairs are as fast as those with P2P."""
+    without = [min(rates) for pair in pairs if (rates := m.one_way(pair))]
+    having = [min(rates) for pair in m.granted if (rates := m.one_way(pair))]
+    return bool(without and having) and max(without) >= AS_FAST * max(having)
+
+
+def _staged_finding(m: Machine, claim: Claim, code: str, values: dict[str, str], pairs: list[Pair]) -> Finding:
+    rates = [min(ways) for pair in pairs if (ways := m.one_way(pair))]
+    usual = [found.gb_s for pair in pairs if (found := staged(m, pair))]
+    reached = f"staged copies: {span(rates)} GB/s one way{f', usual {span(usual)}' if usual else ''}"
+    return claim.finding(
+        code,
+        subject="host" if len(pairs) == len(m.pairs) else m.subject(pairs),
+        seen=f"no P2P on {len(pairs)} of {len(m.pairs)} pairs",
+        wanted=None if claim.verdict is Verdict.PASS else "P2P",
+        evidence=(
+            f"pairs: {listed(pairs)}",
+            *(f"P2P status {word}" for word in sorted({str(m.status(pair)) for pair in pairs} - {"None"})),
+            *((reached,) if rates else ()),
+        ),
+        **values,
+    )
+
+
+def _over_nvlink(m: Machine) -> Iterator[Finding]:
+    """NVLink that is there, and peer access that the driver denies."""
+    denied = [pair for pair in m.pairs if m.access[pair] is False and _is_joined(m, pair)]
+    if not denied:
+        return
+    yield Claim(NAME, Verdict.FAIL, others=() if m.is_nvswitch else ("nvlink-down",)).finding(
+        NOT_SET_UP if m.is_nvswitch else "access.nvlink-denied",
+        subject=m.subject(denied),
+        seen=f"no P2P on {len(denied)} of {len(m.pairs)} pairs",
+        wanted="copies over NVLink",
+        evidence=(
+            f"pairs: {listed(denied)}",
+            *(f"P2P status {word}" for word in sorted({str(m.status(p)) for p in denied} - {"None"})),
+        ),
+    )
+
+
+def _is_joined(m: Machine, pair: Pair) -> bool:
+    """Return whether NVLink joins a pair by the matrix, or by the product if the matrix shows a fabric that is down."""
+    return bool(m.links(pair)) or bool(m.is_nvswitch and m.seen.matrix)
+
+
+def copied_as_staged(m: Machine, rows: dict[Pair, Level]) -> Finding:
+    """Return the finding for pairs that copy at the rate of host memory, of a product or guest that may have no P2P."""
+    others = ("rebar-off",) if any(map(m.has_small_bar, rows)) else ()
+    return Claim(NAME, Verdict.UNKNOWN if m.is_geforce else Verdict.WARN, others=others).finding(
+        "access.geforce-as-staged" if m.is_geforce else "access.guest-as-staged",
+        seen=f"no P2P on {len(rows)} of {len(m.pairs)} pairs",
+        wanted="P2P status" if m.is_geforce else "P2P",
+        evidence=(f"pairs: {listed(rows)}, {span(row.value for row in rows.values())} GB/s",),
+    )
+
+
+def rule_unmeasured(case: Case) -> Iterator[Finding]:
+    """A product without P2P of which the links were read and nothing was measured."""
+    m = case.machine
+    unknown = bool(m.pairs) and all(m.access[pair] is None for pair in m.pairs)
+    if unknown and m.is_geforce and not any(map(m.one_way, m.pairs)) and all(gpu.pcie.width for gpu in m.seen.gpus):
+        yield Claim(NAME, Verdict.PASS).finding("access.geforce-unmeasured", seen="links read, nothing measured")
 
 
 CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("nvml", "pci", "system"))

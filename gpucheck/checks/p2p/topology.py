@@ -10,9 +10,8 @@ from gpucheck.checks._nvml import LOST, with_gpus
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DEFECT, Check, Finding, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
-from gpucheck.topology.build import network_cards, pair_findings
+from gpucheck.topology.build import pair_findings
 from gpucheck.topology.view import View
-from gpucheck.topology.wiring import reduced_findings, wire
 
 NAME = "topology"
 ANCESTOR = "nvmlDeviceGetTopologyCommonAncestor"
@@ -21,11 +20,8 @@ ANCESTOR = "nvmlDeviceGetTopologyCommonAncestor"
 @with_gpus(NAME)
 def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     """The disagreements, or one finding that names the classes."""
-    # Missing NVLinks and ACS are part of a topology as well, and the finding of a check of their own.
-    devices = {device.bus_id.lower(): device for device in facts.pci}
-    view = View(nvml, devices)
-    wiring = wire(nvml.gpus, network_cards(nvml.gpus, devices), devices, None)
-    own = [*pair_findings(view), *reduced_findings(wiring, facts.system.virtual)]
+    view = View(nvml, {device.bus_id.lower(): device for device in facts.pci})
+    own = list(pair_findings(view))
     yield from own
     # A SKIP of copies through host memory has a value; one without a value leaves the class unknown.
     if any(finding.verdict in (Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN) or finding.seen is None for finding in own):
@@ -53,4 +49,4 @@ def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     yield subject.skips("p2p.no-path-in-sysfs" if by_nvml else "p2p.no-class-from-nvml", seen)
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("nvml", "pci", "system"))
+CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("nvml", "pci"))

@@ -4,21 +4,31 @@ Source: the ACS control register of every bridge on the path of a pair, up to th
 redirection is GPU peer copies between two GPUs, and GPUDirect RDMA between a GPU and a network card.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from gpucheck.checks._case import Case
 from gpucheck.checks._nvml import no_gpu_on_the_bus, set_by_the_host
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding
+from gpucheck.model import Check, Finding, PciDevice
 from gpucheck.model.facts import Facts
-from gpucheck.topology.pcie.acs import CHECK as NAME
-from gpucheck.topology.pcie.acs import bridges_between, redirect_finding, registers
+from gpucheck.model.finding import Confidence
+from gpucheck.printable import counted
+from gpucheck.topology.pcie.acs import Bridges, bridges_between, redirects
+
+NAME = "acs"
+# By what the bridges redirect: traffic between GPUs, to RDMA network cards.
+CODES = {
+    (True, False): "topology.acs-redirects-gpus",
+    (False, True): "topology.acs-redirects-rdma",
+    (True, True): "topology.acs-redirects-both",
+}
 
 
 def evaluate(facts: Facts) -> Iterator[Finding]:
     """One finding for all redirecting bridges, or one for the host."""
     host = Subject(check=NAME)
     between = bridges_between(facts.pci)
-    redirecting = redirect_finding(between)
+    found = _redirect(between)
     unread = [bridge.bus_id for bridge in between.every if not bridge.config_readable]
     if not any(device.is_nvidia_gpu for device in facts.pci):
         yield no_gpu_on_the_bus(NAME)
@@ -26,14 +36,51 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield set_by_the_host(NAME, facts.system.virtual)
     elif not between.every:
         yield host.skips("pcie.acs-no-shared-switch")
-    elif redirecting is not None:
-        yield redirecting
+    elif found is not None:
+        yield found
     elif unread:
         yield host.unknown("pcie.acs-needs-root", wanted="off", unread=len(unread), bridges=len(between.every))
     else:
         count = len(between.every)
-        read = host.with_evidence(*registers(between.every))
+        read = host.with_evidence(*_registers(between.every))
         yield read.passes(f"ACS redirect off at {count} PCIe bridge{'s' * (count > 1)}")
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """Bridges that redirect where nothing was copied yet; a measured pair shows whether that costs anything."""
+    m = case.machine
+    near = [pair for pair in m.granted_over_pcie if m.is_near(pair)]
+    near = near or [pair for pair in m.pairs if m.over_pcie(pair) and (m.is_near(pair) or m.classes[pair] is None)]
+    if m.acs and near and not any(map(m.one_way, near)):
+        yield _redirecting(m.acs_bridges, confidence="likely")
+
+
+def _registers(bridges: Iterable[PciDevice]) -> tuple[str, ...]:
+    """Return the raw registers that could be read, one a line."""
+    return tuple(f"{b.bus_id}: ACS control 0x{b.acs.control:04x}" for b in bridges if b.acs is not None)
+
+
+def _redirect(bridges: Bridges) -> Finding | None:
+    """Return one WARN for all redirecting bridges, None if there is no such bridge."""
+    found = [bridge for bridge in bridges.every if redirects(bridge)]
+    if not found:
+        return None
+    code = CODES[any(map(redirects, bridges.gpus)), any(map(redirects, bridges.rdma))]
+    return _redirecting([one.bus_id for one in found], code=code, evidence=_registers(bridges.every))
+
+
+def _redirecting(
+    bridges: Sequence[str],
+    *,
+    code: str = CODES[True, False],
+    evidence: tuple[str, ...] = (),
+    confidence: Confidence | None = None,
+) -> Finding:
+    """Return the finding for bridges that redirect, by bus id; none is named if only that it is on is known."""
+    where = f" at {counted(len(bridges), 'PCIe bridge')}" if bridges else ""
+    ids = ";".join(bridges) or "BUS_IDS"
+    subject = Subject(check=NAME, evidence=evidence)
+    return subject.warns(code, f"ACS redirect on{where}", "off", confidence=confidence, bridges=ids)
 
 
 CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), evaluate=evaluate, needs=("pci", "system"))

@@ -5,9 +5,12 @@ is off; a Turing card such as the T4 has no more (captures of cloud machines). I
 other over PCIe.
 """
 
+from collections.abc import Iterator
+
+from gpucheck.checks._case import Case, Claim
 from gpucheck.checks._nvml import about, not_reported, of_each_gpu, set_by_the_host
 from gpucheck.knowledge import gpu_by_pci_id
-from gpucheck.model import Check, Finding, Gpu, NvmlReading, PciDevice
+from gpucheck.model import Check, Finding, Gpu, NvmlReading, PciDevice, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
 
@@ -64,6 +67,14 @@ def _has_pcie_peer(nvml: NvmlReading, pci: tuple[PciDevice, ...], gpu: Gpu) -> b
 def _number(capability: str) -> tuple[int, int]:
     major, _, minor = capability.partition(".")
     return int(major), int(minor or 0)
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """A small window of cards without P2P: a driver with P2P would need a larger one."""
+    m = case.machine
+    unknown = bool(m.pairs) and all(m.access[pair] is None for pair in m.pairs)
+    if unknown and m.is_geforce and m.has_small_bar(m.pairs[0]):
+        yield Claim(NAME, Verdict.PASS).finding("access.bar-small", seen="BAR1 256 MiB")
 
 
 CHECK = Check(

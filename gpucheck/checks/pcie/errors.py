@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from gpucheck.checks._case import Case, new_errors
 from gpucheck.checks._nvml import lost_gaps, no_gpu_on_the_bus, not_looked, not_reported
 from gpucheck.checks._uptime import UPTIME, up_hours
 from gpucheck.knowledge.codes import Subject
@@ -92,6 +93,11 @@ def _evaluate(device: PciDevice, gpu: Gpu | None, hours: float | None) -> Findin
         seen = f"{rate:.0f} corrected PCIe errors an hour"
         return subject.warns("pcie.packets-repeated", seen, f"below {PER_HOUR:.0f} an hour")
     return None
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """PCIe errors that rose while GPUs copied."""
+    return new_errors(case, "links.pcie-errors-new", of_pcie=True)
 
 
 CHECK = Check(

@@ -7,12 +7,14 @@ zeros although the call succeeds.
 
 from collections.abc import Iterator
 
+from gpucheck.checks._case import Case, Claim
 from gpucheck.checks._nvml import no_gpu_on_the_bus, set_by_the_host
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, PciDevice
+from gpucheck.model import Check, Finding, PciDevice, Verdict
 from gpucheck.model.facts import Facts
 
 NAME = "iommu"
+CODE, WANTED = "pcie.iommu-translates", "identity, or no IOMMU"
 COMMAND_LINE = "/proc/cmdline"
 # Machine hardware names (uname -m) of POWER: Linux arch/powerpc/kernel/iommu.c; public machines AC922 and TH2K
 # (tests/data/perf).
@@ -37,7 +39,7 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield host.skips("pcie.iommu-by-design", types, arch=facts.system.arch)
     elif translating:
         seen = f"IOMMU type {types} for {len(translating)} of {len(gpus)} GPUs"
-        yield host.warns("pcie.iommu-translates", seen, "identity, or no IOMMU")
+        yield host.warns(CODE, seen, WANTED)
     elif unread:
         yield host.unknown("pcie.iommu-type-unknown", unread=len(unread), gpus=len(gpus))
     else:
@@ -48,6 +50,14 @@ def _group(gpu: PciDevice) -> str:
     if gpu.iommu_group is None:
         return f"{gpu.bus_id}: no IOMMU group"
     return f"{gpu.bus_id}: IOMMU group {gpu.iommu_group}, type {gpu.iommu_type or 'not readable'}"
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """A translating IOMMU where P2P over PCIe is granted; copies that NVLink carries do not pass it."""
+    m = case.machine
+    if m.translating and m.granted_over_pcie and not m.host.virtual:
+        seen = "the IOMMU translates, and P2P over PCIe is granted"
+        yield Claim(NAME, Verdict.WARN, confidence="likely").finding(CODE, seen=seen, wanted=WANTED)
 
 
 CHECK = Check(

@@ -7,14 +7,21 @@ nodes below /sys/devices/system/node. Ranks that run on the wrong node copy thro
 import re
 from collections.abc import Iterator
 
+from gpucheck.checks._case import Claim
+from gpucheck.checks._machine import Machine
 from gpucheck.checks._nvml import about, gaps_of, not_reported, of_each_gpu, with_gpus
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, NvmlReading
+from gpucheck.model import Check, Finding, Gpu, NvmlReading, Verdict
+from gpucheck.model.diagnosis.observations import HostDevice
 from gpucheck.model.facts import Facts
 
 NAME = "numa"
 SYSTEM, NODES = "/sys/devices/system", "/sys/devices/system/node"
 AFFINITY = "nvmlDeviceGetCpuAffinity"
+COPIES = "host-copies"  # the check name of copies between host memory and GPUs
+# Another node's memory is slower by the socket link; less than this is no difference.
+SLOWER_NODE, NEAR_PART = 0.85, 0.72
+ABOVE_PCIE = 1.05  # of the raw rate: the GPU has a faster way to host memory (NVLink to the CPU)
 
 
 def more(facts: Facts) -> tuple[str, ...]:
@@ -82,6 +89,44 @@ def _cpus(text: str) -> set[int]:
     """The numbers of a Linux CPU list, ``0-15,32-47``."""
     ranges = re.findall(r"(\d{1,6})(?:-(\d{1,6}))?", text)
     return {cpu for first, last in ranges for cpu in range(int(first), int(last or first) + 1)}
+
+
+def placed(m: Machine, i: int, rows: list[HostDevice]) -> Finding | None:
+    """Memory of another NUMA node, by the nodes of the copies and of the GPU."""
+    claim, node, best = Claim(COPIES, Verdict.WARN), m.gpu(i).numa_node, max(rows, key=lambda row: row.slower)
+    own = max((row.slower for row in rows if node is not None and row.numa_node == node), default=None)
+    other = [row for row in rows if row.numa_node is not None and node is not None and row.numa_node != node]
+    most = max(row.slower for row in m.measured.host_device)
+    if own is not None and other and own < SLOWER_NODE * best.slower:
+        return claim.finding(
+            "access.host-firmware-node",
+            subject=m.gpu_label(i),
+            seen=own,
+            wanted=best.slower,
+            nearer=best.numa_node,
+            node=node,
+        )
+    raw = m.raw[i]
+    if own is None and other and best.slower < (NEAR_PART * raw.gb_s if raw else SLOWER_NODE * most):
+        return claim.finding(
+            "access.host-other-node",
+            subject=m.gpu_label(i),
+            seen=best.slower,
+            wanted=NEAR_PART * raw.gb_s if raw else most,
+            nodes=tuple(sorted({row.numa_node for row in other if row.numa_node is not None})),
+            node=node,
+        )
+    if node is None and best.numa_node is not None and m.host.sockets != 1 and _slower_than_others(m, i, best):
+        return claim.finding(
+            "access.host-node-suspected", subject=m.gpu_label(i), seen=best.slower, wanted=most, node=best.numa_node
+        )
+    return None
+
+
+def _slower_than_others(m: Machine, i: int, best: HostDevice) -> bool:
+    same = [row for row in m.measured.host_device if row.numa_node == best.numa_node and row.gpu != i]
+    rates = [row.slower for row in same if m.gpu(row.gpu).model == m.gpu(i).model]
+    return bool(rates) and best.slower < SLOWER_NODE * max(rates) and m.passed[i] > ABOVE_PCIE * best.slower
 
 
 CHECK = Check(

@@ -7,12 +7,16 @@ the speed of its own link, which is why the pcie-link check covers that one; the
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from gpucheck.checks._case import Case, Claim, link_words
+from gpucheck.checks._machine import Machine
 from gpucheck.checks._nvml import no_gpu_on_the_bus, set_by_the_host
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, PciDevice, PcieLink
+from gpucheck.model import Check, Finding, PciDevice, PcieLink, Verdict
+from gpucheck.model.diagnosis.observations import Port
 from gpucheck.model.facts import Facts
 
 NAME = "pcie-path"
+CODE = "pcie.uplink-reduced"
 
 
 def evaluate(facts: Facts) -> Iterator[Finding]:
@@ -62,26 +66,25 @@ def _same_link_above(hop: PciDevice, hops: dict[str, PciDevice], reduced: dict[s
 
 def _narrow(hop: PciDevice, gpus: list[str]) -> Finding:
     link = hop.link
-    seen = f"Gen{link.generation or '?'} x{link.width or '?'}"
-    wanted = f"Gen{link.max_generation or '?'} x{link.max_width or '?'}"
-    subject = Subject(
-        check=NAME,
-        name=f"link:{hop.bus_id}",
-        evidence=(
-            f"sysfs {hop.bus_id} ({hop.kind or 'bridge'}): {seen}, both ends support {wanted}",
-            f"behind it: {', '.join(gpus)}",
-        ),
-    )
+    wanted = link_words(link.max_generation, link.max_width)
+    line = f"sysfs {hop.bus_id} ({hop.kind or 'bridge'}): {link_words(link.generation, link.width)}"
     # An idle link may lower its speed, never its lanes.
-    narrow = None not in (link.width, link.max_width) and link.width != link.max_width
-    sure = "certain" if narrow else "likely"
-    values = {"gpus": len(gpus), "port": hop.bus_id}
-    return subject.fails("pcie.uplink-reduced", f"PCIe uplink {seen}", wanted, confidence=sure, **values)
+    sure = None not in (link.width, link.max_width) and link.width != link.max_width
+    return Claim(NAME, Verdict.FAIL, None, "certain" if sure else "likely").finding(
+        CODE,
+        subject=f"link:{hop.bus_id}",
+        seen=f"PCIe uplink {link_words(link.generation, link.width)}",
+        wanted=wanted,
+        gpus=len(gpus),
+        port=hop.bus_id,
+        evidence=(f"{line}, both ends support {wanted}", f"behind it: {', '.join(gpus)}"),
+    )
 
 
 def _whole(gpus: list[PciDevice], hops: list[PciDevice]) -> Finding:
     unknown = [hop for hop in hops if not _is_known(hop.link)]
-    host = Subject(check=NAME, evidence=tuple(f"sysfs {hop.bus_id}: {_words(hop.link)}" for hop in hops))
+    words = {hop.bus_id: link_words(hop.link.generation, hop.link.width) for hop in hops}
+    host = Subject(check=NAME, evidence=tuple(f"sysfs {bus_id}: {speed}" for bus_id, speed in words.items()))
     if unknown:
         return host.unknown("pcie.uplinks-unknown", unknown=len(unknown), links=len(hops))
     return host.passes(f"{len(hops)} PCIe links above {len(gpus)} GPUs at full speed and width")
@@ -91,8 +94,34 @@ def _is_known(link: PcieLink) -> bool:
     return None not in (link.generation, link.width, link.max_generation, link.max_width)
 
 
-def _words(link: PcieLink) -> str:
-    return f"Gen{link.generation} x{link.width}" if _is_known(link) else "not reported"
+def rule(case: Case) -> Iterator[Finding]:
+    """Ways up that GPUs share below their maximum, as tools printed them."""
+    m = case.machine
+    for group in m.uplinks:
+        for port in low_uplinks(m, group):
+            yield _uplink(group, port)
+
+
+def low_uplinks(m: Machine, group: frozenset[int]) -> list[Port]:
+    """Return the ports of a way up read below what the slowest of them can do; idle generations do not count."""
+    ports = m.uplinks[group]
+    gen = min((port.max_gen for port in ports if port.max_gen), default=0)
+    width = min((port.max_width for port in ports if port.max_width), default=0)
+    slow = [port for port in ports if port.gen and port.gen < gen and port.read != "idle"]
+    return slow + [port for port in ports if port.width and port.width < width and port not in slow]
+
+
+def _uplink(group: frozenset[int], port: Port) -> Finding:
+    sure = port.read == "load"
+    return Claim("uplink", Verdict.FAIL if sure else Verdict.WARN, None, "certain" if sure else "likely").finding(
+        CODE,
+        subject=f"link:{port.bus_id}" if port.bus_id else "host",
+        seen=f"PCIe uplink {link_words(port.gen, port.width)}",
+        wanted=link_words(port.max_gen, port.max_width),
+        gpus=len(group),
+        port=port.bus_id or "BUS_ID",
+        evidence=(f"read {port.read or 'at an unknown time'}, above GPUs {', '.join(map(str, sorted(group)))}",),
+    )
 
 
 CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), evaluate=evaluate, needs=("pci", "system"))

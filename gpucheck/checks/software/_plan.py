@@ -39,7 +39,6 @@ class Expected(msgspec.Struct, frozen=True):
 
     driver_version: str | None = None
     kernel_module: str | None = None
-    fabric_manager_version: str | None = None
 
 
 class Framework(msgspec.Struct, frozen=True):
@@ -79,9 +78,6 @@ def read_plan(text: str) -> Plan:
         raise Unreadable(str(error)) from error
 
 
-FABRIC_MANAGER = "nvidia-fabricmanager"
-
-
 def evaluate_plan(plan: Plan, facts: Facts, python: dict[str, str]) -> Iterator[Finding]:
     """Yield all findings about the plan. python: versions of the frameworks."""
     if facts.packages is None:
@@ -89,9 +85,6 @@ def evaluate_plan(plan: Plan, facts: Facts, python: dict[str, str]) -> Iterator[
     else:
         yield from _components(plan, facts.packages)
     yield from _module(plan, facts.driver)
-    # Without the package database or a loaded module, that is reported.
-    if facts.packages is not None and facts.driver.loaded_version is not None:
-        yield from _fabric_manager(plan, facts.packages[FABRIC_MANAGER], facts.driver.loaded_version)
     yield from _frameworks(plan, python)
 
 
@@ -161,21 +154,6 @@ def _module(plan: Plan, driver: DriverState) -> Iterator[Finding]:
         yield subject.fails("software.next-module-not-planned", seen, wanted, installed=installed)
     else:
         yield subject.passes(seen, wanted)
-
-
-def _fabric_manager(plan: Plan, package: PackageVersion | None, loaded: str) -> Iterator[Finding]:
-    """Compared with the loaded module, not with the plan: it does not start at any other version."""
-    installed = package.version if package else None
-    planned = (plan.expected or Expected()).fabric_manager_version
-    if installed is None and planned is None:
-        return  # a missing package is reported with its component
-    plain = (installed or "not installed").rpartition(":")[2].partition("-")[0]
-    seen, wanted = f"fabric manager {plain}", f"fabric manager {loaded}, the loaded driver's version"
-    if plain == loaded:
-        yield HOST.passes(seen, wanted)
-        return
-    subject = HOST.with_evidence(f"package: {installed or 'not installed'}", f"planned: {planned or 'not in the plan'}")
-    yield subject.fails("software.fabric-manager-differs", seen, wanted)
 
 
 def _frameworks(plan: Plan, python: dict[str, str]) -> Iterator[Finding]:

@@ -8,14 +8,13 @@ unpinned NCCL) shows here first.
 from collections.abc import Iterator
 
 from gpucheck.checks.software import _wheels
-from gpucheck.checks.software._plan import FABRIC_MANAGER, PLAN, Unreadable, evaluate_plan, read_plan
+from gpucheck.checks.software._plan import PLAN, Unreadable, evaluate_plan, read_plan
 from gpucheck.checks.software._wheels import HOST, Imported, evaluate_wheels, read_wheels
 from gpucheck.model import Check, Finding
 from gpucheck.model.facts import Facts
 
 NAME = "stack"
-# Without the plan, which may also come from elsewhere.
-NEEDS = (*_wheels.NEEDS, f"package:{FABRIC_MANAGER}")
+NEEDS = _wheels.NEEDS  # without the plan, which may also come from elsewhere
 
 
 def more(facts: Facts, plan: str | None = None) -> Iterator[str]:
@@ -32,7 +31,7 @@ def more(facts: Facts, plan: str | None = None) -> Iterator[str]:
 def evaluate(
     facts: Facts, plan: str | None = None, where: str = PLAN, imported: Imported | None = None
 ) -> Iterator[Finding]:
-    """The packages of each component, the modules loaded and installed, fabric manager, and the frameworks.
+    """The packages of each component, the modules loaded and installed, and the frameworks.
 
     plan: another plan than the host's own, as JSON, read from ``where``. imported: what torch reported.
     """

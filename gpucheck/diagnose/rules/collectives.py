@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any, NamedTuple
 
-from gpucheck.diagnose._case import Case, Claim, listed
-from gpucheck.diagnose._names import nvlink_of
-from gpucheck.diagnose.healthy import direct, level
-from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.checks._case import Case, Claim, listed
+from gpucheck.checks._healthy import direct, level
+from gpucheck.checks._machine import Machine, Pair
+from gpucheck.checks._names import nvlink_of
+from gpucheck.checks.host.environment import slows_collectives
 from gpucheck.diagnose.rules.copies import NO_PATH
-from gpucheck.diagnose.rules.environment import slows_collectives
 from gpucheck.diagnose.suspects import hang_of
 from gpucheck.knowledge import nvlink_factor
 from gpucheck.knowledge.codes import Subject
@@ -81,7 +81,7 @@ def _policy(case: Case) -> Iterator[Finding]:
     rows = [row for row in m.measured.collectives if _is_shm(row)]
     if not rows or slows_collectives(m) or case.has_failed or hang_of(m):
         return
-    pairs = [pair for pair in m.granted if not m.joined(pair) and _worth_using(case, pair)]
+    pairs = [pair for pair in m.granted_over_pcie if _worth_using(case, pair)]
     if not pairs:
         return
     classes = sorted({str(m.classes[pair]) for pair in pairs} - {"None"})

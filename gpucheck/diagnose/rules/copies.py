@@ -7,9 +7,12 @@ from collections.abc import Collection, Iterable, Iterator
 from statistics import median
 from typing import NamedTuple
 
-from gpucheck.diagnose._case import Case, Claim, listed, percent, span
-from gpucheck.diagnose.healthy import OVER, Level, direct, level, levels, staged, verdict_of
-from gpucheck.diagnose.machine import NEAR, Machine, Pair, link_of
+from gpucheck.checks._case import Case, Claim, listed, percent, span
+from gpucheck.checks._healthy import OVER, Level, direct, level, levels, staged, verdict_of
+from gpucheck.checks._machine import NEAR, Machine, Pair, link_of
+from gpucheck.checks.p2p.status import copied_as_staged
+from gpucheck.checks.pcie.link import low_link
+from gpucheck.checks.pcie.path import low_uplinks
 from gpucheck.diagnose.suspects import (
     BY_DESIGN,
     CARRIES,
@@ -17,8 +20,6 @@ from gpucheck.diagnose.suspects import (
     SAME_AS_STAGED,
     About,
     Suspect,
-    low_link,
-    low_uplinks,
     reading,
     suspects,
 )
@@ -238,7 +239,7 @@ def _pcie(case: Case, rows: dict[Pair, Level]) -> Iterator[Finding]:
         pair: row for pair, row in {**low, **unsure}.items() if _by_product(m, pair) and _as_staged(m, pair, row)
     }
     if through_host and set(low) <= set(through_host):
-        yield _no_p2p(m, through_host)
+        yield copied_as_staged(m, through_host)
         low, unsure = {}, {pair: row for pair, row in unsure.items() if pair not in through_host}
         rows = {pair: row for pair, row in rows.items() if pair not in through_host}
     if unsure:
@@ -291,16 +292,6 @@ def _by_product(m: Machine, pair: Pair) -> bool:
 def _as_staged(m: Machine, pair: Pair, row: Level) -> bool:
     other = level(row.value, staged(m, pair))
     return other is not None and other.is_healthy
-
-
-def _no_p2p(m: Machine, rows: dict[Pair, Level]) -> Finding:
-    others = ("rebar-off",) if any(map(m.has_small_bar, rows)) else ()
-    return Claim("p2p-status", Verdict.UNKNOWN if m.is_geforce else Verdict.WARN, others=others).finding(
-        "access.geforce-as-staged" if m.is_geforce else "access.guest-as-staged",
-        seen=f"no P2P on {len(rows)} of {len(m.pairs)} pairs",
-        wanted="P2P status" if m.is_geforce else "P2P",
-        evidence=(f"pairs: {listed(rows)}, {span(row.value for row in rows.values())} GB/s",),
-    )
 
 
 def _unsure(m: Machine, rows: dict[Pair, Level]) -> Finding:

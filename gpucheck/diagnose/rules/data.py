@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case, Claim, listed
-from gpucheck.diagnose.machine import Machine
+from gpucheck.checks._case import Case, Claim, listed
+from gpucheck.checks._machine import Machine
 from gpucheck.diagnose.suspects import Suspect, bad_pairs, suspects
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Finding

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case, Claim, listed
-from gpucheck.diagnose._names import nvlink_of
-from gpucheck.diagnose.machine import Machine
+from gpucheck.checks._case import Case, Claim, listed
+from gpucheck.checks._machine import Machine
+from gpucheck.checks._names import nvlink_of
 from gpucheck.model.diagnosis.observations import CopyFailure
 from gpucheck.model.finding import Confidence, Finding
 from gpucheck.model.finding.verdict import Verdict

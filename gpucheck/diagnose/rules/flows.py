@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 from statistics import median
 
-from gpucheck.diagnose._case import Case, Claim, listed, percent
-from gpucheck.diagnose.healthy import direct
-from gpucheck.diagnose.machine import Pair
+from gpucheck.checks._case import Case, Claim, listed, percent
+from gpucheck.checks._healthy import direct
+from gpucheck.checks._machine import Pair
 from gpucheck.model.diagnosis.observations import Flow
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case, Claim
+from gpucheck.checks._case import Case, Claim
 from gpucheck.diagnose.suspects import hang_of, suspects
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict

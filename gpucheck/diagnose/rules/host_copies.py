@@ -2,22 +2,20 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose._case import Case, Claim, percent, span
-from gpucheck.diagnose.healthy import Level, host_copy, level
-from gpucheck.diagnose.machine import FASTEST_SLOT, Machine
+from gpucheck.checks._case import Case, Claim, percent, span
+from gpucheck.checks._healthy import Level, host_copy, level
+from gpucheck.checks._machine import FASTEST_SLOT, Machine
+from gpucheck.checks.pcie.numa import ABOVE_PCIE, COPIES, placed
+from gpucheck.checks.pcie.path import low_uplinks
 from gpucheck.diagnose.rules.copies import fits_half
-from gpucheck.diagnose.suspects import low_uplinks, suspects
-from gpucheck.model.diagnosis.observations import HostDevice
+from gpucheck.diagnose.suspects import suspects
 from gpucheck.model.finding import Confidence, Finding
 from gpucheck.model.finding.verdict import Verdict
 from gpucheck.printable import counted
 from gpucheck.topology.expected import FAR
 
-CHECK = "host-copies"
-# Another node's memory is slower by the socket link; less than this is no difference.
-SLOWER_NODE, NEAR_PART, ALIKE = 0.85, 0.72, 0.70
+ALIKE = 0.70  # of the fastest GPU: all are slow for one reason
 FAIL_BELOW = 0.60  # of the healthy median
-ABOVE_PCIE = 1.05  # of the raw rate: the GPU has a faster way to host memory (NVLink to the CPU)
 
 
 def rule(case: Case) -> Iterator[Finding]:
@@ -37,7 +35,7 @@ def rule(case: Case) -> Iterator[Finding]:
         )
         if not rows or m.gpu_label(i) in blamed or named:
             continue
-        if found := _placed(m, i, rows):
+        if found := placed(m, i, rows):
             wrong.add(i)
             yield found
             continue
@@ -56,12 +54,12 @@ def rule(case: Case) -> Iterator[Finding]:
                 usual=row.usual._replace(gb_s=row.value, basis="a faster way to host memory than PCIe")
             )
     if blind:
-        yield Claim(CHECK, Verdict.UNKNOWN).finding(
+        yield Claim(COPIES, Verdict.UNKNOWN).finding(
             "access.host-link-unknown",
             seen=f"{span(blind.values())} GB/s between host memory and {counted(len(blind), 'GPU')}",
         )
     if fine and not low and not wrong:
-        yield Claim(CHECK, Verdict.PASS).finding(
+        yield Claim(COPIES, Verdict.PASS).finding(
             "access.host-healthy",
             seen=f"{span(row.value for row in fine.values())} GB/s between host memory and {counted(len(fine), 'GPU')}"
             f", {percent(row.part for row in fine.values())} of expected",
@@ -77,7 +75,7 @@ def _low_c2c(m: Machine, low: dict[int, Level]) -> Iterator[Finding]:
     for i, row in low.items():
         far = row.value < row.usual.far
         verdict = Verdict.UNKNOWN if m.host.virtual or (row.usual.vague and not far) else Verdict.WARN
-        yield Claim(CHECK, Verdict.FAIL if far and not row.usual.vague else verdict).finding(
+        yield Claim(COPIES, Verdict.FAIL if far and not row.usual.vague else verdict).finding(
             "access.host-c2c-slow",
             subject=m.gpu_label(i),
             seen=row.value,
@@ -98,7 +96,7 @@ def _low(m: Machine, low: dict[int, Level], count: int) -> Iterator[Finding]:
             else Verdict.UNKNOWN
         )
         verdict = Verdict.UNKNOWN if m.host.virtual else verdict
-        yield Claim(CHECK, verdict).finding(
+        yield Claim(COPIES, verdict).finding(
             "access.host-all-slow",
             seen=f"{span(values)} GB/s between host memory and {counted(count, 'GPU')}",
             wanted=f"about {span(row.usual.gb_s for row in low.values())} GB/s",
@@ -112,7 +110,7 @@ def _low(m: Machine, low: dict[int, Level], count: int) -> Iterator[Finding]:
         verdict = Verdict.FAIL if failed else Verdict.WARN if far else Verdict.UNKNOWN
         verdict = Verdict.UNKNOWN if m.host.virtual else verdict
         sure: Confidence | None = "possible" if found else None
-        yield Claim(CHECK, verdict, found[0] if found else None, sure, tuple(found[1:])).finding(
+        yield Claim(COPIES, verdict, found[0] if found else None, sure, tuple(found[1:])).finding(
             "access.host-one-slow" if found else "access.host-one-unexplained",
             subject=m.gpu_label(i),
             seen=row.value,
@@ -121,41 +119,3 @@ def _low(m: Machine, low: dict[int, Level], count: int) -> Iterator[Finding]:
             basis=row.usual.basis,
             suspect=found[0] if found else None,
         )
-
-
-def _placed(m: Machine, i: int, rows: list[HostDevice]) -> Finding | None:
-    """Memory of another NUMA node, by the nodes of the copies and of the GPU."""
-    claim, node, best = Claim(CHECK, Verdict.WARN), m.gpu(i).numa_node, max(rows, key=lambda row: row.slower)
-    own = max((row.slower for row in rows if node is not None and row.numa_node == node), default=None)
-    other = [row for row in rows if row.numa_node is not None and node is not None and row.numa_node != node]
-    most = max(row.slower for row in m.measured.host_device)
-    if own is not None and other and own < SLOWER_NODE * best.slower:
-        return claim.finding(
-            "access.host-firmware-node",
-            subject=m.gpu_label(i),
-            seen=own,
-            wanted=best.slower,
-            nearer=best.numa_node,
-            node=node,
-        )
-    raw = m.raw[i]
-    if own is None and other and best.slower < (NEAR_PART * raw.gb_s if raw else SLOWER_NODE * most):
-        return claim.finding(
-            "access.host-other-node",
-            subject=m.gpu_label(i),
-            seen=best.slower,
-            wanted=NEAR_PART * raw.gb_s if raw else most,
-            nodes=tuple(sorted({row.numa_node for row in other if row.numa_node is not None})),
-            node=node,
-        )
-    if node is None and best.numa_node is not None and m.host.sockets != 1 and _slower_than_others(m, i, best):
-        return claim.finding(
-            "access.host-node-suspected", subject=m.gpu_label(i), seen=best.slower, wanted=most, node=best.numa_node
-        )
-    return None
-
-
-def _slower_than_others(m: Machine, i: int, best: HostDevice) -> bool:
-    same = [row for row in m.measured.host_device if row.numa_node == best.numa_node and row.gpu != i]
-    rates = [row.slower for row in same if m.gpu(row.gpu).model == m.gpu(i).model]
-    return bool(rates) and best.slower < SLOWER_NODE * max(rates) and m.passed[i] > ABOVE_PCIE * best.slower

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from statistics import median
 
-from gpucheck.diagnose._case import Case, Claim, listed, span
+from gpucheck.checks._case import Case, Claim, listed, span
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict

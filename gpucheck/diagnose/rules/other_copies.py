@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from math import exp
 from statistics import median
 
-from gpucheck.diagnose._case import Case, Claim, listed, percent, span
-from gpucheck.diagnose.healthy import Level, direct, levels
-from gpucheck.diagnose.machine import Pair
+from gpucheck.checks._case import Case, Claim, listed, percent, span
+from gpucheck.checks._healthy import Level, direct, levels
+from gpucheck.checks._machine import Pair
 from gpucheck.diagnose.rules.copies import Slow, accuse, gpus_of, is_explained, lower_still, without_rate
 from gpucheck.knowledge import healthy_rates
 from gpucheck.knowledge.codes import Subject

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from statistics import median
 
-from gpucheck.diagnose._case import Case, Claim, listed, span
-from gpucheck.diagnose.machine import NEAR, Machine, Pair
+from gpucheck.checks._case import Case, Claim, listed, span
+from gpucheck.checks._machine import NEAR, Machine, Pair
 from gpucheck.model.finding import Finding
 from gpucheck.model.finding.verdict import Verdict
 from gpucheck.topology.islands import islands

@@ -4,24 +4,14 @@ Linux calls a bridge redirecting when P2P request redirect (0x04), completion re
 is set (drivers/pci/p2pdma.c). Source validation alone reroutes nothing.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import combinations, product
 from typing import NamedTuple
 
-from gpucheck.knowledge.codes import Subject
-from gpucheck.model.finding import Confidence, Finding
 from gpucheck.model.host.hardware import PciDevice
-from gpucheck.printable import counted
 from gpucheck.topology.pcie.classify import shared_bridges
 
-CHECK = "acs"
 REDIRECT = 0x04 | 0x08 | 0x20
-# By what the bridges redirect: traffic between GPUs, to RDMA network cards.
-CODES = {
-    (True, False): "topology.acs-redirects-gpus",
-    (False, True): "topology.acs-redirects-rdma",
-    (True, True): "topology.acs-redirects-both",
-}
 
 
 class Bridges(NamedTuple):
@@ -56,31 +46,3 @@ def _crossed(pairs: Iterable[tuple[PciDevice, PciDevice]], by_bus_id: dict[str, 
 def redirects(bridge: PciDevice) -> bool:
     """Whether the bridge sends peer-to-peer traffic up to the root complex."""
     return bridge.acs is not None and bool(bridge.acs.control & REDIRECT)
-
-
-def registers(bridges: Iterable[PciDevice]) -> tuple[str, ...]:
-    """Return the raw registers that could be read, one a line."""
-    return tuple(f"{b.bus_id}: ACS control 0x{b.acs.control:04x}" for b in bridges if b.acs is not None)
-
-
-def redirect_finding(bridges: Bridges) -> Finding | None:
-    """Return one WARN for all redirecting bridges, None if there is no such bridge."""
-    found = [bridge for bridge in bridges.every if redirects(bridge)]
-    if not found:
-        return None
-    code = CODES[any(map(redirects, bridges.gpus)), any(map(redirects, bridges.rdma))]
-    return redirecting([one.bus_id for one in found], code=code, evidence=registers(bridges.every))
-
-
-def redirecting(
-    bridges: Sequence[str],
-    *,
-    code: str = CODES[True, False],
-    evidence: tuple[str, ...] = (),
-    confidence: Confidence | None = None,
-) -> Finding:
-    """Return the finding for bridges that redirect, by bus id; none is named if only that it is on is known."""
-    where = f" at {counted(len(bridges), 'PCIe bridge')}" if bridges else ""
-    ids = ";".join(bridges) or "BUS_IDS"
-    subject = Subject(check=CHECK, evidence=evidence)
-    return subject.warns(code, f"ACS redirect on{where}", "off", confidence=confidence, bridges=ids)

@@ -112,6 +112,7 @@ OUTSIDE = Fabric(state="not-supported", status=0, clique_id=0, cluster_uuid=ZERO
         # The switches of HGX B200 are no PCI devices.
         (hgx_b200(), [None, None]),
         (hgx_b200(packages=(OLD_MANAGER,)), [None, "nvlink.manager-version"]),
+        (hgx_b200(packages=(changed(MANAGER, version=f"1:{DRIVER}-1ubuntu1"),)), [None, None]),  # with an epoch
         (hgx_b200("not-started", (MANAGER,), service="failed"), ["nvlink.subnet-manager-missing", None]),
         (hgx_b200("not-started", service="failed"), ["nvlink.fabric-not-ready", None]),
         # Without a state: P2P over NVLink proves the fabric; a service out of sight is not down.

@@ -4,7 +4,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
-from gpucheck.diagnose._names import board_of, is_geforce_without_p2p, known_model, nvlink_of
+from gpucheck.checks._names import board_of, is_geforce_without_p2p, known_model, nvlink_of
 from gpucheck.knowledge import nvlink_factor, pcie_gb_s
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, Port
 from gpucheck.topology.islands import islands
@@ -90,6 +90,10 @@ class Machine:
     @cached_property
     def granted(self) -> tuple[Pair, ...]:
         return tuple(pair for pair, access in self.access.items() if access)
+
+    @cached_property
+    def granted_over_pcie(self) -> tuple[Pair, ...]:
+        return tuple(pair for pair in self.granted if not self.joined(pair))
 
     def status(self, pair: Pair) -> str | None:
         """The first P2P status of a pair that is not OK."""

@@ -1,18 +1,18 @@
 """A machine, and what the rules before the present one found."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from gpucheck.diagnose.machine import Machine
+from gpucheck.checks._machine import Machine
 from gpucheck.knowledge.codes import Subject, would_show
 from gpucheck.model.finding import Confidence, Finding, Value
 from gpucheck.model.finding.verdict import Verdict
 
-FAULTS = (Verdict.FAIL, Verdict.WARN)
+UNDER_LOAD = "links-under-load"  # the check name of what GPUs reported while they copied
 
 
 @dataclass
@@ -26,10 +26,6 @@ class Case:
     findings: list[Finding] = field(default_factory=list)
     slow: set[tuple[int, int]] = field(default_factory=set)
     every_low: bool = False
-
-    @property
-    def causes(self) -> set[str]:
-        return {one.cause for one in self.findings if one.cause and one.verdict is not Verdict.PASS}
 
     @property
     def symptoms(self) -> list[str]:
@@ -95,6 +91,11 @@ def percent(parts: Iterable[float]) -> str:
     return _from_to([100 * part for part in parts], ".0f", " %")
 
 
+def link_words(generation: int | None, width: int | None) -> str:
+    """``Gen4 x16``."""
+    return f"Gen{generation or '?'} x{width or '?'}"
+
+
 def span(values: Iterable[float]) -> str:
     """``9.5`` or ``9.5 to 12.1``."""
     return _from_to(values, ".3g", "")
@@ -106,3 +107,16 @@ def _from_to(values: Iterable[float], form: str, unit: str) -> str:
         return "nothing"
     low, high = (f"{value:{form}}{unit}" for value in (ordered[0], ordered[-1]))
     return low if low == high else f"{low} to {high}"
+
+
+def new_errors(case: Case, code: str, *, of_pcie: bool) -> Iterator[Finding]:
+    """Yield a finding for each GPU of which these link errors rose while it copied."""
+    for row in case.machine.measured.under_load:
+        risen = {name: count for name, count in (row.errors or {}).items() if name.startswith("PCIe") == of_pcie}
+        if risen:
+            yield Claim(UNDER_LOAD, Verdict.WARN).finding(
+                code,
+                subject=case.machine.gpu_label(row.gpu),
+                seen=f"new errors while copying: {', '.join(f'{name} +{count}' for name, count in risen.items())}",
+                evidence=tuple(f"{name}: +{count} during the copies" for name, count in risen.items()),
+            )
