@@ -8,7 +8,10 @@ from gpucheck.knowledge._load import Row, Source, Table, table
 
 
 class Branch(Row, frozen=True, kw_only=True):
-    """A driver branch. first and last: the oldest and newest version met in the sources, not a promise."""
+    """A driver branch. first and last: the oldest and newest version met in the sources, not a promise.
+
+    max_kernel: newest kernel that it is shown to build on, None = not read.
+    """
 
     branch: str
     state: Literal["supported", "eol", "disputed", "unknown"]
@@ -22,6 +25,7 @@ class Branch(Row, frozen=True, kw_only=True):
     last: str | None = None
     native_cuda: str | None = None
     min_kernel: str | None = None
+    max_kernel: str | None = None
     note: str | None = None
 
 
@@ -203,10 +207,19 @@ class OperatingSystem(Row, frozen=True, kw_only=True):
     note: str | None = None
 
 
+class OtherSystem(Row, frozen=True, kw_only=True):
+    """A system that NVIDIA has packages for and gpucheck installs none on. folders: by the start of its version."""
+
+    os_id: str
+    name: str
+    folders: dict[str, str]
+
+
 class OsTable(Table, frozen=True, kw_only=True):
     """os.yml."""
 
     systems: tuple[OperatingSystem, ...]
+    not_provisioned: tuple[OtherSystem, ...]
 
 
 class _Sources(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from gpucheck.knowledge.tables import sources
 from gpucheck.printable import of_printable
 from gpucheck.stack.components import COMPONENTS
 from gpucheck.stack.lock import Lock, LockedGroup
 from gpucheck.stack.plan.parts import reasons as unconfirmed_reasons
 from gpucheck.stack.resolve import counted
+from gpucheck.stack.rules.driver import r15_newer_kernel
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Conflict, Reason, Refusal
 
@@ -114,6 +117,15 @@ def refused_text(lock: Lock) -> Iterator[str]:
     for host, refused in lock.refused.items():
         for conflict in refused.conflicts:
             yield from conflict_lines(conflict, f"UNSUPPORTED {host}")
+
+
+@of_printable
+def kernel_warnings(lock: Lock) -> Iterator[str]:
+    """Yield hosts' kernels that the driver of their group was not seen to build on."""
+    for name, group in lock.groups.items():
+        if group.stack.source is msgspec.UNSET:
+            for reason in r15_newer_kernel(group.stack.driver.branch, (host.kernel for host in group.hosts.values())):
+                yield f"WARNING {name}: {reason.because}"
 
 
 @of_printable

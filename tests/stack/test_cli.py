@@ -63,6 +63,13 @@ def test_an_impossible_spec_is_exit_2_with_conflicts():
         (["--gpu", "T4", "--os", "ubuntu-22.04", "--want", "cuda=none", "--want", "nccl=2.29.3"], 64, "cuda: none"),
         (["--gpu", "T4", "--os", "ubuntu-22.04", "--want", "cuda=new"], 64, "'new' is neither"),
         (["--gpu", "99xT4", "--os", "ubuntu-22.04"], 64, "1 to 64 GPUs"),
+        (["--gpu", "T4", "--os", "amzn-2023"], 2, "not provision Amazon Linux 2023"),
+        (["--gpu", "T4", "--os", "azurelinux-3.0"], 2, "repos/azl3, and use gpucheck verify"),
+        (["--gpu", "T4", "--os", "sles-15.6"], 2, "SUSE Linux Enterprise Server 15"),
+        (["--gpu", "T4", "--os", "suse-16"], 2, "repos/suse16"),
+        (["--gpu", "T4", "--os", "fedora-44"], 2, "repos/fedora44"),
+        (["--gpu", "T4", "--os", "opensuse-leap-15.6"], 2, "repos/opensuse15"),
+        (["--gpu", "T4", "--os", "kylin-V11"], 2, "KylinOS V11"),
     ],
 )
 def test_bad_input_is_one_message(words, status, says):
@@ -101,8 +108,7 @@ def test_a_preference_moves_the_driver_and_what_goes_with_it():
         words = ["--gpu", "H100 SXM", "--os", "ubuntu-24.04", "--prefer", prefer, "--format", "json"]
         branches[prefer] = int(json.loads(run("resolve", *words).stdout)["driver"]["branch"])
 
-    assert branches["longest-supported"] == 580
-    assert branches["longest-supported"] < branches["production"] <= branches["newest"]
+    assert branches == {"longest-supported": 620, "production": 595, "newest": 620}
 
 
 def test_a_damaged_table_is_one_message_with_its_line(monkeypatch, tmp_path):
@@ -128,7 +134,7 @@ def test_lock_writes_once_and_then_leaves_the_file_alone(site):
     second = run(*lock_words(site))
 
     assert (first.exit_code, second.exit_code) == (0, 0)
-    assert "rocky-9-x86_64-2330x8: new, 1 host, driver 580.178.04 open" in first.stderr
+    assert "rocky-9-x86_64-2330x8: new, 1 host, driver 620.70.06 open" in first.stderr
     assert "unchanged" in second.stderr
     assert path.stat().st_mtime_ns == before
 
@@ -138,7 +144,7 @@ def test_lock_reports_changed_versions(site):
     (site / "stack.yml").write_text("cuda: '12.9'\ncontainer_toolkit: none\n")
     result = run(*lock_words(site))
 
-    assert "CUDA toolkit 13.0.2 -> 12.9.1" in result.stderr
+    assert "CUDA toolkit 13.5.0 -> 12.9.1" in result.stderr
     assert "ubuntu-22.04-x86_64-15f8x2: container toolkit 1.18.1 -> none" in result.stderr
 
 
@@ -175,8 +181,8 @@ def test_plan_prints_the_contract(site):
     assert (answer["schema"], answer["group"], answer["hosts"]) == (
         "gpucheck.plan/1", "rocky-9-x86_64-2330x8", ["lab-dnf"]
     )  # fmt: skip
-    assert answer["module_stream"] == {"module": "nvidia-driver", "stream": "580-open"}
-    assert "nvidia-driver:580-open" in run("plan", "--lock", site / "stack.lock.yml", "--host", "lab-dnf").stdout
+    assert answer["module_stream"] == {"module": "nvidia-driver", "stream": "620-open"}
+    assert "nvidia-driver:620-open" in run("plan", "--lock", site / "stack.lock.yml", "--host", "lab-dnf").stdout
 
 
 @pytest.mark.parametrize(

@@ -62,13 +62,13 @@ def resolve_command(wanted: tuple[str, ...], prefer: str, format_: str, **kind: 
     With --want, also why a version is not possible, and the nearest change that is.
     """
     from gpucheck import stack
-    from gpucheck.stack.plan.parts import with_unconfirmed
+    from gpucheck.stack.plan import planned_set
     from gpucheck.stack.text import stack_text
 
     def work() -> Any:
         requested, spec = requested_host(**kind), spec_of(wanted, prefer)
         found = stack.resolve_target(requested.target, spec)
-        result = found if isinstance(found, stack.Refusal) else with_unconfirmed(requested.target, found, spec)
+        result = found if isinstance(found, stack.Refusal) else planned_set(requested.target, found, spec)
         return requested.simulation, requested.mark, result
 
     simulation, mark, found = guarded(work)
@@ -109,7 +109,7 @@ def lock_command(
     """
     from gpucheck.cli.stack.lock import echo_plans, made_lock
     from gpucheck.stack.lock import read_lock_file, write_lock
-    from gpucheck.stack.text import lock_changes, refused_text
+    from gpucheck.stack.text import kernel_warnings, lock_changes, refused_text
 
     if bundle is not None and all_hosts is None:
         raise Problem("--bundle requires --all-hosts DIR.")
@@ -131,7 +131,7 @@ def lock_command(
         write_result(text, output, mode=SHARED)
         for line in lock_changes(previous, made):
             note(f"{output}: {line}")
-    for line in refused_text(made):
+    for line in (*refused_text(made), *kernel_warnings(made)):
         note(line)
     if all_hosts is not None:
         echo_plans(output, all_hosts, bundle)

@@ -212,9 +212,12 @@ def guarded(work: Callable[[], Any]) -> Any:
     from gpucheck.stack import FactsError, SpecError, UnknownInput
     from gpucheck.stack.lock import LockError
     from gpucheck.stack.plan import NoSuchHost
+    from gpucheck.stack.types import NotProvisioned
 
     try:
         return work()
+    except NotProvisioned as error:
+        raise Problem(str(error), EXIT_IMPOSSIBLE) from error
     except (UnknownInput, KnowledgeError) as error:
         raise Problem(str(error.args[0]), EXIT_UNKNOWN) from error
     except (SpecError, FactsError, LockError, NoSuchHost) as error:

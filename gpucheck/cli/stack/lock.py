@@ -25,9 +25,10 @@ def made_lock(spec: Path, facts: tuple[Path, ...], previous: "Lock | None") -> "
     from gpucheck import stack
     from gpucheck.stack.facts import read_files
     from gpucheck.stack.lock import lock, unreadable
+    from gpucheck.stack.plan import planned_lock
 
     hosts, bad = read_files(facts)
-    made = lock(stack.read_spec(spec), hosts, previous)
+    made = planned_lock(lock(stack.read_spec(spec), hosts, previous))
     known = {host.host for host in hosts}
     refused = {name: unreadable(name, str(error)) for name, error in bad.items() if name not in known}
     return msgspec.structs.replace(made, refused=dict(sorted({**made.refused, **refused}.items())))
