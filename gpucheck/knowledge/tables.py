@@ -146,8 +146,9 @@ class TorchRelease(Row, frozen=True, kw_only=True):
 
 
 class TorchTable(Table, frozen=True, kw_only=True):
-    """torch.yml."""
+    """torch.yml. index: address of the wheel index with a sub-index for each build."""
 
+    index: str
     releases: tuple[TorchRelease, ...]
 
 

@@ -111,6 +111,85 @@ def test_a_preference_moves_the_driver_and_what_goes_with_it():
     assert branches == {"longest-supported": 620, "production": 595, "newest": 620}
 
 
+def test_resolve_takes_a_specification_and_what_is_stated_beside_it(tmp_path):
+    """Settings that --want has no word for, and the line that installs the wheel from PyTorch's index."""
+    (tmp_path / "stack.yml").write_text("driver: 580\ncuda: '12.9'\ntorch_origin: any\n")
+    words = ["--gpu", "8xV100", "--os", "rocky-9", "--spec", tmp_path / "stack.yml"]
+    own, stated = run("resolve", *words).stdout, run("resolve", *words, "--want", "cuda=12.8").stdout
+
+    assert "CUDA toolkit       12.9.1\n" in own
+    assert "CUDA toolkit       12.8.1\n" in stated
+    assert "  pip install torch==2.14.1+cu126 --index-url https://download.pytorch.org/whl/cu126\n" in own
+    assert "  pip install 'tensorflow[and-cuda]==2.21.0' nvidia-cudnn-cu12==9.10.2.21\n" in own
+    assert "  pip install torch==2.15.0\n" in run("resolve", "--gpu", "H100 PCIe", "--os", "rocky-9").stdout
+
+
+def test_plan_of_a_described_host_is_that_of_a_real_one_without_its_kernel(site):
+    run(*lock_words(site))
+    words = ["--format", "json"]
+    real = json.loads(run("plan", "--lock", site / "stack.lock.yml", "--host", "lab-dnf", *words).stdout)
+    described = ["plan", "--spec", site / "stack.yml", "--gpu", "8xH100 SXM", "--os", "rocky-9", "--nvswitches", "4"]
+    made = json.loads(run(*described, *words).stdout)
+
+    other = {key for key in real if real[key] != made[key]}
+    assert other == {"hosts", "host", "headers"}
+    assert (made["hosts"], made["headers"]) == ([], [])
+    assert "kernel headers\n  those of the host's kernel\n" in run(*described).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["--gpu", "H100 PCIe"], 64, "--gpu MODEL and --os SYSTEM"),
+        (["--gpu", "T4", "--os", "rocky-9", "--host", "x"], 64, "exactly one of"),
+        (["--gpu", "T5", "--os", "rocky-9"], 3, "Did you mean"),
+    ],
+)
+def test_a_described_host_that_is_incomplete_or_unknown_is_one_message(words, status, says):
+    result = run("plan", *words)
+
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert says in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("gpus", "system", "spec"),
+    [
+        # Names of the packages, the directory, the key: each was found by the plan alone.
+        ("h100-pcie-x2", "rocky-9", "driver: 545\n"),
+        ("h100-pcie-x2", "centos-7", "driver: 550\ncuda: '12.4'\nend_of_life_os: allow\n"),
+        ("t4-x1", "ubuntu-24.04", "repositories: {nvidia-cuda: {url: https://m/, key_url: https://m/key}}\n"),
+        ("t4-x1", "ubuntu-24.04", "driver: 580\ncuda: '12.9'\ncudnn: 8.9.7.29\n"),
+    ],
+)
+def test_resolve_and_lock_refuse_what_plan_refuses_with_the_same_sentence(tmp_path, gpus, system, spec):
+    (tmp_path / "stack.yml").write_text(spec)
+    one = host(system, gpus)
+    (tmp_path / "facts.json").write_bytes(msgspec.json.encode(one))
+    files = ["--spec", tmp_path / "stack.yml", "--facts", tmp_path / "facts.json", "-o", tmp_path / "lock.yml"]
+    locked = run("lock", *files)
+    models = [word for gpu in one.gpus for word in ("--gpu", gpu.device_id)]
+    described = [*models, "--os", system, "--spec", tmp_path / "stack.yml"]
+    resolved, planned = run("resolve", *described), run("plan", *described)
+
+    assert (locked.exit_code, resolved.exit_code, planned.exit_code) == (2, 2, 2)
+    sentence = planned.stdout.splitlines()[0].removeprefix("CONFLICT  ")
+    assert f"UNSUPPORTED node01  {sentence}" in locked.stderr
+    assert f"CONFLICT  {sentence}" in resolved.stdout
+    assert run("plan", "--lock", tmp_path / "lock.yml", "--host", "node01").exit_code == 2
+
+
+def test_lock_warns_of_a_kernel_that_the_driver_was_not_seen_to_build_on(tmp_path, site):
+    (site / "lab-apt.json").write_bytes(
+        msgspec.json.encode(host("ubuntu-22.04", "p100-pcie-x2", "lab-apt", kernel="7.2.1-070201-generic"))
+    )
+
+    assert (
+        "WARNING ubuntu-22.04-x86_64-15f8x2: kernel 7.2.1-070201-generic: driver branch 580"
+        in run(*lock_words(site)).stderr
+    )
+
+
 def test_a_damaged_table_is_one_message_with_its_line(monkeypatch, tmp_path):
     from gpucheck.knowledge import _load
 
