@@ -35,9 +35,17 @@ class _TuringNote(Row, frozen=True, kw_only=True):
     because: str
 
 
+class ReleaseLists(Row, frozen=True, kw_only=True):
+    """Addresses of NVIDIA's own lists: of all drivers, and of one version."""
+
+    releases: str
+    redistrib: str
+
+
 class DriverTable(Table, frozen=True, kw_only=True):
     """drivers.yml. minor_compat_floor: oldest driver by CUDA major."""
 
+    lists: ReleaseLists
     minor_compat_floor: dict[str, str]
     turing_with_proprietary_below: _TuringNote
     not_listed_by_nvidia: tuple[str, ...]

@@ -28,6 +28,7 @@ from gpucheck.cli.stack.common import (
     spec_of,
 )
 from gpucheck.cli.stack.repositories import check_repositories
+from gpucheck.cli.stack.tables import tables_command
 from gpucheck.processes.atomic import SHARED
 
 EXIT_MOVES = 1
@@ -229,3 +230,4 @@ def rules_command(output: Path | None) -> None:
 
 COMMAND.add_command(check)
 COMMAND.add_command(check_repositories)
+COMMAND.add_command(tables_command)

@@ -77,16 +77,21 @@ bundle_option = click.option(
 )
 
 
-def _use_site_tables(_context: click.Context, _parameter: click.Parameter, folder: Path | None) -> None:
-    from gpucheck.knowledge.site import SiteTableError, use_site_tables
+# The key, in a context's meta, of the directory whose tables are used.
+KNOWLEDGE = "gpucheck.knowledge"
 
-    if folder is None:
+
+def _use_site_tables(context: click.Context, _parameter: click.Parameter, folder: Path | None) -> None:
+    from gpucheck.knowledge.site import SiteTableError, own_folder, use_site_tables
+
+    used = context.meta[KNOWLEDGE] = folder or own_folder()
+    if folder is None and not used.is_dir():
         return
     try:
-        names = use_site_tables(folder)
+        names = use_site_tables(used)
     except SiteTableError as error:
         raise Problem(str(error)) from error
-    note(f"tables with rows from {folder}: {', '.join(names) or 'none'}")
+    note(f"tables with rows from {used}: {', '.join(names) or 'none'}")
 
 
 # An option of the group, so that it is handled before any command reads a table.
@@ -97,7 +102,7 @@ knowledge_option = click.option(
     envvar="GPUCHECK_KNOWLEDGE_DIR",
     expose_value=False,
     callback=_use_site_tables,
-    help="Directory with rows that replace or extend the tables.",
+    help="Directory of rows that replace or extend the tables. Default: ~/.local/share/gpucheck/knowledge, if there.",
 )
 
 
