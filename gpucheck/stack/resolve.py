@@ -14,7 +14,7 @@ from gpucheck.stack.components import BY_NAME, BY_TURN, COMPONENTS, VERSIONED, d
 from gpucheck.stack.components.base import Choice
 from gpucheck.stack.rules.archive import archive_of
 from gpucheck.stack.rules.driver import folder_of, is_a, r13_forward_compatibility
-from gpucheck.stack.spec import StackSpec
+from gpucheck.stack.spec import StackSpec, managed
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.targets import target_of
 from gpucheck.stack.types import Clash, Conflict, DriverChoice, Reason, Reasons, Refusal, Target
@@ -191,6 +191,9 @@ def _other_hosts(target: Target, spec: StackSpec, clash: Clash, search: Search) 
     def works(other: Target, other_spec: StackSpec) -> bool:
         return isinstance(search(other, other_spec), StackSet)
 
+    # What would be allowed then could not be installed.
+    if target.os.repository is None and not managed(spec) and (clash.component == "os" or clash.rule == "R15"):
+        return f"a newer release, such as rocky-9: NVIDIA has no package repository for {target.os.name}"
     component = BY_NAME.get(clash.component)
     own = component.advice(clash.rule, target, spec, works) if component else None
     if own:

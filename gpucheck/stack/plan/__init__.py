@@ -260,9 +260,8 @@ def _repositories(plan: PlanInput) -> list[dict[str, str | None]]:
     table = packages().repositories
     distro = system.repository
     if distro is None:
-        raise PlanGap(
-            f"NVIDIA has no package repository for {system.name}", "cuda-repo", "a newer release of the system"
-        )
+        advice = "a newer release of the system, or repositories: managed"
+        raise PlanGap(f"NVIDIA has no package repository for {system.name}", "cuda-repo", advice)
     if distro not in table.keys:
         advice = "another release of the system, or repositories: managed"
         raise PlanGap(f"the signing key of {distro} is not known", "cuda-repo", advice)
