@@ -52,11 +52,16 @@ def choose_cudnn(
         if clash is None:
             return release.version, (_cudnn_reason(release, cuda_major, same, reference),)
         first = first or clash
-    return (
-        first
-        or _seen_cudnn(target, cuda_major, wanted)
-        or no_release("cudnn", "cuDNN", "R7", wanted, cuda_major, tuple(row.version for row in tables.cudnn().releases))
-    )
+    return first or _seen_cudnn(target, cuda_major, wanted) or _no_cudnn(wanted, cuda_major)
+
+
+def _no_cudnn(wanted: str, cuda_major: int) -> Clash:
+    """Return the clash; a version before the first one for this CUDA major is for the one before."""
+    releases, version = tables.cudnn().releases, stated_exactly(wanted, 4)
+    first = min(numeric(row.version) for row in releases if cuda_major in row.cuda_majors)
+    earlier = version and major(version) == MAJOR and numeric(version) < first
+    known = tuple(row.version for row in releases)
+    return no_release("cudnn", "cuDNN", "R7", wanted, cuda_major, known, cuda_major - 1 if earlier else None)
 
 
 def _seen_cudnn(target: Target, cuda_major: int, wanted: str) -> tuple[str, Reasons] | Clash | None:

@@ -53,7 +53,13 @@ def choose_nccl(target: Target, toolkit: str, wanted: str, reference: Reference 
             return f"{pair.version}+cuda{pair.cuda}", _nccl_reasons(pair, build, same, reference, toolkit)
         first = first or clash
     known = tuple(pair.version for pair in packages().nccl.builds)
-    return first or _seen_nccl(target, toolkit, wanted) or no_release("nccl", "NCCL", "R8", wanted, cuda_major, known)
+    built = int(major(requested.build.removeprefix("cuda"))) if requested.build else cuda_major
+    other = built if built != cuda_major else None
+    return (
+        first
+        or _seen_nccl(target, toolkit, wanted)
+        or no_release("nccl", "NCCL", "R8", wanted, cuda_major, known, other)
+    )
 
 
 def _seen_nccl(target: Target, toolkit: str, wanted: str) -> tuple[str, Reasons] | Clash | None:
