@@ -39,7 +39,20 @@ def use_site_tables(folder: Path) -> tuple[str, ...]:
 
 def own_folder() -> Path:
     """The user's directory, which is used if it exists and no other is named."""
-    return Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "gpucheck" / "knowledge"
+    named = Path(os.environ.get("XDG_DATA_HOME", ""))
+    try:
+        data = named if named.is_absolute() else Path.home() / ".local" / "share"
+    except RuntimeError:  # a user without a home directory
+        data = Path("/nonexistent")
+    return (data if data.is_absolute() else Path("/nonexistent")) / "gpucheck" / "knowledge"
+
+
+def is_there(folder: Path) -> bool:
+    """Whether a directory exists, as far as this user can find out."""
+    try:
+        return folder.is_dir()
+    except OSError:
+        return False
 
 
 def made_text(name: str, rows: dict[str, Any]) -> str:

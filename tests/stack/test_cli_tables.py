@@ -10,7 +10,7 @@ import yaml
 
 from gpucheck.knowledge import _load, tables
 from gpucheck.knowledge.releases import MOST_BYTES
-from gpucheck.knowledge.site import MADE
+from gpucheck.knowledge.site import MADE, own_folder
 from tests.stack.cli_words import run
 
 RECORDED = Path(__file__).parents[1] / "data" / "releases"
@@ -270,3 +270,19 @@ def test_folder_that_cannot_be_made_is_named(tmp_path, monkeypatch):
 
     assert done.exit_code == 74
     assert done.stderr.splitlines() == [f"Error: {tmp_path / 'file/gpucheck/knowledge'}: Not a directory"]
+
+
+def test_user_without_a_home_that_can_be_read_has_the_shipped_tables(monkeypatch):
+    def refused(*_):
+        raise PermissionError(13, "Permission denied")
+
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "home", no_home)
+        assert own_folder() == Path("/nonexistent/gpucheck/knowledge")
+        assert run("tables").exit_code == 0
+    monkeypatch.setattr(Path, "is_dir", refused)
+    assert run("tables").exit_code == 0

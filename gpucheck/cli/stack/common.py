@@ -82,10 +82,10 @@ KNOWLEDGE = "gpucheck.knowledge"
 
 
 def _use_site_tables(context: click.Context, _parameter: click.Parameter, folder: Path | None) -> None:
-    from gpucheck.knowledge.site import SiteTableError, own_folder, use_site_tables
+    from gpucheck.knowledge.site import SiteTableError, is_there, own_folder, use_site_tables
 
     used = context.meta[KNOWLEDGE] = folder or own_folder()
-    if folder is None and not used.is_dir():
+    if folder is None and not is_there(used):
         return
     try:
         names = use_site_tables(used)
