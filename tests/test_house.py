@@ -193,6 +193,7 @@ SEVERAL = {
     "mig-enabled": "p2p-status is not applicable to GPUs with MIG",
     "module-flavour-wrong": "the driver check: why it is not loaded; the stack check compares with the plan",
     "nvlink-down": "by evidence: the ports, the health of the fabric, denied access over active links",
+    "rdma-unavailable": "by what is not usable: a card without a device, and cards without a way to GPU memory",
     "rebar-off": "p2p-status: why the driver denies access",
     "wedged-driver": "a copy that hangs, where NVML still answers",
 }

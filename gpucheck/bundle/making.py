@@ -212,10 +212,12 @@ def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], packa
     unverified: set[str] = set()
     with homes() as home:
         keys = publisher.keyring(home, answers, folders, trust.keys)
+        pairs = zip(answers, folders, strict=True)
+        repositories = [row for answer, folder in pairs for row in publisher.by_fingerprint(home, answer, folder)]
         found: list[tuple[str, publisher.Published]] = []
         for answer, folder in zip(answers, folders, strict=True):
             found += publisher.published(keys, folder, answer.metadata)
-    vouching = publisher.vouching(found, [row for one in answers for row in one.order.repositories], trust.own)
+    vouching = publisher.vouching(found, repositories, trust.own)
     rows = {package.sha256: package for answer in answers for package in answer.packages}
     for package in rows.values():
         row = next((vouching[one] for one in file_digests(packages / package.file) if one in vouching), None)

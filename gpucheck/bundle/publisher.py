@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -106,8 +106,8 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 def keyring(home: Path, answers: Sequence[Collected], folders: Sequence[Path], site_keys: Iterable[Path]) -> Path:
     """A keyring with the pinned and the configured keys. home: gpg's, empty. Raises BundleError for any other key."""
     for answer, folder in zip(answers, folders, strict=True):
-        for row in answer.order.repositories:
-            name = f"keys/{row['name']}.{'gpg' if row['kind'] == 'apt' else 'asc'}"
+        for row in by_fingerprint(home, answer, folder):
+            name = _key_file(row)
             if name not in answer.metadata:
                 continue
             pins = _pins(row)
@@ -124,6 +124,22 @@ def keyring(home: Path, answers: Sequence[Collected], folders: Sequence[Path], s
     target.touch()
     gpg(home, "--output", target, "--export")
     return target
+
+
+def by_fingerprint(home: Path, answer: Collected, folder: Path) -> list[dict[str, Any]]:
+    """The repositories of an order: a pinned digest is replaced by the fingerprints of the keys in the file with it."""
+    rows = []
+    for row in answer.order.repositories:
+        name = _key_file(row)
+        path = regular_file(folder, name) if name in answer.metadata else None
+        pinned = path and f"SHA256:{gnupg.key_digest(path.read_bytes()).upper()}" in _pins(row)
+        known = _primary_keys(home, path) if path and pinned else []
+        rows.append({**row, "key_fingerprint": ",".join(known)} if known else dict(row))
+    return rows
+
+
+def _key_file(repository: Mapping[str, Any]) -> str:
+    return f"keys/{repository['name']}.{'gpg' if repository['kind'] == 'apt' else 'asc'}"
 
 
 def _pins(repository: Mapping[str, str | None]) -> list[str]:

@@ -8,10 +8,14 @@ from gpucheck.knowledge._load import Table, TableRow, table
 
 
 class Key(TableRow, frozen=True, kw_only=True):
-    """The signing key of one repository directory."""
+    """The signing key of one repository directory: its fingerprint, or sha256, the digest of its file in armor.
+
+    Lines of the armor that begin with Version do not count.
+    """
 
     file: str
     fingerprint: str | None = None
+    sha256: str | None = None
     unconfirmed: str | None = None
 
 
@@ -108,10 +112,11 @@ class ElRevision(TableRow, frozen=True, kw_only=True):
 
 
 class Revisions(TableRow, frozen=True, kw_only=True):
-    """ubuntu: by driver version."""
+    """ubuntu: by driver version; ubuntu_driver: of the others."""
 
     source: tuple[str, ...]
     ubuntu: dict[str, Revision]
+    ubuntu_driver: FabricRevision
     ubuntu_fabric: FabricRevision
     debian: Revision
     el: ElRevision
@@ -126,10 +131,14 @@ class SubnetManager(TableRow, frozen=True, kw_only=True):
 
 
 class FabricPackages(TableRow, frozen=True, kw_only=True):
-    """What NVSwitch and NVLink 5 need besides the driver. suffixed_until: last branch that is in the names."""
+    """What NVSwitch and NVLink 5 need besides the driver. suffixed_until: last branch that is in the names.
+
+    el_before: names on EL up to that branch, which have no suffix.
+    """
 
     source: tuple[str, ...]
     suffixed_until: str
+    el_before: dict[str, str]
     fabric_manager: tuple[str, ...]
     imex: tuple[str, ...]
     subnet_manager: SubnetManager

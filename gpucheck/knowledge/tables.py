@@ -8,7 +8,10 @@ from gpucheck.knowledge._load import Table, TableRow, TableSource, table
 
 
 class Branch(TableRow, frozen=True, kw_only=True):
-    """A driver branch. first and last: the oldest and newest version met in the sources, not a promise."""
+    """A driver branch. first and last: the oldest and newest version met in the sources, not a promise.
+
+    max_kernel: newest kernel that it is shown to build on, None = not read.
+    """
 
     branch: str
     state: Literal["supported", "eol", "disputed", "unknown"]
@@ -22,6 +25,7 @@ class Branch(TableRow, frozen=True, kw_only=True):
     last: str | None = None
     native_cuda: str | None = None
     min_kernel: str | None = None
+    max_kernel: str | None = None
     note: str | None = None
 
 
@@ -31,9 +35,17 @@ class _TuringNote(TableRow, frozen=True, kw_only=True):
     because: str
 
 
+class ReleaseLists(TableRow, frozen=True, kw_only=True):
+    """Addresses of NVIDIA's own lists: of all drivers, and of one version."""
+
+    releases: str
+    redistrib: str
+
+
 class DriverTable(Table, frozen=True, kw_only=True):
     """drivers.yml. minor_compat_floor: oldest driver by CUDA major."""
 
+    lists: ReleaseLists
     minor_compat_floor: dict[str, str]
     turing_with_proprietary_below: _TuringNote
     not_listed_by_nvidia: tuple[str, ...]
@@ -142,8 +154,9 @@ class TorchRelease(TableRow, frozen=True, kw_only=True):
 
 
 class TorchTable(Table, frozen=True, kw_only=True):
-    """torch.yml."""
+    """torch.yml. index: address of the wheel index with a sub-index for each build."""
 
+    index: str
     releases: tuple[TorchRelease, ...]
 
 
@@ -203,10 +216,19 @@ class OperatingSystem(TableRow, frozen=True, kw_only=True):
     note: str | None = None
 
 
+class OtherSystem(TableRow, frozen=True, kw_only=True):
+    """A system that NVIDIA has packages for and gpucheck installs none on. folders: by the start of its version."""
+
+    os_id: str
+    name: str
+    folders: dict[str, str]
+
+
 class OsTable(Table, frozen=True, kw_only=True):
     """os.yml."""
 
     systems: tuple[OperatingSystem, ...]
+    not_provisioned: tuple[OtherSystem, ...]
 
 
 class _Sources(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):

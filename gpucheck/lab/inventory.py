@@ -51,7 +51,7 @@ def inventory(lab: Lab, flavour: Flavour, hosts: Sequence[HostSpec] = HOSTS, **m
 
 
 def stack_spec(lab: Lab, key_fingerprint: str, torch_version: str) -> dict[str, Any]:
-    """The lab's stack.yml: NVIDIA's repositories are the mirror's; everything else is auto."""
+    """The lab's stack.yml: NVIDIA's repositories are the mirror's, and the driver is of a branch that it has."""
 
     def mirrored(path: str) -> dict[str, str]:
         url = f"http://{lab.mirror_ip}/{path}/"
@@ -63,6 +63,7 @@ def stack_spec(lab: Lab, key_fingerprint: str, torch_version: str) -> dict[str, 
         }
 
     return {
+        "driver": "580",
         "torch": torch_version,
         "tensorflow": "none",
         "repositories": {

@@ -3,6 +3,7 @@
 A keyring of the user is read or changed only if the caller names no home.
 """
 
+import hashlib
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -102,6 +103,15 @@ def agent(home: Path) -> Iterator[None]:
         subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False, capture_output=True)
         running.kill()
         running.communicate()
+
+
+def key_digest(content: bytes) -> str:
+    """Return the SHA-256 of a key file in hexadecimal; lines of its armor that begin with Version do not count.
+
+    So NVIDIA's images pin it: these lines name the program that wrote the file.
+    """
+    lines = content.splitlines(keepends=True)
+    return hashlib.sha256(b"".join(line for line in lines if not line.startswith(b"Version"))).hexdigest()
 
 
 def primary_fingerprints(listing: str) -> list[str]:

@@ -155,7 +155,7 @@ class Keyring:
 
 @contextmanager
 def keyring(key: bytes, pinned: str, where: str) -> Iterator[Keyring]:
-    """A keyring with the keys of a file, which must all be pinned. pinned: fingerprints separated by commas.
+    """A keyring with the keys of a file, which must all be pinned. pinned: fingerprints or digests, see stack.spec.
 
     where: address of the key, for messages. Raises UnusableIndex, also if gpg is not installed.
     """
@@ -163,10 +163,10 @@ def keyring(key: bytes, pinned: str, where: str) -> Iterator[Keyring]:
         file = home / "key"
         file.write_bytes(key)
         pins = re.sub(r"\s", "", pinned).upper().split(",")
-        found = _fingerprints(home, file)
+        found, digest = _fingerprints(home, file), gnupg.key_digest(key)
         if not found:
             raise UnusableIndex(f"{where} holds no OpenPGP key", "Correct key_url of the repository")
-        foreign = [one for one in found if one not in pins]
+        foreign = [one for one in found if one not in pins] if f"SHA256:{digest.upper()}" not in pins else []
         if foreign:
             raise UnusableIndex(
                 f"{where} holds key {', '.join(foreign)}; pinned is {', '.join(pins)}",

@@ -71,6 +71,12 @@ def archive_notes(plan: PlanInput) -> Iterator[Reason]:
     if archive is None:
         text = "kernel packages are held with the driver: a kernel that moves by itself may come without its modules"
         yield Reason(component="kernel_module", because=text, rule=ubuntu_rules.RULE, source=source)
+        version = plan.stack.driver.version
+        text = (
+            f"its modules can follow the driver's libraries by days: where apt finds none of {version} for the kernel, "
+            "wait, or state the release that they are of"
+        )
+        yield Reason(component="kernel_module", because=text, rule=ubuntu_rules.RULE, source=source)
 
 
 def unrecorded(part: str, stack: Any, packages: Iterable[Package]) -> Iterator[Unconfirmed]:

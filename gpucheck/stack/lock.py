@@ -22,7 +22,7 @@ from gpucheck.stack.resolve import resolve_target
 from gpucheck.stack.spec import StackSpec, check_value
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.targets import normal_arch, os_of_facts
-from gpucheck.stack.types import Conflict, Fact, Refusal, Target, UnknownInput
+from gpucheck.stack.types import Conflict, Fact, NotProvisioned, Refusal, Target, UnknownInput
 
 
 class RefusedHost(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,11 +47,15 @@ def unknown_gpu(host: str, device: str) -> str:
 
 
 def unknown(host: HostFacts, message: str) -> RefusedHost:
-    fact = Fact(f"{host.host} runs {host.os.name or host.os.id + ' ' + host.os.version} on {host.arch}", "its facts")
+    fact = Fact(f"{host.host} runs {_system(host)} on {host.arch}", "its facts")
     between = (fact, Fact(message, "the tables"))
     try_ = "remove the host from the inventory, or extend the tables"
     conflict = Conflict(between=between, because=message, source="the tables", try_=try_)
     return RefusedHost(kind="unknown", conflicts=(conflict,))
+
+
+def _system(host: HostFacts) -> str:
+    return host.os.name or f"{host.os.id} {host.os.version}"
 
 
 def unreadable(host: str, message: str) -> RefusedHost:
@@ -139,6 +143,9 @@ def lock(spec: StackSpec, facts: Iterable[HostFacts], previous: Lock | None = No
         seen.add(host.host)
         try:
             target, counts = target_of_facts(host)
+        except NotProvisioned as problem:
+            refused[host.host] = _impossible(host, problem.because, f"{host.host} runs {_system(host)}", problem.advice)
+            continue
         except UnknownInput as problem:
             refused[host.host] = unknown(host, str(problem))
             continue

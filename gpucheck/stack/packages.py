@@ -5,7 +5,7 @@ from typing import Any
 
 from gpucheck.knowledge.packages import DriverPackages, FabricRevision, Revision, packages
 from gpucheck.knowledge.tables import OperatingSystem
-from gpucheck.stack.types import StackSet
+from gpucheck.stack.types import Reason, StackSet
 from gpucheck.stack.versions import parse
 
 Package = dict[str, str | None]
@@ -70,15 +70,18 @@ def driver_row(system: OperatingSystem, stack: StackSet) -> DriverPackages:
         inside = int(row.branches.first) <= int(branch) <= int(row.branches.last)
         if inside and row.flavour == flavour and system.os_id in row.os:
             return row
+    known = sorted(
+        {row.branches.first for row in packages().drivers if system.os_id in row.os and row.flavour == flavour}
+    )
     raise PlanGap(
         f"the package names of driver branch {branch} with {flavour} modules on {system.name} are not known",
         "driver-install-guide",
-        "driver 580 or newer in stack.yml: older branches are not planned",
+        f"driver {known[0]} or newer in stack.yml" if known else "the other kernel modules: kernel_module in stack.yml",
     )
 
 
 def _revision(system: OperatingSystem, stack: StackSet) -> Revision:
-    """Return the revision of the driver's packages. On Ubuntu it follows no rule: recorded, or stated."""
+    """Return the revision of the driver's packages. On Ubuntu: stated, recorded, or as that of most releases."""
     table = packages().revisions
     version = stack.driver.version
     if system.family == "redhat":
@@ -87,13 +90,20 @@ def _revision(system: OperatingSystem, stack: StackSet) -> Revision:
         return Revision(driver=stack.driver.revision)
     if system.os_id == "debian":
         return table.debian
-    if version in table.ubuntu:
-        return table.ubuntu[version]
-    raise PlanGap(
-        f"the package revision of driver {version} for {system.name} is not known",
-        "cuda-repo",
-        f"find it with apt-cache madison and state it in stack.yml, for example driver: {version}-1ubuntu1",
+    return table.ubuntu.get(version) or Revision(driver=_by_rule(table.ubuntu_driver, version))
+
+
+def revision_by_rule(system: OperatingSystem, stack: StackSet) -> Reason | None:
+    """Return the note about a revision that was neither recorded nor stated."""
+    version = stack.driver.version
+    if system.os_id != "ubuntu" or stack.driver.revision or version in packages().revisions.ubuntu:
+        return None
+    revision = _revision(system, stack).driver
+    text = (
+        f"the package revision of driver {version} is taken to be {revision}, as that of most releases; if the "
+        f"repository has another one, state it in stack.yml in the form driver: {version}-{revision}"
     )
+    return Reason(component="driver", because=text, source="cuda-repo", confirmed=False)
 
 
 def at_driver_version(system: OperatingSystem, stack: StackSet, name: str) -> Package:
@@ -106,9 +116,11 @@ def at_driver_version(system: OperatingSystem, stack: StackSet, name: str) -> Pa
 
 def fabric_packages(system: OperatingSystem, stack: StackSet, names: Iterable[str]) -> list[Package]:
     """Return packages at the driver's version, released with fabric manager; names may include the branch."""
-    suffix = f"-{stack.driver.branch}" if int(stack.driver.branch) <= int(packages().fabric.suffixed_until) else ""
+    table = packages().fabric
+    suffix = f"-{stack.driver.branch}" if int(stack.driver.branch) <= int(table.suffixed_until) else ""
+    bare = table.el_before if suffix and system.family == "redhat" else {}
     version = f"{stack.driver.version}-{_fabric_revision(system, stack)}"
-    return [package(system, name + suffix, version) for name in names]
+    return [package(system, bare.get(name, name + suffix), version) for name in names]
 
 
 def _fabric_revision(system: OperatingSystem, stack: StackSet) -> str:

@@ -14,11 +14,13 @@ from gpucheck.stack.components import BY_NAME, BY_TURN, COMPONENTS, VERSIONED, d
 from gpucheck.stack.components.base import Choice
 from gpucheck.stack.rules.archive import archive_of
 from gpucheck.stack.rules.driver import folder_of, is_a, r13_forward_compatibility
-from gpucheck.stack.spec import StackSpec
+from gpucheck.stack.spec import StackSpec, managed
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.targets import target_of
 from gpucheck.stack.types import Clash, Conflict, DriverChoice, Reason, Reasons, Refusal, Target
 from gpucheck.stack.versions import parse, request
+
+Candidate = tuple[DriverChoice, Reasons]
 
 
 def resolve(
@@ -51,7 +53,7 @@ def search(target: Target, spec: StackSpec) -> StackSet | tuple[Clash, ...]:
     clashes = [clash for component in COMPONENTS for clash in component.host_clashes(target, spec, archive)]
     if clashes:
         return tuple(clashes)
-    candidates: list[tuple[DriverChoice, Reasons]] = []
+    candidates: list[Candidate] = []
     for branch in driver.branches(spec, archive):
         candidate = driver.of_branch(target, spec, branch, archive)
         if isinstance(candidate, Clash):
@@ -59,16 +61,25 @@ def search(target: Target, spec: StackSpec) -> StackSet | tuple[Clash, ...]:
         else:
             candidates.append(candidate)
     if not candidates:
-        return tuple(clashes) or (driver.no_branch(spec.driver),)
-    # First only sets whose driver meets the toolkit's own minimum (R2), then by minor version compatibility (R1).
-    for full in (True, False):
-        for choice, reasons in candidates:
-            found = _complete(target, spec, choice, reasons, full=full)
-            if isinstance(found, StackSet):
-                return found
-            clashes.append(found)
+        # A branch that drives the GPUs, and that only this system's directory lacks, is the nearest to a set.
+        return tuple(sorted(clashes, key=lambda clash: clash.rule != "R24")) or (driver.no_branch(spec.driver),)
+    for (choice, reasons), full in _pairs(candidates, cuda_stated=request(spec.cuda).explicit):
+        found = _complete(target, spec, choice, reasons, full=full)
+        if isinstance(found, StackSet):
+            return found
+        clashes.append(found)
     explained = [c for c in clashes if c.unknown or (c.rule != "R2" and c.component != "driver")]
     return tuple(explained or clashes)
+
+
+def _pairs(candidates: Sequence[Candidate], *, cuda_stated: bool) -> list[tuple[Candidate, bool]]:
+    """Return drivers with whether the toolkit must be supported completely (R2) or by minor version compatibility (R1).
+
+    The preferred branch comes first, with either; for a stated toolkit, every driver that supports it completely does.
+    """
+    if cuda_stated:
+        return [(one, full) for full in (True, False) for one in candidates]
+    return [(one, full) for one in candidates for full in (True, False)]
 
 
 def _assumptions(target: Target) -> Iterator[Reason]:
@@ -180,6 +191,9 @@ def _other_hosts(target: Target, spec: StackSpec, clash: Clash, search: Search) 
     def works(other: Target, other_spec: StackSpec) -> bool:
         return isinstance(search(other, other_spec), StackSet)
 
+    # What would be allowed then could not be installed.
+    if target.os.repository is None and not managed(spec) and (clash.component == "os" or clash.rule == "R15"):
+        return f"a newer release, such as rocky-9: NVIDIA has no package repository for {target.os.name}"
     component = BY_NAME.get(clash.component)
     own = component.advice(clash.rule, target, spec, works) if component else None
     if own:

@@ -1,4 +1,4 @@
-"""Accept a stated version that is missing from the tables if a record shows it in the repository, as unconfirmed."""
+"""Accept a stated version that is missing from the tables, as unconfirmed: the repository check decides."""
 
 from collections.abc import Sequence
 
@@ -28,8 +28,16 @@ def seen_version(folder: str, target: Target, names: Sequence[str], wanted: str,
     return max(found, key=lambda text: numeric(text.partition("+")[0]), default=None)
 
 
-def seen_reason(component: str, version: str, carried: str = "") -> Reason:
-    """Return the reason. carried: values copied from the nearest version in the tables."""
+def stated_exactly(wanted: str, numbers: int) -> str | None:
+    """Return the version of a request that states all its numbers; None for the start of one, a range, auto or none."""
+    requested = request(wanted)
+    return requested.version if len(requested.prefix) == numbers else None
+
+
+def seen_reason(component: str, version: str, carried: str = "", *, seen: bool = True) -> Reason:
+    """Return the reason. carried: values copied from the nearest version in the tables. seen: a record shows it."""
     text = f"{version} as requested: a record shows it in the repository, it is missing from the tables"
+    if not seen:
+        text = f"{version} as requested: it is missing from the tables, and no record shows it in the repository"
     more = f"; {carried}" if carried else ""
     return Reason(component=component, because=text + more, rule="R18", source="cuda-repo", confirmed=False)

@@ -28,14 +28,17 @@ SIGNED = ("packages", "metadata", "both")
 # Repositories by their names in plans; epel is the source of DKMS. A mirror under another name would not be used.
 REPOSITORIES = ("nvidia-cuda", "nvidia-container-toolkit", "gdrcopy", "epel")
 CUDA_REPOSITORIES = tuple(f"cuda-rhel{major}-{arch}" for major in (8, 9, 10) for arch in ("x86_64", "sbsa"))
-_ONE = "(?:[0-9A-Fa-f]{40}|[0-9A-Fa-f]{64})"
+# Of a key file in armor, as NVIDIA's images pin it; see knowledge.packages.Key.
+DIGEST = "sha256:"
+_ONE = f"(?:[0-9A-Fa-f]{{40}}|[0-9A-Fa-f]{{64}}|{DIGEST}[0-9A-Fa-f]{{64}})"
 FINGERPRINTS = re.compile(f"{_ONE}(?:,{_ONE})*")
 
 
 class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Your own mirror. url and key_url may hold ``{distro}`` (rhel9) and ``{arch}`` (x86_64 or sbsa).
 
-    key_fingerprint: of the signing key; several, separated by commas, if the key file holds several keys.
+    key_fingerprint: of the signing key; several, separated by commas, if the key file holds several keys. sha256: with
+    the digest of the file pins all of its keys.
     signed: the signed contents of an rpm repository: packages, metadata or both.
     The url of epel may be ``none``: the hosts' own sources have DKMS.
     client_certificate, client_key: paths on the hosts, if an https mirror requires a client certificate; both or none.
@@ -235,7 +238,8 @@ def _repository(value: Value) -> Repository:
             raise inner.problem(f"{fields[field]!r} is not one of {', '.join(SIGNED)}")
         if field == "key_fingerprint" and not FINGERPRINTS.fullmatch(re.sub(r"\s", "", fields[field])):
             raise inner.problem(
-                f"{fields[field]!r} is not a fingerprint of 40 or 64 hex digits; several are separated by commas"
+                f"{fields[field]!r} is not a fingerprint of 40 or 64 hex digits, or {DIGEST} and the digest of the key "
+                "file; several are separated by commas"
             )
     lacking = [name for name in CLIENT if name not in fields]
     if len(lacking) == 1:

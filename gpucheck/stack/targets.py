@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from gpucheck.knowledge import GpuModel, find_gpu, gpu_table, gpus_of_family, similar_gpus, tables
+from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import OperatingSystem
-from gpucheck.stack.types import Target, UnknownInput
+from gpucheck.stack.types import NotProvisioned, Target, UnknownInput
 
 
 def target_of(gpus: Sequence[str], os: str, arch: str | None = None, *, nvswitches: int | None = None) -> Target:
@@ -71,9 +72,29 @@ def find_os(text: str) -> OperatingSystem:
     for candidate in candidates:
         if candidate in systems:
             return systems[candidate]
+    _not_provisioned(name, version)
     near = difflib.get_close_matches(text.lower(), systems, n=2, cutoff=0.6)
     hint = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(sorted(systems))}."
     raise UnknownInput(f"operating system {text!r} is not known. {hint}")
+
+
+# Names of systems as people write them, with their ID in os-release.
+OTHERS = {"amazon": "amzn", "amazonlinux": "amzn", "azl": "azurelinux", "suse": "sles", "opensuse": "opensuse-leap"}
+
+
+def _not_provisioned(name: str, version: str) -> None:
+    """Raise NotProvisioned if this system is one that NVIDIA has packages for, and gpucheck does not install them."""
+    known = {row.os_id: row for row in tables.operating_systems().not_provisioned}
+    row = known.get(OTHERS.get(name, name))
+    if row is None:
+        return
+    places = {start: folder for start, folder in row.folders.items() if version.lower().startswith(start.lower())}
+    start, folder = next(iter(places.items()), (version, ""))
+    base = packages().repositories.cuda_url.partition("{")[0]
+    raise NotProvisioned(
+        f"gpucheck does not provision {row.name} {start}",
+        f"install the driver from NVIDIA's packages, {base}{folder}, and use gpucheck verify and the images there",
+    )
 
 
 def os_of_facts(os_id: str, version: str) -> OperatingSystem:

@@ -6,12 +6,16 @@ from collections.abc import Iterable, Iterator
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from gpucheck.knowledge.tables import sources
+from gpucheck.knowledge.tables import torch as torch_table
 from gpucheck.printable import of_printable
 from gpucheck.stack.components import COMPONENTS
 from gpucheck.stack.lock import Lock, LockedGroup
 from gpucheck.stack.plan.parts import reasons as unconfirmed_reasons
 from gpucheck.stack.resolve import counted
+from gpucheck.stack.rules.driver import r15_newer_kernel
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Conflict, Reason, Refusal
 
@@ -55,7 +59,20 @@ def stack_text(stack: StackSet) -> str:
     """Return the set as a table, then the reasons."""
     lines = [f"{counted(stack.gpus)} on {stack.os} ({stack.arch})", "", *_table(rows(stack)), ""]
     unconfirmed = unconfirmed_reasons(stack.unconfirmed) if stack.unconfirmed else ()
-    return "\n".join([*lines, *_reasons((*stack.reasons, *unconfirmed))])
+    return "\n".join([*lines, *_pip(stack), *_reasons((*stack.reasons, *unconfirmed))])
+
+
+def _pip(stack: StackSet) -> list[str]:
+    """Return the commands that install the wheels, each in an environment of its own Python."""
+    torch, tensorflow, lines = stack.torch, stack.tensorflow, []
+    if torch and torch.origin == "pypi":
+        lines += [f"  pip install torch=={torch.version}"]
+    elif torch:
+        lines += [f"  pip install torch=={torch.version}+{torch.build} --index-url {torch_table().index}{torch.build}"]
+    if tensorflow:
+        pins = "".join(f" {pin}" for pin in tensorflow.constraints)
+        lines += [f"  pip install 'tensorflow[and-cuda]=={tensorflow.version}'{pins}"]
+    return ["pip", *lines, ""] if lines else []
 
 
 def _table(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -117,6 +134,15 @@ def refused_text(lock: Lock) -> Iterator[str]:
 
 
 @of_printable
+def kernel_warnings(lock: Lock) -> Iterator[str]:
+    """Yield hosts' kernels that the driver of their group was not seen to build on."""
+    for name, group in lock.groups.items():
+        if group.stack.source is msgspec.UNSET:
+            for reason in r15_newer_kernel(group.stack.driver.branch, (host.kernel for host in group.hosts.values())):
+                yield f"WARNING {name}: {reason.because}"
+
+
+@of_printable
 def lock_changes(previous: Lock | None, made: Lock) -> Iterator[str]:
     """Yield the differences from the previous lock, one line each."""
     before = previous.groups if previous else {}
@@ -157,7 +183,7 @@ def _differences(old: LockedGroup, new: LockedGroup) -> Iterator[str]:
 
 @of_printable
 def plan_text(plan: "Plan") -> str:
-    lines = [f"{plan.group}: {', '.join(plan.hosts)}", ""]
+    lines = [f"{plan.group}: {', '.join(plan.hosts) or 'a described host, without what depends on its kernel'}", ""]
     own = ("  those of the hosts; none are added",) if plan.sources else ()
     lines += ["repositories", *own, *(f"  {r['name']}  {r['url']}" for r in plan.repositories)]
     if plan.archive:
@@ -173,7 +199,8 @@ def plan_text(plan: "Plan") -> str:
         names, pattern = plan.kernel_modules["packages"], plan.kernel_modules["pattern"]
         flavor = f"{pattern.replace('{kernel}', '{flavor}')}, of the flavor of the host's kernel metapackage"
         lines += ["", "kernel modules, built by the distribution", *(f"  {name}" for name in (*names, flavor))]
-    lines += ["", "kernel headers", *(f"  {name}" for name in plan.headers or ("none",))]
+    none = "none" if plan.hosts or plan.kernel_modules else "those of the host's kernel"
+    lines += ["", "kernel headers", *(f"  {name}" for name in plan.headers or (none,))]
     if plan.header_metapackage:
         lines += [f"  {plan.header_metapackage}, of the flavor of the host's kernel metapackage"]
     lines += ["", "compilers", *(f"  {name}" for name in plan.compilers or ("none",))]
@@ -198,7 +225,7 @@ def plan_text(plan: "Plan") -> str:
     services = [*plan.services, *(row for part in plan.components.values() for row in part.get("services", ()))]
     lines += ["", "services", *(f"  {_service(service)}" for service in services)]
     lines += ["", f"order  {', '.join(plan.order)}", f"reboot when {', '.join(plan.reboot['when'])}", ""]
-    return "\n".join([*lines, *_reasons((*plan.stack.reasons, *plan.reasons))])
+    return "\n".join([*lines, *_pip(plan.stack), *_reasons((*plan.stack.reasons, *plan.reasons))])
 
 
 def _kernel(plan: "Plan") -> list[str]:

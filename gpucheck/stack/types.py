@@ -146,6 +146,14 @@ class UnknownInput(LookupError):
     """A GPU, operating system or architecture that is not in the tables."""
 
 
+class NotProvisioned(UnknownInput):
+    """A system that is known, and that gpucheck installs nothing on. advice: what works there."""
+
+    def __init__(self, message: str, advice: str) -> None:
+        super().__init__(f"{message}. {advice[0].upper()}{advice[1:]}.")
+        self.because, self.advice = message, advice
+
+
 class PlanInput(msgspec.Struct, frozen=True, kw_only=True):
     """The input of a component's plan.
 

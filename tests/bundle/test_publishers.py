@@ -1,5 +1,6 @@
 """Packages of a bundle count if an index of a trusted publisher lists them."""
 
+import hashlib
 import json
 import lzma
 import shutil
@@ -98,6 +99,30 @@ def test_a_key_that_is_not_the_pinned_one_ends_the_bundle(made):
     signing.sign("--output", made / f"collected/{GROUP}/keys/nvidia-cuda.gpg", "--export", signing.fingerprint)
 
     with pytest.raises(BundleError, match=f"contains key {signing.fingerprint}, pinned is"):
+        make(made)
+
+
+def pin_digest(root, digest):
+    """The plan pins the key's file by its digest, as that of EL 10."""
+    path = root / f"collected/{GROUP}.json"
+    answer = json.loads(path.read_text())
+    (row,) = [row for row in answer["order"]["repositories"] if row["name"] == "nvidia-cuda"]
+    row["key_fingerprint"] = f"sha256:{digest}"
+    path.write_text(json.dumps(answer))
+
+
+def test_a_key_file_with_the_pinned_digest_counts_as_its_keys(made):
+    file = made / f"collected/{GROUP}/keys/nvidia-cuda.gpg"
+    pin_digest(made, hashlib.sha256(file.read_bytes()).hexdigest())
+    verified = make(made).systems["ubuntu-22.04-x86_64"].verified
+    assert verified.unverified == ()
+    assert len(verified.by_key) == 1
+
+
+def test_a_key_file_with_another_digest_ends_the_bundle(made):
+    pin_digest(made, "ab" * 32)
+
+    with pytest.raises(BundleError, match=r"contains key [0-9A-F]{40}, pinned is SHA256:ABAB"):
         make(made)
 
 

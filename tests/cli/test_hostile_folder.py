@@ -53,6 +53,7 @@ stack lock --spec SITE/stack.yml --facts SITE/facts.json -o OUT/lock.yml
 stack plan --lock SITE/lock.yml --host a
 stack resolve --gpu H200 --os ubuntu-22.04
 stack rules
+stack tables
 topo {P100}
 verify {P100} --level quick
 """

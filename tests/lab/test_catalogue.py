@@ -99,7 +99,9 @@ def plan_of(host, **spec):
         "nvswitches": sum(d.part is not None and "nvswitch" in d.part for d in profile.devices),
     }
     made = plan(
-        lock(StackSpec(torch="2.13.0+cpu", tensorflow="none", **spec), [msgspec.convert(facts, HostFacts)]),
+        lock(
+            StackSpec(driver="580", torch="2.13.0+cpu", tensorflow="none", **spec), [msgspec.convert(facts, HostFacts)]
+        ),
         host=host.name,
     )
     assert isinstance(made, Plan), made

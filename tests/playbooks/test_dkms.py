@@ -64,7 +64,7 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(call_code, "package_locks", lambda _: [])
     monkeypatch.setattr(repository_code, "YUM_REPOS", str(tmp_path / "yum.repos.d"))
     monkeypatch.setattr(repository_code, "RPM_KEYS", str(tmp_path / "keys"))
-    monkeypatch.setattr(keys, "fetch", lambda _, url: shared("openpgp").read_key((DATA / url).read_bytes()))
+    monkeypatch.setattr(keys, "fetch", lambda _, url: (b"", shared("openpgp").read_key((DATA / url).read_bytes())))
     (tmp_path / "yum.repos.d").mkdir()
     (tmp_path / "yum.repos.d/rocky.repo").write_text("[baseos]\nenabled=1\n\n[crb]\nenabled=0\n")
     return found

@@ -27,7 +27,7 @@ def host(tmp_path, monkeypatch):
 
     def fetch(_, url):
         found.fetched.append(url)
-        return shared("openpgp").read_key((DATA / url).read_bytes())
+        return b"", shared("openpgp").read_key((DATA / url).read_bytes())
 
     def run(argv, **_):
         if argv[0] != "rpm":

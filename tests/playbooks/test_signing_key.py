@@ -1,5 +1,7 @@
 """Signing keys: fingerprints without gpg; a file with any key that is not pinned is refused before it is written."""
 
+import hashlib
+import re
 import signal
 import urllib.request
 
@@ -13,7 +15,7 @@ signing_keys = shared("signing_keys")
 
 
 def given_file(monkeypatch, content, fingerprint=KEYS["signing-key-rsa2048.asc"]):
-    """(key, its fingerprints) of this file as the publisher's; raises Ended where it is refused."""
+    """(key, the key in armor) of this file as the publisher's; raises Ended where it is refused."""
 
     class Response:
         def read(self, count):
@@ -57,9 +59,10 @@ def test_a_file_with_anything_but_the_pinned_key_is_refused(monkeypatch, content
     "content", [RSA, RSA_PACKETS, b"pub rsa2048\r\n" + RSA.replace(b"\n", b"\r\n"), RSA_PACKETS + packet(12, b"\0")]
 )
 def test_every_form_of_the_pinned_key_alone_is_taken(monkeypatch, content):
-    key, fingerprints = given_file(monkeypatch, content)
+    key, armored = given_file(monkeypatch, content)
 
-    assert fingerprints == openpgp.fingerprints(key) == [KEYS["signing-key-rsa2048.asc"]]
+    assert openpgp.fingerprints(key) == [KEYS["signing-key-rsa2048.asc"]]
+    assert armored == openpgp.armor(key)
 
 
 def test_a_publisher_with_two_keys_needs_both_pinned(monkeypatch):
@@ -68,7 +71,33 @@ def test_a_publisher_with_two_keys_needs_both_pinned(monkeypatch):
 
     with pytest.raises(Ended, match=KEYS["signing-key-ed25519.asc"]):
         given_file(monkeypatch, both)
-    assert given_file(monkeypatch, both, stated)[1] == list(KEYS.values())
+    assert openpgp.fingerprints(given_file(monkeypatch, both, stated)[0]) == list(KEYS.values())
+
+
+def digest_of(content):
+    """As NVIDIA's images state it: sed '/^Version/d' | sha256sum."""
+    return hashlib.sha256(re.sub(rb"(?m)^Version.*\n", b"", content)).hexdigest()
+
+
+def test_a_pinned_digest_of_the_key_file_is_proof_equal_to_a_fingerprint(monkeypatch, tmp_path):
+    """The file that is written can be compared again: the next run finds nothing to do."""
+    stated = RSA.replace(b"BLOCK-----\n", b"BLOCK-----\nVersion: GnuPG v2.0.22 (GNU/Linux)\n", 1)
+    pin = f"sha256:{digest_of(stated)}"
+    rows = shared("package_repository")
+
+    assert digest_of(stated) == digest_of(RSA)
+    key, armored = given_file(monkeypatch, stated, pin)
+    assert openpgp.fingerprints(key) == [KEYS["signing-key-rsa2048.asc"]]
+    (tmp_path / "key").write_bytes(armored)
+    assert rows.file_pinned(str(tmp_path / "key"), rows.pins(pin))
+    (tmp_path / "key").write_bytes(EDDSA)
+    assert not rows.file_pinned(str(tmp_path / "key"), rows.pins(pin))
+
+
+@pytest.mark.parametrize("content", [EDDSA, RSA + b"\n", RSA_PACKETS])
+def test_a_key_file_with_another_digest_is_refused_with_both(monkeypatch, content):
+    with pytest.raises(Ended, match=r"has the digest sha256:.*, pinned is sha256:.* set key_fingerprint in stack.yml"):
+        given_file(monkeypatch, content, f"sha256:{digest_of(RSA)}")
 
 
 @pytest.mark.parametrize("stated", ["", "  ,", "90FFEED0", "0xE330F152D648B8AD42B0AF30D384DE7990FFEED0"])
@@ -79,7 +108,7 @@ def test_without_a_complete_fingerprint_no_key_is_taken(monkeypatch, stated):
 
 @pytest.mark.parametrize(("kind", "name", "content"), [("apt", "x.gpg", RSA_PACKETS), ("dnf", "x.asc", None)])
 def test_a_bundle_takes_the_key_in_the_form_of_its_package_manager(tmp_path, monkeypatch, kind, name, content):
-    monkeypatch.setattr(signing_keys, "pinned", lambda module, url, allowed: (RSA_PACKETS, allowed))
+    monkeypatch.setattr(signing_keys, "pinned", lambda *_: (RSA_PACKETS, openpgp.armor(RSA_PACKETS)))
     row = {"name": "x", "kind": kind, "key_url": "https://m/key", "key_fingerprint": KEYS["signing-key-rsa2048.asc"]}
 
     shared("bundle").fetch_keys(Module({}), str(tmp_path), [row])

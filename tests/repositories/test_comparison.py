@@ -19,7 +19,7 @@ from tests.stack.hosts import host
 
 def planned(system="ubuntu-24.04", gpus="h100-sxm5-x8"):
     """The plan of one group of hosts, as the tables make it."""
-    made = lock(StackSpec(), [host(system, gpus)])
+    made = lock(StackSpec(driver="580"), [host(system, gpus)])
     return plan(made, group=next(iter(made.groups)))
 
 

@@ -1,6 +1,7 @@
 """Indexes: real ones are read, and one that is cut off, changed, unsigned, expired or of another system is rejected."""
 
 import gzip
+import hashlib
 import os
 import re
 import shutil
@@ -65,6 +66,15 @@ def test_a_real_repository_with_another_key_pinned_is_rejected():
     with pytest.raises(UnusableIndex, match=r"holds key C95B321B.*; pinned is AAAA") as error:
         real("ubuntu18.04/amd64", "apt", "x86_64", key_fingerprint="A" * 40)
     assert error.value.rejected
+
+
+def test_a_real_repository_whose_key_file_is_pinned_by_its_digest_is_read():
+    key = (REAL / "nvidia.github.io/nvidia-docker/gpgkey").read_bytes()
+    digest = hashlib.sha256(re.sub(rb"(?m)^Version.*\n", b"", key)).hexdigest()
+
+    assert real("centos8/x86_64", "dnf", "x86_64", key_fingerprint=f"sha256:{digest}").signed_by
+    with pytest.raises(UnusableIndex, match=r"pinned is SHA256:AAAA"):
+        real("centos8/x86_64", "dnf", "x86_64", key_fingerprint=f"sha256:{'A' * 64}")
 
 
 PACKAGES = [Made("nvidia-utils-580", "580.178.04-1ubuntu1", "libc6 (>= 2.27), a | b (<< 3)"), Made("other", "1-1")]

@@ -63,6 +63,13 @@ def test_an_impossible_spec_is_exit_2_with_conflicts():
         (["--gpu", "T4", "--os", "ubuntu-22.04", "--want", "cuda=none", "--want", "nccl=2.29.3"], 64, "cuda: none"),
         (["--gpu", "T4", "--os", "ubuntu-22.04", "--want", "cuda=new"], 64, "'new' is neither"),
         (["--gpu", "99xT4", "--os", "ubuntu-22.04"], 64, "1 to 64 GPUs"),
+        (["--gpu", "T4", "--os", "amzn-2023"], 2, "not provision Amazon Linux 2023"),
+        (["--gpu", "T4", "--os", "azurelinux-3.0"], 2, "repos/azl3, and use gpucheck verify"),
+        (["--gpu", "T4", "--os", "sles-15.6"], 2, "SUSE Linux Enterprise Server 15"),
+        (["--gpu", "T4", "--os", "suse-16"], 2, "repos/suse16"),
+        (["--gpu", "T4", "--os", "fedora-44"], 2, "repos/fedora44"),
+        (["--gpu", "T4", "--os", "opensuse-leap-15.6"], 2, "repos/opensuse15"),
+        (["--gpu", "T4", "--os", "kylin-V11"], 2, "KylinOS V11"),
     ],
 )
 def test_bad_input_is_one_message(words, status, says):
@@ -101,8 +108,86 @@ def test_a_preference_moves_the_driver_and_what_goes_with_it():
         words = ["--gpu", "H100 SXM", "--os", "ubuntu-24.04", "--prefer", prefer, "--format", "json"]
         branches[prefer] = int(json.loads(run("resolve", *words).stdout)["driver"]["branch"])
 
-    assert branches["longest-supported"] == 580
-    assert branches["longest-supported"] < branches["production"] <= branches["newest"]
+    assert branches == {"longest-supported": 620, "production": 595, "newest": 620}
+
+
+def test_resolve_takes_a_specification_and_what_is_stated_beside_it(tmp_path):
+    """Settings that --want has no word for, and the line that installs the wheel from PyTorch's index."""
+    (tmp_path / "stack.yml").write_text("driver: 580\ncuda: '12.9'\ntorch_origin: any\n")
+    words = ["--gpu", "8xV100", "--os", "rocky-9", "--spec", tmp_path / "stack.yml"]
+    own, stated = run("resolve", *words).stdout, run("resolve", *words, "--want", "cuda=12.8").stdout
+
+    assert "CUDA toolkit       12.9.1\n" in own
+    assert "CUDA toolkit       12.8.1\n" in stated
+    assert "  pip install torch==2.14.1+cu126 --index-url https://download.pytorch.org/whl/cu126\n" in own
+    assert "  pip install 'tensorflow[and-cuda]==2.21.0' nvidia-cudnn-cu12==9.10.2.21\n" in own
+    assert "  pip install torch==2.15.0\n" in run("resolve", "--gpu", "H100 PCIe", "--os", "rocky-9").stdout
+
+
+def test_plan_of_a_described_host_is_that_of_a_real_one_without_its_kernel(site):
+    run(*lock_words(site))
+    words = ["--format", "json"]
+    real = json.loads(run("plan", "--lock", site / "stack.lock.yml", "--host", "lab-dnf", *words).stdout)
+    described = ["plan", "--spec", site / "stack.yml", "--gpu", "8xH100 SXM", "--os", "rocky-9", "--nvswitches", "4"]
+    made = json.loads(run(*described, *words).stdout)
+
+    other = {key for key in real if real[key] != made[key]}
+    assert other == {"hosts", "host", "headers"}
+    assert (made["hosts"], made["headers"]) == ([], [])
+    assert "kernel headers\n  those of the host's kernel\n" in run(*described).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["--gpu", "H100 PCIe"], 64, "--gpu MODEL and --os SYSTEM"),
+        (["--gpu", "T4", "--os", "rocky-9", "--host", "x"], 64, "exactly one of"),
+        (["--gpu", "T5", "--os", "rocky-9"], 3, "Did you mean"),
+    ],
+)
+def test_a_described_host_that_is_incomplete_or_unknown_is_one_message(words, status, says):
+    result = run("plan", *words)
+
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert says in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("gpus", "system", "spec"),
+    [
+        # Names of the packages, the directory, the key: each was found by the plan alone.
+        ("h100-pcie-x2", "rocky-9", "driver: 545\n"),
+        ("h100-pcie-x2", "centos-7", "driver: 550\ncuda: '12.4'\nend_of_life_os: allow\n"),
+        ("t4-x1", "ubuntu-24.04", "repositories: {nvidia-cuda: {url: https://m/, key_url: https://m/key}}\n"),
+        ("t4-x1", "ubuntu-24.04", "driver: 580\ncuda: '12.9'\ncudnn: 8.9.7.29\n"),
+    ],
+)
+def test_resolve_and_lock_refuse_what_plan_refuses_with_the_same_sentence(tmp_path, gpus, system, spec):
+    (tmp_path / "stack.yml").write_text(spec)
+    one = host(system, gpus)
+    (tmp_path / "facts.json").write_bytes(msgspec.json.encode(one))
+    files = ["--spec", tmp_path / "stack.yml", "--facts", tmp_path / "facts.json", "-o", tmp_path / "lock.yml"]
+    locked = run("lock", *files)
+    models = [word for gpu in one.gpus for word in ("--gpu", gpu.device_id)]
+    described = [*models, "--os", system, "--spec", tmp_path / "stack.yml"]
+    resolved, planned = run("resolve", *described), run("plan", *described)
+
+    assert (locked.exit_code, resolved.exit_code, planned.exit_code) == (2, 2, 2)
+    sentence = planned.stdout.splitlines()[0].removeprefix("CONFLICT  ")
+    assert f"UNSUPPORTED node01  {sentence}" in locked.stderr
+    assert f"CONFLICT  {sentence}" in resolved.stdout
+    assert run("plan", "--lock", tmp_path / "lock.yml", "--host", "node01").exit_code == 2
+
+
+def test_lock_warns_of_a_kernel_that_the_driver_was_not_seen_to_build_on(tmp_path, site):
+    (site / "lab-apt.json").write_bytes(
+        msgspec.json.encode(host("ubuntu-22.04", "p100-pcie-x2", "lab-apt", kernel="7.2.1-070201-generic"))
+    )
+
+    assert (
+        "WARNING ubuntu-22.04-x86_64-15f8x2: kernel 7.2.1-070201-generic: driver branch 580"
+        in run(*lock_words(site)).stderr
+    )
 
 
 def test_a_damaged_table_is_one_message_with_its_line(monkeypatch, tmp_path):
@@ -128,7 +213,7 @@ def test_lock_writes_once_and_then_leaves_the_file_alone(site):
     second = run(*lock_words(site))
 
     assert (first.exit_code, second.exit_code) == (0, 0)
-    assert "rocky-9-x86_64-2330x8: new, 1 host, driver 580.178.04 open" in first.stderr
+    assert "rocky-9-x86_64-2330x8: new, 1 host, driver 620.70.06 open" in first.stderr
     assert "unchanged" in second.stderr
     assert path.stat().st_mtime_ns == before
 
@@ -138,7 +223,7 @@ def test_lock_reports_changed_versions(site):
     (site / "stack.yml").write_text("cuda: '12.9'\ncontainer_toolkit: none\n")
     result = run(*lock_words(site))
 
-    assert "CUDA toolkit 13.0.2 -> 12.9.1" in result.stderr
+    assert "CUDA toolkit 13.5.0 -> 12.9.1" in result.stderr
     assert "ubuntu-22.04-x86_64-15f8x2: container toolkit 1.18.1 -> none" in result.stderr
 
 
@@ -175,8 +260,8 @@ def test_plan_prints_the_contract(site):
     assert (answer["schema"], answer["group"], answer["hosts"]) == (
         "gpucheck.plan/1", "rocky-9-x86_64-2330x8", ["lab-dnf"]
     )  # fmt: skip
-    assert answer["module_stream"] == {"module": "nvidia-driver", "stream": "580-open"}
-    assert "nvidia-driver:580-open" in run("plan", "--lock", site / "stack.lock.yml", "--host", "lab-dnf").stdout
+    assert answer["module_stream"] == {"module": "nvidia-driver", "stream": "620-open"}
+    assert "nvidia-driver:620-open" in run("plan", "--lock", site / "stack.lock.yml", "--host", "lab-dnf").stdout
 
 
 @pytest.mark.parametrize(

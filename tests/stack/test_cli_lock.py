@@ -26,12 +26,12 @@ def test_diff_shows_what_an_upgrade_would_move_and_writes_nothing(site):
     """The lock still holds an older driver, which lock keeps and lock --upgrade moves."""
     path = site / "stack.lock.yml"
     run(*lock_words(site))
-    path.write_text(path.read_text().replace("580.178.04", "580.95.05"))
+    path.write_text(path.read_text().replace("620.70.06", "620.60.01"))
     before = path.read_bytes()
     text, answer = run(*diff_words(site)), run(*diff_words(site, "--format", "json"))
 
     assert (text.exit_code, answer.exit_code) == (1, 1)
-    assert "rocky-9-x86_64-2330x8: fabric manager 580.95.05 -> 580.178.04" in text.stdout
+    assert "rocky-9-x86_64-2330x8: fabric manager 620.60.01 -> 620.70.06" in text.stdout
     assert json.loads(answer.stdout)["changes"] == text.stdout.splitlines()
     assert path.read_bytes() == before
     assert run(*lock_words(site)).exit_code == 0
@@ -75,7 +75,7 @@ def test_the_plans_of_all_hosts_are_written_in_one_call(site):
     result = run("plan", "--lock", site / "stack.lock.yml", "--all-hosts", site / "plans")
 
     assert result.exit_code == 0, result.output
-    assert "rocky-9-x86_64-2330x8 (1 host): driver 580" in result.output
+    assert "rocky-9-x86_64-2330x8 (1 host): driver 620" in result.output
     written = {path.stem: json.loads(path.read_text()) for path in (site / "plans").glob("*.json")}
     assert set(written) == {"lab-apt", "lab-dnf", "vm01"}
     assert written["lab-dnf"]["hosts"] == ["lab-dnf"]
@@ -88,7 +88,7 @@ def test_lock_and_plans_come_from_one_call_also_where_a_host_is_refused(site):
     result = run(*lock_words_with_a_vgpu(site), "--all-hosts", site / "plans")
 
     assert result.exit_code == 2
-    assert "rocky-9-x86_64-2330x8 (1 host): driver 580" in result.stdout
+    assert "rocky-9-x86_64-2330x8 (1 host): driver 620" in result.stdout
     assert {path.stem for path in (site / "plans").glob("*.json")} == {"lab-apt", "lab-dnf", "vm01"}
     assert (site / "stack.lock.yml").exists()
 

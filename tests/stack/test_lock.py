@@ -37,17 +37,17 @@ def test_a_lock_survives_its_file(spec, hosts):
     assert ("\n      source: " in text) == (spec.source != "auto")
 
 
-OLD = {"version": "580.95.05", "fabric_manager": "580.95.05"}
+OLD = {"version": "620.60.01", "fabric_manager": "620.60.01"}
 
 
 @pytest.mark.parametrize(
     ("changes", "spec", "driver", "fabric_manager"),
     [
         # New tables move nothing by themselves.
-        (OLD, StackSpec(), "580.95.05", "580.95.05"),
-        (OLD, StackSpec(cuda="13.0"), "580.178.04", "580.178.04"),
+        (OLD, StackSpec(), "620.60.01", "620.60.01"),
+        (OLD, StackSpec(cuda="13.0"), "620.70.06", "620.70.06"),
         # Fabric manager at another version than the driver breaks a rule.
-        ({"fabric_manager": "575.57.08"}, StackSpec(), "580.178.04", "580.178.04"),
+        ({"fabric_manager": "575.57.08"}, StackSpec(), "620.70.06", "620.70.06"),
     ],
 )
 def test_old_set_is_kept_while_specification_and_rules_allow_it(changes, spec, driver, fabric_manager):

@@ -1,4 +1,4 @@
-"""A stated version that the tables lack: taken where a record shows it, marked unconfirmed, and otherwise refused."""
+"""A stated version that the tables lack: taken as unconfirmed, as a record shows it or exactly as it is stated."""
 
 import json
 
@@ -53,20 +53,15 @@ CASES = [
 
 @pytest.mark.parametrize(("part", "stated", "taken"), CASES)
 def test_stated_version_in_a_record_is_taken_and_unconfirmed(site, part, stated, taken):
-    before = refusal(["T4"], "ubuntu-24.04", f"{part}={stated}")
-    assert "is known" in before.because
-    assert before.change
-
     site(recorded=SEEN)
     found = answer(["T4"], "ubuntu-24.04", f"{part}={stated}")
 
     assert getattr(found, part) == taken
     (reason,) = [row for row in found.reasons if row.component == part and "missing from the tables" in row.because]
     assert not reason.confirmed
-    # Nothing takes it that does not state it, and no other folder has it.
+    assert "a record shows it" in reason.because
+    # Nothing takes it that does not state it.
     assert getattr(answer(["T4"], "ubuntu-24.04"), part, None) != taken
-    if part != "container_toolkit":
-        assert "is known" in refusal(["T4"], "ubuntu-22.04", f"{part}={stated}").because
 
     made = reread(StackSpec(**{part: stated}), host("ubuntu-24.04", "t4-x1"))
     (group,) = made.groups.values()
@@ -75,10 +70,69 @@ def test_stated_version_in_a_record_is_taken_and_unconfirmed(site, part, stated,
     assert any(taken.partition("+")[0] in row["version"] for row in packages)
 
 
-def test_version_that_one_of_its_packages_lacks_is_refused(site):
+@pytest.mark.parametrize(
+    ("wanted", "spec"),
+    [
+        (("driver=620.80.02",), "libnvidia-compute=620.80.02-1ubuntu1"),
+        (("driver=580.101.01",), "libnvidia-compute-580=580.101.01-0ubuntu1"),
+        # A branch after the newest, with its names.
+        (("driver=625.44.01",), "libnvidia-compute=625.44.01-1ubuntu1"),
+        (("cuda=13.5.1",), "cuda-toolkit-13-5=13.5.1-1"),
+        (("cuda=13.6.0",), "cuda-toolkit-13-6=13.6.0-1"),
+        (("cudnn=9.29.0.30",), "libcudnn9-cuda-13=9.29.0.30-1"),
+        (("nccl=2.33.1",), "libnccl2=2.33.1-1+cuda13.5"),
+        (("nccl=2.33.1+cuda13.0",), "libnccl2=2.33.1-1+cuda13.0"),
+        # A record of one of its two packages alone.
+        (("nccl=2.99.1", "cuda=12.9"), "libnccl-dev=2.99.1-1+cuda12.9"),
+        (("container_toolkit=1.22.3",), "nvidia-container-toolkit=1.22.3-1"),
+        (("dcgm=4.9.1",), "datacenter-gpu-manager-4-core=1:4.9.1-1"),
+    ],
+)
+def test_exactly_stated_version_without_a_record_is_planned_as_unconfirmed(site, wanted, spec):
+    """With the revision of the component's other versions: the repository check proves or rejects it."""
     site(recorded=SEEN)
+    parts = dict(one.split("=") for one in wanted)
+    found = planned(StackSpec(**parts), "ubuntu-24.04")
 
-    assert "no NCCL 2.99.1" in refusal(["T4"], "ubuntu-24.04", "nccl=2.99.1", "cuda=12.9").because
+    assert spec in {row["spec"] for part in found.components.values() for row in part["packages"]}
+    assert spec in {row.spec for row in found.unconfirmed}
+    reasons = [
+        row for row in found.stack.reasons if "tables" in row.because and row.component == wanted[0].split("=")[0]
+    ]
+    assert reasons
+    assert not any(row.confirmed for row in reasons)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "rule"),
+    [
+        # Between known minor releases: it was never released.
+        ("cuda=12.7.0", "R2"),
+        # A major that no driver is known for.
+        ("cuda=14.0.0", "R2"),
+        # Other packages than those of DCGM 4.
+        ("dcgm=3.3.5", "R23"),
+        # A start of a version names no package.
+        ("cudnn=9.29.0", "R7"),
+        ("nccl=2.33", "R8"),
+        ("container_toolkit=1.22", "R18"),
+        # A branch between known ones.
+        ("driver=600.10.01", "R18"),
+        # The builds of this one are known, and none is for CUDA 12.
+        ("nccl=2.32.3+cuda12.9", "R8"),
+    ],
+)
+def test_stated_version_that_contradicts_a_rule_is_refused(wanted, rule):
+    found = refusal(["T4"], "ubuntu-24.04", wanted)
+
+    assert found.rule == rule
+    assert found.change
+
+
+@pytest.mark.parametrize("wanted", ["cudnn=9.29.0.30", "nccl=2.33.1+cuda13.5", "cuda=13.6.0"])
+def test_unknown_version_keeps_the_limits_of_the_nearest_known_one(wanted):
+    """Pascal has no code in anything of CUDA 13, nor in cuDNN since 9.11."""
+    assert refusal(["P100"], "ubuntu-24.04", wanted).rule in ("R7", "R8", "R9")
 
 
 @pytest.mark.parametrize("wanted", ["nccl>=2.99", "nccl=3", "dcgm>4.7"])

@@ -53,7 +53,7 @@ MISTAKES = {
     ),
     "repositories: {Epel: none}\n": "1: repositories.Epel: no such key. Did you mean epel?",
     "repositories: {nvidia-cuda: {key_fingerprint: 3BF863CC}}\n": (
-        "1: repositories.nvidia-cuda.key_fingerprint: '3BF863CC' is not a fingerprint of 40 or 64 hex"
+        "1: repositories.nvidia-cuda.key_fingerprint: '3BF863CC' is not a fingerprint of 40 or 64 hex digits, or sha"
     ),
     "repositories: {nvidia-cuda: {signed: all}}\n": (
         "1: repositories.nvidia-cuda.signed: 'all' is not one of packages, metadata, both"

@@ -16,16 +16,19 @@ from gpucheck.cli.stack.common import (
     all_hosts_option,
     as_json,
     bundle_option,
+    description_options,
     guarded,
     host_options,
     knowledge_option,
     lock_option,
+    lock_to_read,
     marked,
     refuse,
     requested_host,
     spec_of,
 )
 from gpucheck.cli.stack.repositories import check_repositories
+from gpucheck.cli.stack.tables import tables_command
 from gpucheck.processes.atomic import SHARED
 
 EXIT_MOVES = 1
@@ -56,19 +59,19 @@ def COMMAND() -> None:  # noqa: N802 - the name every command module has
 @COMMAND.command("resolve")
 @host_options
 @format_option("text", "json")
-def resolve_command(wanted: tuple[str, ...], prefer: str, format_: str, **kind: Any) -> None:
+def resolve_command(wanted: tuple[str, ...], prefer: str | None, spec: Path | None, format_: str, **kind: Any) -> None:
     """Print the compatible versions for a host, and why. Default: this host.
 
-    With --want, also why a version is not possible, and the nearest change that is.
+    With --want or --spec, also why a version is not possible, and the nearest change that is.
     """
     from gpucheck import stack
-    from gpucheck.stack.plan.parts import with_unconfirmed
+    from gpucheck.stack.plan import planned_set
     from gpucheck.stack.text import stack_text
 
     def work() -> Any:
-        requested, spec = requested_host(**kind), spec_of(wanted, prefer)
-        found = stack.resolve_target(requested.target, spec)
-        result = found if isinstance(found, stack.Refusal) else with_unconfirmed(requested.target, found, spec)
+        requested, stated = requested_host(**kind), spec_of(wanted, prefer, spec)
+        found = stack.resolve_target(requested.target, stated)
+        result = found if isinstance(found, stack.Refusal) else planned_set(requested.target, found, stated)
         return requested.simulation, requested.mark, result
 
     simulation, mark, found = guarded(work)
@@ -109,7 +112,7 @@ def lock_command(
     """
     from gpucheck.cli.stack.lock import echo_plans, made_lock
     from gpucheck.stack.lock import read_lock_file, write_lock
-    from gpucheck.stack.text import lock_changes, refused_text
+    from gpucheck.stack.text import kernel_warnings, lock_changes, refused_text
 
     if bundle is not None and all_hosts is None:
         raise Problem("--bundle requires --all-hosts DIR.")
@@ -131,7 +134,7 @@ def lock_command(
         write_result(text, output, mode=SHARED)
         for line in lock_changes(previous, made):
             note(f"{output}: {line}")
-    for line in refused_text(made):
+    for line in (*refused_text(made), *kernel_warnings(made)):
         note(line)
     if all_hosts is not None:
         echo_plans(output, all_hosts, bundle)
@@ -169,31 +172,45 @@ def diff_command(spec: Path, facts: tuple[Path, ...], lock_file: Path, format_: 
 
 
 @COMMAND.command("plan")
-@lock_option
+@click.option("--lock", "lock_file", type=ExistingFile, help="Lock file. Default: stack.lock.yml.")
 @click.option("--host", metavar="HOST", help="Host in the lock file.")
 @click.option("--group", metavar="GROUP", help="Group in the lock file.")
 @all_hosts_option
 @bundle_option
+@description_options
 @format_option("text", "json")
 def plan_command(
-    lock_file: Path, host: str | None, group: str | None, all_hosts: Path | None, bundle: Path | None, format_: str
+    lock_file: Path | None,
+    host: str | None,
+    group: str | None,
+    all_hosts: Path | None,
+    bundle: Path | None,
+    format_: str,
+    **described: Any,
 ) -> None:
     """Print the installation plan of a host or group.
 
-    Packages, repositories, holds, files, services and the reboot rule.
+    Packages, repositories, holds, files, services and the reboot rule. With --gpu and --os, of a host that is only
+    described: no lock is read, and what depends on its kernel is left out.
     """
     from gpucheck import stack
-    from gpucheck.cli.stack.lock import echo_plans, planned
+    from gpucheck.cli.stack.lock import described_host_plan, echo_plans, planned
     from gpucheck.stack.text import plan_text
 
-    if sum(choice is not None for choice in (host, group, all_hosts)) != 1:
-        raise Problem("exactly one of --host HOST, --group GROUP and --all-hosts DIR is required.")
+    given = [name for name, value in described.items() if value]
+    if sum(choice is not None for choice in (host, group, all_hosts, given or None)) != 1:
+        raise Problem("exactly one of --host HOST, --group GROUP, --all-hosts DIR, and --gpu with --os is required.")
+    if given and (lock_file is not None or not {"gpus", "os_name"} <= set(given)):
+        raise Problem("a host is described by --gpu MODEL and --os SYSTEM, without --lock.")
     if bundle is not None and all_hosts is None:
         raise Problem("--bundle requires --all-hosts DIR.")
     if all_hosts is not None:
-        echo_plans(lock_file, all_hosts, bundle)
+        echo_plans(lock_to_read(lock_file), all_hosts, bundle)
         return
-    found, where = guarded(lambda: planned(lock_file, host=host, group=group))
+    if given:
+        found, where = guarded(lambda: described_host_plan(**described)), ""
+    else:
+        found, where = guarded(lambda: planned(lock_to_read(lock_file), host=host, group=group))
     if isinstance(found, stack.Refusal):
         refuse(found, format_, where)
     click.echo(as_json(found) if format_ == "json" else plan_text(found))
@@ -213,3 +230,4 @@ def rules_command(output: Path | None) -> None:
 
 COMMAND.add_command(check)
 COMMAND.add_command(check_repositories)
+COMMAND.add_command(tables_command)

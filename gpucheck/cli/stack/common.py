@@ -46,6 +46,13 @@ lock_option = click.option(
 )
 
 
+def lock_to_read(lock_file: Path | None) -> Path:
+    """Return the lock that was named, or stack.lock.yml. Raises a usage error if that is missing."""
+    context = click.get_current_context()
+    option = next(one for one in context.command.params if one.name == "lock_file")
+    return lock_file or Path(str(ExistingFile.convert("stack.lock.yml", option, context)))
+
+
 class Requested(NamedTuple):
     """The host that a command is about. simulation: set if it was read from a simulated machine.
 
@@ -70,16 +77,21 @@ bundle_option = click.option(
 )
 
 
-def _use_site_tables(_context: click.Context, _parameter: click.Parameter, folder: Path | None) -> None:
-    from gpucheck.knowledge.site import SiteTableError, use_site_tables
+# The key, in a context's meta, of the directory whose tables are used.
+KNOWLEDGE = "gpucheck.knowledge"
 
-    if folder is None:
+
+def _use_site_tables(context: click.Context, _parameter: click.Parameter, folder: Path | None) -> None:
+    from gpucheck.knowledge.site import SiteTableError, is_there, own_folder, use_site_tables
+
+    used = context.meta[KNOWLEDGE] = folder or own_folder()
+    if folder is None and not is_there(used):
         return
     try:
-        names = use_site_tables(folder)
+        names = use_site_tables(used)
     except SiteTableError as error:
         raise Problem(str(error)) from error
-    note(f"tables with rows from {folder}: {', '.join(names) or 'none'}")
+    note(f"tables with rows from {used}: {', '.join(names) or 'none'}")
 
 
 # An option of the group, so that it is handled before any command reads a table.
@@ -90,12 +102,29 @@ knowledge_option = click.option(
     envvar="GPUCHECK_KNOWLEDGE_DIR",
     expose_value=False,
     callback=_use_site_tables,
-    help="Directory with rows that replace or extend the tables.",
+    help="Directory of rows that replace or extend the tables. Default: ~/.local/share/gpucheck/knowledge, if there.",
 )
 
 
 def host_options(command: F) -> F:
-    """Add the options that describe a host. What they omit is read from this host."""
+    """Add the options that describe a host and what it must get. What they omit is read from this host."""
+    wanted = click.option(
+        "--want",
+        "wanted",
+        multiple=True,
+        metavar="COMPONENT=VERSION",
+        help="Require a version, such as cuda=12.9 or 'torch<2.10'. Repeatable.",
+    )
+    prefer = click.option(
+        "--prefer",
+        type=click.Choice(["longest-supported", "production", "newest"]),
+        help="Driver branch to try first. Default: of the specification, or longest-supported.",
+    )
+    return recording_option(simulation_options(description_options(wanted(prefer(command)))))
+
+
+def description_options(command: F) -> F:
+    """Add the options that describe a host, and the specification for it."""
     for option in reversed(
         (
             click.option(
@@ -122,24 +151,11 @@ def host_options(command: F) -> F:
                 metavar="N",
                 help="NVSwitches on the PCI bus. Default: from the GPUs.",
             ),
-            click.option(
-                "--want",
-                "wanted",
-                multiple=True,
-                metavar="COMPONENT=VERSION",
-                help="Require a version, such as cuda=12.9 or 'torch<2.10'. Repeatable.",
-            ),
-            click.option(
-                "--prefer",
-                type=click.Choice(["longest-supported", "production", "newest"]),
-                default="longest-supported",
-                show_default=True,
-                help="Driver branch to try first.",
-            ),
+            click.option("--spec", type=ExistingFile, help="Stack specification for this host."),
         )
     ):
         command = option(command)
-    return recording_option(simulation_options(command))
+    return command
 
 
 def requested_host(
@@ -199,11 +215,12 @@ def _of_this_host(
     return Requested(target_of_facts(facts)[0], *marks)
 
 
-def spec_of(wanted: tuple[str, ...], prefer: str) -> Any:
-    """Return the specification made of --want and --prefer. Raises SpecError."""
-    from gpucheck.stack import wants
+def spec_of(wanted: tuple[str, ...], prefer: str | None, spec: Path | None = None) -> Any:
+    """Return the specification of --spec with the values of --want and --prefer. Raises SpecError."""
+    from gpucheck.stack import read_spec, wants
 
-    return msgspec.structs.replace(wants(wanted), prefer=prefer)
+    found = wants(wanted, read_spec(spec) if spec else None)
+    return msgspec.structs.replace(found, prefer=prefer) if prefer else found
 
 
 def guarded(work: Callable[[], Any]) -> Any:
@@ -212,9 +229,12 @@ def guarded(work: Callable[[], Any]) -> Any:
     from gpucheck.stack import FactsError, SpecError, UnknownInput
     from gpucheck.stack.lock import LockError
     from gpucheck.stack.plan import NoSuchHost
+    from gpucheck.stack.types import NotProvisioned
 
     try:
         return work()
+    except NotProvisioned as error:
+        raise Problem(str(error), EXIT_IMPOSSIBLE) from error
     except (UnknownInput, KnowledgeError) as error:
         raise Problem(str(error.args[0]), EXIT_UNKNOWN) from error
     except (SpecError, FactsError, LockError, NoSuchHost) as error:

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from gpucheck.cli._shared.common import write_result
-from gpucheck.cli.stack.common import as_json, bundled
+from gpucheck.cli.stack.common import as_json, bundled, expanded, spec_of
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
@@ -25,9 +25,10 @@ def made_lock(spec: Path, facts: tuple[Path, ...], previous: "Lock | None") -> "
     from gpucheck import stack
     from gpucheck.stack.facts import read_files
     from gpucheck.stack.lock import lock, unreadable
+    from gpucheck.stack.plan import planned_lock
 
     hosts, bad = read_files(facts)
-    made = lock(stack.read_spec(spec), hosts, previous)
+    made = planned_lock(lock(stack.read_spec(spec), hosts, previous))
     known = {host.host for host in hosts}
     refused = {name: unreadable(name, str(error)) for name, error in bad.items() if name not in known}
     return msgspec.structs.replace(made, refused=dict(sorted({**made.refused, **refused}.items())))
@@ -46,6 +47,22 @@ def planned(lock_file: Path, *, host: str | None = None, group: str | None = Non
         return found, ""
     name = group or next((n for n, g in lock.groups.items() if host in g.hosts), None)
     return found, f"{lock_file}:{line_in_lock(text, name, 'stack')}: {name}" if name else ""
+
+
+def described_host_plan(
+    gpus: tuple[str, ...],
+    os_name: str,
+    arch: str | None,
+    nvswitches: int | None,
+    spec: Path | None,
+) -> "Plan | Refusal":
+    """Return the plan of a host that the options describe. Raises SpecError and UnknownInput."""
+    from gpucheck.stack import Refusal, resolve_target, target_of
+    from gpucheck.stack.plan import described_plan
+
+    target, stated = target_of(expanded(gpus), os_name, arch, nvswitches=nvswitches), spec_of((), None, spec)
+    found = resolve_target(target, stated)
+    return found if isinstance(found, Refusal) else described_plan(target, found, stated)
 
 
 def write_plans(lock_file: Path, folder: Path, bundle: Path | None = None) -> list[str]:

@@ -9,7 +9,7 @@ from gpucheck.knowledge.recorded import TOOLKIT, recorded_versions
 from gpucheck.stack.components.base import Choice, Component
 from gpucheck.stack.packages import component, package, repository, uname_arch
 from gpucheck.stack.rules.archive import r22_absent
-from gpucheck.stack.seen import seen_reason
+from gpucheck.stack.seen import seen_reason, stated_exactly
 from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons
 from gpucheck.stack.versions import request
 
@@ -53,7 +53,7 @@ class ContainerToolkit(Component):
 
 
 def choose_container_toolkit(wanted: str) -> tuple[str, Reasons] | Clash:
-    """Return the newest version that the guide names, or a stated one that a record shows in the repository."""
+    """Return the newest version that the guide names, or exactly the stated one."""
     requested, name = request(wanted), COMPONENT.name
     known = packages().container_toolkit.versions
     for version in reversed(known):
@@ -61,9 +61,10 @@ def choose_container_toolkit(wanted: str) -> tuple[str, Reasons] | Clash:
             text = "the version whose four packages the installation guide names"
             return version, (Reason(component=name, because=text, source="container-toolkit-guide"),)
     # Never chosen by auto: the guide does not name it, but a report shows it installed.
-    for version in recorded_versions(TOOLKIT, packages().container_toolkit.packages[0]):
-        if requested.version == version:
-            return version, (seen_reason(name, version),)
+    seen = recorded_versions(TOOLKIT, packages().container_toolkit.packages[0])
+    stated = stated_exactly(wanted, 3)
+    if stated:
+        return stated, (seen_reason(name, stated, seen=stated in seen),)
     between = (
         Fact(f"container toolkit {wanted} is requested", "the specification"),
         Fact(f"the tables hold {', '.join(known)}", "container-toolkit-guide"),

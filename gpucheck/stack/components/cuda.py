@@ -12,7 +12,7 @@ from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.packages import component, file, package
 from gpucheck.stack.rules.archive import r22_cuda
 from gpucheck.stack.rules.driver import is_a, r1_driver_floor, r2_full_function, r24_cuda
-from gpucheck.stack.seen import seen_reason, seen_version
+from gpucheck.stack.seen import seen_reason, seen_version, stated_exactly
 from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons, StackSpec, Target
 from gpucheck.stack.versions import cc, major, minor, parse, request
 
@@ -42,22 +42,36 @@ def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tupl
     """Return the newest toolkit that every GPU and the driver allow.
 
     full: only toolkits whose exact minimum driver (R2) is known and met. Otherwise the minimum of the CUDA major (R1)
-    is enough, as for a toolkit that is requested by version. A clash of R24 means that no other rule excludes it.
+    is enough, as for a toolkit that is requested by version, and the one nearest to the driver is preferred. A clash of
+    R24 means that no other rule excludes it.
     """
     requested = request(wanted)
     first: Clash | None = None
     lacking: Clash | None = None
-    for toolkit in reversed(tables.cuda().toolkits):
-        if not requested.matches(toolkit.version) or toolkit.confidence == "unconfirmed":
+    nearest = not full and not requested.explicit
+    for toolkit in _oldest_minor_first() if nearest else reversed(tables.cuda().toolkits):
+        if not requested.matches(toolkit.version):
+            continue
+        # Its driver is not known, so it must be named: by its minor release, or exactly.
+        if toolkit.driver_full is None and len(requested.prefix) < 2:
+            continue
+        absent = r24_cuda(target, toolkit)
+        if nearest and absent is None and not r2_full_function(toolkit, driver):
+            # Tried before, among those that the driver supports completely.
+            continue
+        absent = r24_cuda(target, toolkit)
+        if nearest and absent is None and not r2_full_function(toolkit, driver):
+            # Tried before, among those that the driver supports completely.
             continue
         clash = _toolkit_clash(target, driver, toolkit, full=full)
         if clash is None and toolkit.version in KNOWN_BAD_CUDA and requested.version != toolkit.version:
             continue
         if clash is None:
-            lacking = lacking or r24_cuda(target, toolkit)
-            if lacking is None:
+            if absent is None:
                 return toolkit, _cuda_reasons(target, driver, toolkit)
-        first = first or clash
+            lacking = absent if nearest else lacking or absent
+        # Without full function, why those with it are excluded is more useful than why the others are.
+        first = first or (None if nearest else clash)
     if lacking is None and first is None:
         seen = _seen_cuda(target, driver, wanted, full=full)
         if seen is not None:
@@ -73,32 +87,45 @@ def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tupl
                 Fact("no such toolkit is in the tables, or nothing about it is confirmed", "cuda-rn"),
             ),
             because=f"no CUDA toolkit {wanted} is known",
-            unknown=True,
+            unknown=not nearest,
         )
     )
 
 
+def _oldest_minor_first() -> list[Toolkit]:
+    """Return the toolkits of the oldest minor release first, of each the newest first."""
+    return sorted(tables.cuda().toolkits, key=lambda row: (parse(minor(row.version)), -parse(row.version).micro))
+
+
 def _seen_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tuple[Toolkit, Reasons] | Clash | None:
-    """Return a stated toolkit that is missing from the tables, if they have its minor release."""
-    table, requested = packages().cuda, request(wanted)
-    if len(requested.prefix) < 3:
-        return None
-    name = table.package.format(dash="-".join(str(number) for number in requested.prefix[:2]))
-    version = seen_version(target.os.repository or "", target, [name], wanted, table.revision)
+    """Return a stated toolkit that is missing from the tables, if they have its minor release or none as new."""
+    table, version = packages().cuda, stated_exactly(wanted, 3)
     toolkit = _derived(version) if version else None
     if toolkit is None or version is None:
         return None
-    clash = _toolkit_clash(target, driver, toolkit, full=full)
-    carried = f"its drivers and GPUs are assumed to be those of {toolkit.note}"
-    return clash or (toolkit, (*_cuda_reasons(target, driver, toolkit), seen_reason("cuda", version, carried)))
+    name = table.package.format(dash=minor(version).replace(".", "-"))
+    seen = seen_version(target.os.repository or "", target, [name], wanted, table.revision)
+    clash = _toolkit_clash(target, driver, toolkit, full=full) or r24_cuda(target, toolkit)
+    reason = seen_reason(
+        "cuda", version, f"its drivers and GPUs are assumed to be those of {toolkit.note}", seen=bool(seen)
+    )
+    return clash or (toolkit, (*_cuda_reasons(target, driver, toolkit), reason))
 
 
 def _derived(version: str) -> Toolkit | None:
-    """Return a toolkit missing from the tables as a copy of the newest of its minor release, named in the note."""
-    same = [row for row in tables.cuda().toolkits if minor(row.version) == minor(version)]
-    if not same:
+    """Return a toolkit missing from the tables as a copy of the newest of its minor release, named in the note.
+
+    A newer minor release is a copy of the newest toolkit, without a driver of its own. None for any other: a number
+    between known ones was not released, and a new major needs a newer driver.
+    """
+    known = tables.cuda().toolkits
+    same = [row for row in known if minor(row.version) == minor(version)]
+    if same:
+        return msgspec.structs.replace(same[-1], version=version, note=same[-1].version)
+    newest = known[-1]
+    if major(version) != major(newest.version) or parse(version) < parse(newest.version):
         return None
-    return msgspec.structs.replace(same[-1], version=version, note=same[-1].version)
+    return msgspec.structs.replace(newest, version=version, note=newest.version, driver_branch=None, driver_full=None)
 
 
 def _toolkit_clash(target: Target, driver: str, toolkit: Toolkit, *, full: bool) -> Clash | None:
@@ -115,10 +142,21 @@ def _cuda_reasons(target: Target, driver: str, toolkit: Toolkit) -> Reasons:
     if held:
         text = f"{is_a(held)}: CUDA {held.max_cuda} is its last"
         why = Reason(component="cuda", because=text, rule="R9", source="ptxas, arch-matrix")
+    elif r2_full_function(toolkit, driver):
+        needs = toolkit.driver_full or "a driver that is not known"
+        text = f"nearest toolkit to driver {driver}; for all of its functions it needs {needs}"
+        why = Reason(component="cuda", because=text, rule="R1", source="cuda-rn")
     else:
         text = f"newest toolkit that driver {driver} supports completely (it needs {toolkit.driver_full})"
         why = Reason(component="cuda", because=text, rule="R2", source="cuda-rn")
     reasons = [why]
+    later = next((gpu for gpu in target.models if parse(toolkit.version) < parse(gpu.min_cuda_native)), None)
+    if later:
+        text = (
+            f"{is_a(later)}: CUDA {minor(toolkit.version)} builds code for older GPUs of its family alone, which it "
+            f"runs; code of its own is built from CUDA {later.min_cuda_native}"
+        )
+        reasons.append(Reason(component="cuda", because=text, rule="R9", source="ptxas", confirmed=False))
     if r2_full_function(toolkit, driver):
         text = f"with driver {driver} it runs by minor version compatibility: no PTX JIT, no features of newer drivers"
         reasons.append(Reason(component="cuda", because=text, rule="R3", source="cuda-compat", confirmed=False))

@@ -8,13 +8,16 @@ from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import CudnnRelease
 from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.components.torch import Reference, reference_torch
-from gpucheck.stack.packages import component, package
+from gpucheck.stack.packages import PlanGap, component, package
 from gpucheck.stack.rules.archive import r22_absent
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.libraries import no_release, no_toolkit, numeric, without_toolkit
-from gpucheck.stack.seen import seen_reason, seen_version
+from gpucheck.stack.seen import seen_reason, seen_version, stated_exactly
 from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons, StackSpec, Target
 from gpucheck.stack.versions import cc, major, request
+
+# In the names of its packages.
+MAJOR = 9
 
 
 def r7_cudnn(gpu: GpuModel, release: CudnnRelease) -> Clash | None:
@@ -49,24 +52,30 @@ def choose_cudnn(
         if clash is None:
             return release.version, (_cudnn_reason(release, cuda_major, same, reference),)
         first = first or clash
-    return (
-        first
-        or _seen_cudnn(target, cuda_major, wanted)
-        or no_release("cudnn", "cuDNN", "R7", wanted, cuda_major, tuple(row.version for row in tables.cudnn().releases))
-    )
+    return first or _seen_cudnn(target, cuda_major, wanted) or _no_cudnn(wanted, cuda_major)
+
+
+def _no_cudnn(wanted: str, cuda_major: int) -> Clash:
+    """Return the clash; a version before the first one for this CUDA major is for the one before."""
+    releases, version = tables.cudnn().releases, stated_exactly(wanted, 4)
+    first = min(numeric(row.version) for row in releases if cuda_major in row.cuda_majors)
+    earlier = version and major(version) == MAJOR and numeric(version) < first
+    known = tuple(row.version for row in releases)
+    return no_release("cudnn", "cuDNN", "R7", wanted, cuda_major, known, cuda_major - 1 if earlier else None)
 
 
 def _seen_cudnn(target: Target, cuda_major: int, wanted: str) -> tuple[str, Reasons] | Clash | None:
     """Return a stated version missing from the tables, with the range of GPUs of the nearest older release."""
     names = [packages().cudnn.apt[0].format(major=cuda_major)]
-    version = seen_version(target.os.repository or "", target, names, wanted, packages().cudnn.revision)
+    seen = seen_version(target.os.repository or "", target, names, wanted, packages().cudnn.revision)
+    version = seen or stated_exactly(wanted, 4)
     older = [row for row in tables.cudnn().releases if version and numeric(row.version) < numeric(version)]
     near = max((row for row in older if cuda_major in row.cuda_majors), key=lambda r: numeric(r.version), default=None)
     if version is None or near is None:
         return None
     clash = next(filter(None, (r7_cudnn(gpu, near) for gpu in target.models)), None)
     carried = f"its range of GPUs is assumed to be that of {near.version}"
-    return clash or (version, (seen_reason("cudnn", version, carried),))
+    return clash or (version, (seen_reason("cudnn", version, carried, seen=bool(seen)),))
 
 
 def _cudnn_reason(release: CudnnRelease, cuda_major: int, same: str | None, reference: Reference | None) -> Reason:
@@ -104,6 +113,9 @@ class Cudnn(Component):
         if stack.cudnn is None or stack.cuda is None:
             return component([])
         table = packages().cudnn
+        if major(stack.cudnn) != MAJOR:
+            message = f"the package names of cuDNN {major(stack.cudnn)} are not known"
+            raise PlanGap(message, "cudnn-linux", f"cudnn {MAJOR} in stack.yml")
         version = f"{stack.cudnn}-{table.revision}"
         names = table.apt if plan.apt else table.dnf
         return component([package(plan.system, name.format(major=major(stack.cuda)), version) for name in names])

@@ -8,11 +8,11 @@ from gpucheck.knowledge.packages import OptionVersion, options
 from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.packages import component, package, started
 from gpucheck.stack.rules.driver import is_a
-from gpucheck.stack.seen import seen_reason, seen_version
+from gpucheck.stack.seen import seen_reason, seen_version, stated_exactly
 from gpucheck.stack.types import Clash, DriverChoice, Fact, PlanInput, Reason, Reasons, Target
 from gpucheck.stack.versions import cc, parse, request
 
-RULE = "R23"
+RULE, MAJOR = "R23", 4
 
 
 def choose_dcgm(
@@ -31,10 +31,12 @@ def choose_dcgm(
     # A version that only one record shows is chosen only if no other matches the request.
     found = ([row for row in fitting if not row.unconfirmed] or fitting)[-1:]
     if not found:
-        version = seen_version(target.os.repository or "", target, table.packages[:1], wanted, table.revision)
+        seen = seen_version(target.os.repository or "", target, table.packages[:1], wanted, table.revision)
+        # The packages of another major have other names.
+        version = seen or (stated_exactly(wanted, 3) if requested.prefix[:1] == (MAJOR,) else None)
         if version:
             row = OptionVersion(version=version)
-            return version, (*_dcgm_reasons(target, driver, row), seen_reason("dcgm", version))
+            return version, (*_dcgm_reasons(target, driver, row), seen_reason("dcgm", version, seen=bool(seen)))
         known = ", ".join(row.version for row in table.versions)
         facts = (
             Fact(f"DCGM {wanted} is requested", "the specification"),

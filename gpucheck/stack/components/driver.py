@@ -12,7 +12,16 @@ from gpucheck.knowledge.tables import Branch, OperatingSystem
 from gpucheck.stack import archived
 from gpucheck.stack.components.base import MANAGED, SYSTEM, Choice, Component, Works
 from gpucheck.stack.components.kernel_module import r14_flavour
-from gpucheck.stack.packages import Package, at_driver_version, component, driver_row, file, package, started
+from gpucheck.stack.packages import (
+    Package,
+    at_driver_version,
+    component,
+    driver_row,
+    file,
+    package,
+    revision_by_rule,
+    started,
+)
 from gpucheck.stack.rules import archive as archive_rules
 from gpucheck.stack.rules import driver as rules
 from gpucheck.stack.rules import ubuntu as ubuntu_rules
@@ -77,8 +86,6 @@ def of_branch(target: Target, spec: StackSpec, branch: Branch, archive: Archive 
     if isinstance(flavour, Clash):
         return flavour
     version, reason = rules.r18_version(branch, spec.driver)
-    if isinstance(reason, Clash):
-        return reason
     choice = DriverChoice(
         branch=branch.branch,
         version=version,
@@ -122,7 +129,7 @@ def no_branch(wanted: str) -> Clash:
     known = ", ".join(b.branch for b in tables.drivers().branches if b.state == "supported" and b.last)
     between = (
         Fact(f"driver {wanted} is requested", "the specification"),
-        Fact(f"the branches known to be supported are {known}", "nv-supported-drivers-615, endoflife"),
+        Fact(f"the branches known to be supported are {known}", "nv-supported-drivers-620, endoflife"),
     )
     return Clash(component="driver", rule="R18", between=between, because=f"no driver {wanted} is known", unknown=True)
 
@@ -217,6 +224,8 @@ class Driver(Component):
             return
         key = packages().repositories.keys[plan.system.repository or ""]
         known = () if MANAGED in plan.spec.repositories else (("repositories", key.unconfirmed),)
+        by_rule = revision_by_rule(plan.system, plan.stack)
+        yield from (by_rule,) if by_rule else ()
         for what, text in ((self.name, driver_row(plan.system, plan.stack).unconfirmed), *known):
             if text:
                 yield Reason(component=what, because=text, source="cuda-repo", confirmed=False)

@@ -28,7 +28,8 @@ def r14_flavour(target: Target, wanted: str, branch: Branch | None = None) -> Fl
         )
     flavour: Flavour = "proprietary" if needs_proprietary else "open"
     if needs_proprietary is None and needs_open is None:
-        flavour = "proprietary" if wanted == "proprietary" or _turing_exception(target, branch) else "open"
+        usual: Flavour = branch.kernel_modules[0] if branch and wanted == "auto" else "open"
+        flavour = "proprietary" if wanted == "proprietary" or _turing_exception(target, branch) else usual
     if wanted not in ("auto", flavour):
         gpu = needs_proprietary or needs_open
         return _flavour_clash(

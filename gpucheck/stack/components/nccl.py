@@ -1,5 +1,6 @@
 """The NCCL library of the host."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,9 +14,11 @@ from gpucheck.stack.rules.archive import r22_absent
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.libraries import no_release, no_toolkit, numeric, without_toolkit
 from gpucheck.stack.rules.wheels import r5_runs
-from gpucheck.stack.seen import seen_reason, seen_version
+from gpucheck.stack.seen import seen_reason, seen_version, stated_exactly
 from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons, StackSpec, Target
 from gpucheck.stack.versions import major, minor, parse, request
+
+BUILD = re.compile(r"\+cuda\d+\.\d+$")
 
 
 def r8_nccl(gpu: GpuModel, build: NcclBuild) -> Clash | None:
@@ -50,17 +53,22 @@ def choose_nccl(target: Target, toolkit: str, wanted: str, reference: Reference 
             return f"{pair.version}+cuda{pair.cuda}", _nccl_reasons(pair, build, same, reference, toolkit)
         first = first or clash
     known = tuple(pair.version for pair in packages().nccl.builds)
+    built = int(major(requested.build.removeprefix("cuda"))) if requested.build else cuda_major
+    other = built if built != cuda_major else None
     return (
-        first or _seen_nccl(target, cuda_major, wanted) or no_release("nccl", "NCCL", "R8", wanted, cuda_major, known)
+        first
+        or _seen_nccl(target, toolkit, wanted)
+        or no_release("nccl", "NCCL", "R8", wanted, cuda_major, known, other)
     )
 
 
-def _seen_nccl(target: Target, cuda_major: int, wanted: str) -> tuple[str, Reasons] | Clash | None:
+def _seen_nccl(target: Target, toolkit: str, wanted: str) -> tuple[str, Reasons] | Clash | None:
     """Return a stated version missing from the tables, with the machine code of the nearest older build."""
-    table = packages().nccl
+    table, cuda_major = packages().nccl, major(toolkit)
     names = table.apt if target.os.family == "debian" else table.dnf
-    version = seen_version(target.os.repository or "", target, names, wanted, table.revision)
-    if version is None or "+cuda" not in version or _cuda_major(version) != cuda_major:
+    seen = seen_version(target.os.repository or "", target, names, wanted, table.revision)
+    version = seen or _stated_build(wanted, toolkit)
+    if version is None or not BUILD.search(version) or _cuda_major(version) != cuda_major:
         return None
     plain, same = version.partition("+")[0], [row for row in tables.nccl().builds if row.cuda_major == cuda_major]
     older = [row for row in same if numeric(row.version) <= numeric(plain)]
@@ -68,10 +76,18 @@ def _seen_nccl(target: Target, cuda_major: int, wanted: str) -> tuple[str, Reaso
     if near is None:
         return None
     clash = next(filter(None, (r8_nccl(gpu, near) for gpu in target.models)), None)
-    return clash or (
-        version,
-        (seen_reason("nccl", version, f"its machine code is assumed to be that of {near.version}"),),
-    )
+    carried = f"its machine code is assumed to be that of {near.version}"
+    if not seen and not request(wanted).build:
+        carried += f", and it to be built for CUDA {minor(toolkit)}; state another build as nccl: {plain}+cuda13.0"
+    return clash or (version, (seen_reason("nccl", version, carried, seen=bool(seen)),))
+
+
+def _stated_build(wanted: str, toolkit: str) -> str | None:
+    """Return an exact version with its build, without one that for the toolkit; None if its builds are known."""
+    version, build = stated_exactly(wanted, 3), request(wanted).build
+    if version is None or (not build and any(pair.version == version for pair in packages().nccl.builds)):
+        return None
+    return f"{version}+{build or f'cuda{minor(toolkit)}'}"
 
 
 def _nccl_order(toolkit: str, same: str | None) -> list[NcclSystemBuild]:

@@ -3,6 +3,7 @@
 The roles apply it and have no version logic. An unknown name or version raises PlanGap here.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -13,7 +14,7 @@ from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.archived import kernel_modules
 from gpucheck.stack.components import BY_TURN, COMPONENTS
 from gpucheck.stack.components.base import MANAGED
-from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, RefusedHost, still_valid, target_of_group
+from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, RefusedHost, group_name, still_valid, target_of_group
 from gpucheck.stack.packages import PlanGap, file, repository
 from gpucheck.stack.plan.parts import (
     archive_of_set,
@@ -35,10 +36,11 @@ from gpucheck.stack.plan.system import (
     system_repositories,
 )
 from gpucheck.stack.rdma import rdma_plan
+from gpucheck.stack.rules.driver import r15_newer_kernel
 from gpucheck.stack.settings.tuning import tuning_plan
-from gpucheck.stack.spec import Repository, StackSpec, managed
+from gpucheck.stack.spec import DIGEST, Repository, StackSpec, managed
 from gpucheck.stack.stack_set import StackSet
-from gpucheck.stack.types import Conflict, Fact, PlanInput, Reason, Refusal, Unconfirmed
+from gpucheck.stack.types import Conflict, Fact, PlanInput, Reason, Refusal, Target, Unconfirmed
 
 SCHEMA = "gpucheck.plan/1"
 # Its name in stack.yml under repositories.
@@ -109,6 +111,40 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     unconfirmed: tuple[Unconfirmed, ...] = ()
 
 
+def planned_set(target: Target, stack: StackSet, spec: StackSpec) -> StackSet | Refusal:
+    """Return the set with the unconfirmed rows of its plan, or why its packages cannot be planned."""
+    try:
+        wanted = _input(target, stack, spec)
+        planned_components(wanted), _repositories(wanted)
+        return msgspec.structs.replace(stack, unconfirmed=unconfirmed(wanted))
+    except PlanGap as gap:
+        return Refusal(conflicts=(_gap_conflict(gap, target.os.id, target.arch),))
+
+
+def planned_lock(made: Lock) -> Lock:
+    """Return the lock without the groups whose packages cannot be planned; their hosts are unsupported."""
+    refused, groups = dict(made.refused), {}
+    for name, group in made.groups.items():
+        found = planned_set(target_of_group(group), group.stack, made.spec)
+        if isinstance(found, Refusal):
+            refused |= {host: RefusedHost(kind="impossible", conflicts=found.conflicts) for host in group.hosts}
+        else:
+            groups[name] = group
+    return msgspec.structs.replace(made, groups=groups, refused=dict(sorted(refused.items())))
+
+
+def described_plan(target: Target, stack: StackSet, spec: StackSpec) -> Plan | Refusal:
+    """Return the plan of a host that does not exist yet: without what depends on its kernel and its network cards."""
+    counts = Counter(gpu.pci_ids[0] for gpu in target.gpus)
+    group = LockedGroup(
+        os=target.os.id, arch=target.arch, gpus=dict(counts), nvswitches=bool(target.nvswitches), hosts={}, stack=stack
+    )
+    try:
+        return _plan(group_name(target, dict(counts)), group, target, spec, None)
+    except PlanGap as gap:
+        return Refusal(conflicts=(_gap_conflict(gap, target.os.id, target.arch),))
+
+
 class NoSuchHost(LookupError):
     """The lock has no such host or group."""
 
@@ -125,13 +161,14 @@ def plan(lock: Lock, *, host: str | None = None, group: str | None = None) -> Pl
         known = ", ".join(lock.groups) or "none"
         raise NoSuchHost(f"the lock has no group {name!r}. It has: {known}")
     locked = lock.groups[name]
-    broken = still_valid(target_of_group(locked), locked.stack, lock.spec)
+    target = target_of_group(locked)
+    broken = still_valid(target, locked.stack, lock.spec)
     if broken:
         return Refusal(conflicts=broken)
     try:
-        return _plan(name, locked, lock.spec, host)
+        return _plan(name, locked, target, lock.spec, host)
     except PlanGap as gap:
-        return Refusal(conflicts=(_gap_conflict(gap, locked),))
+        return Refusal(conflicts=(_gap_conflict(gap, locked.os, locked.arch),))
 
 
 def _group_of(lock: Lock, host: str) -> str | RefusedHost:
@@ -144,18 +181,21 @@ def _group_of(lock: Lock, host: str) -> str | RefusedHost:
     raise NoSuchHost(f"the lock has no host {host!r}. It has: {known}. Lock again with its facts.")
 
 
-def _gap_conflict(gap: PlanGap, locked: LockedGroup) -> Conflict:
-    between = (Fact(str(gap), gap.source), Fact(f"{locked.os} on {locked.arch} needs it", "the lock"))
+def _gap_conflict(gap: PlanGap, system: str, arch: str) -> Conflict:
+    between = (Fact(str(gap), gap.source), Fact(f"{system} on {arch} needs it", "the specification"))
     return Conflict(between=between, because=str(gap), source=gap.source, try_=gap.advice)
 
 
-def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> Plan:
-    target = target_of_group(locked)
+def _input(target: Target, stack: StackSet, spec: StackSpec) -> PlanInput:
+    return PlanInput(target=target, stack=stack, spec=spec, archive=archive_of_set(target.os, stack))
+
+
+def _plan(name: str, locked: LockedGroup, target: Target, spec: StackSpec, host: str | None) -> Plan:
     system = target.os
     stack = locked.stack
     manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"
-    archive, tuning = archive_of_set(system, stack), tuning_plan(spec.tuning, locked.arch)
-    wanted = PlanInput(target=target, stack=stack, spec=spec, archive=archive)
+    wanted = _input(target, stack, spec)
+    archive, tuning = wanted.archive, tuning_plan(spec.tuning, locked.arch)
     parts = planned_components(wanted)
     hosts = {host: locked.hosts[host]} if host is not None else locked.hosts
     kernels = _own_kernels(hosts.values())
@@ -166,7 +206,8 @@ def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> 
     later = zip(LATER, (engines, tuning, held), strict=True)
     unconfirmed_rows = unconfirmed(wanted)
     rows = list(services(stack, spec))
-    units = drop_ins([row["name"] for row in rows], system, simulated=all(one.simulated for one in hosts.values()))
+    simulated = bool(hosts) and all(one.simulated for one in hosts.values())
+    units = drop_ins([row["name"] for row in rows], system, simulated=simulated)
     return Plan(
         group=name,
         hosts=tuple(hosts),
@@ -204,6 +245,7 @@ def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> 
         reasons=(
             *(note for row in COMPONENTS for note in row.notes(wanted)),
             *rdma_reasons,
+            *(r15_newer_kernel(stack.driver.branch, kernels) if not modules else ()),
             *unconfirmed_reasons(unconfirmed_rows),
         ),
         unconfirmed=unconfirmed_rows,
@@ -218,16 +260,17 @@ def _repositories(plan: PlanInput) -> list[dict[str, str | None]]:
     table = packages().repositories
     distro = system.repository
     if distro is None:
-        raise PlanGap(
-            f"NVIDIA has no package repository for {system.name}", "cuda-repo", "a newer release of the system"
-        )
+        advice = "a newer release of the system, or repositories: managed"
+        raise PlanGap(f"NVIDIA has no package repository for {system.name}", "cuda-repo", advice)
     if distro not in table.keys:
-        raise PlanGap(f"the signing key of {distro} is not known", "cuda-repo", "add it to packages.yml")
+        advice = "another release of the system, or repositories: managed"
+        raise PlanGap(f"the signing key of {distro} is not known", "cuda-repo", advice)
     key = table.keys[distro]
     base = table.cuda_url.format(distro=distro, arch=arch)
     name = "nvidia-cuda" if plan.apt else f"cuda-{distro}-{arch}"
     keyring = table.keyring if plan.apt else None
-    nvidia = repository(name, base, (f"{base}{key.file}", key.fingerprint), keyring, table.signed)
+    pin = key.fingerprint or (f"sha256:{key.sha256}" if key.sha256 else None)
+    nvidia = repository(name, base, (f"{base}{key.file}", pin), keyring, table.signed)
     found = [_mirrored(nvidia, spec, ("nvidia-cuda", name), distro, arch)] if _of_nvidia(plan) else []
     own = [row for row in (component.repository(plan) for component in COMPONENTS) if row]
     return [*found, *(_mirrored(row, spec, (str(row["name"]),), distro, arch) for row in own)]
@@ -272,6 +315,11 @@ def _mirrored(
         message = f"no fingerprint of the signing key {result['key_url']} is known, so any key would be accepted"
         advice = f"compare it with its publisher's, and set repositories.{names[0]}.key_fingerprint in stack.yml"
         raise PlanGap(message, "cuda-repo", advice)
+    if result["kind"] == "apt" and DIGEST in result["key_fingerprint"].lower():
+        # apt gets the key without its armor, whose digest would be another.
+        message = f"the signing key {result['key_url']} is pinned by a digest, which is possible for dnf alone"
+        advice = f"state the fingerprint of the key in repositories.{names[0]}.key_fingerprint in stack.yml"
+        raise PlanGap(message, "the specification", advice)
     return result
 
 

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import msgspec
-
 from gpucheck.knowledge.archives import Archive, ubuntu
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.recorded import is_recorded, nearest, recorded
@@ -14,9 +12,8 @@ from gpucheck.stack.components import BY_NAME, COMPONENTS
 from gpucheck.stack.packages import PlanGap
 from gpucheck.stack.rules.archive import SOURCE, archive_of
 from gpucheck.stack.rules.ubuntu import UBUNTU, ubuntu_system
-from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
-from gpucheck.stack.types import PlanInput, Reason, Target, Unconfirmed
+from gpucheck.stack.types import PlanInput, Reason, Unconfirmed
 
 
 def planned_components(plan: PlanInput) -> dict[str, dict[str, Any]]:
@@ -88,16 +85,6 @@ def unconfirmed(plan: PlanInput) -> tuple[Unconfirmed, ...]:
                 because = _because(where, stack.arch, name, version)
                 found.append(Unconfirmed(component=row.part, spec=package["spec"], because=because))
     return tuple(found)
-
-
-def with_unconfirmed(target: Target, stack: StackSet, spec: StackSpec) -> StackSet:
-    """Return the set with the unconfirmed rows of its plan; a gap in the tables is one of them."""
-    archive = archive_of_set(target.os, stack)
-    try:
-        rows = unconfirmed(PlanInput(target=target, stack=stack, spec=spec, archive=archive))
-    except PlanGap as gap:
-        rows = (Unconfirmed(component="driver", spec=stack.driver.version, because=f"{gap}: {gap.advice}"),)
-    return msgspec.structs.replace(stack, unconfirmed=rows)
 
 
 def reasons(rows: tuple[Unconfirmed, ...]) -> tuple[Reason, ...]:

@@ -1,7 +1,10 @@
 """Rules about the driver: the branches and the kernel module flavor that a host can use."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
+
+import msgspec
 
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.packages import Folder, packages
@@ -89,6 +92,20 @@ def r15_kernel(os: OperatingSystem, branch: Branch) -> Clash | None:
     return Clash(component="driver", rule="R15", between=between, because=because)
 
 
+def r15_newer_kernel(branch: str, kernels: Iterable[str]) -> Iterator[Reason]:
+    """R15: that a branch builds on a kernel newer than the newest that it was seen to build on is not confirmed."""
+    row = next((row for row in tables.drivers().branches if row.branch == branch), None)
+    newest = row.max_kernel if row else None
+    for kernel in sorted(set(kernels)) if newest else ():
+        number = re.match(r"\d+\.\d+", kernel)
+        if number and parse(number[0]) > parse(newest or ""):
+            text = (
+                f"kernel {kernel}: driver branch {branch} was not seen to build on a kernel newer than {newest}; if it "
+                "does not build, boot an older kernel or state a newer driver"
+            )
+            yield Reason(component="driver", because=text, rule="R15", source="driver-kernel-reports", confirmed=False)
+
+
 def r18_branches(prefer: str, wanted: str) -> tuple[Branch, ...]:
     """R18: branches are tried in the order of `prefer`; a branch that has ended is tried only if it is named.
 
@@ -96,6 +113,8 @@ def r18_branches(prefer: str, wanted: str) -> tuple[Branch, ...]:
     """
     requested = request(wanted)
     fits = [b for b in tables.drivers().branches if b.last is not None and _branch_matches(b, wanted)]
+    if not fits and len(requested.prefix) > 1:
+        fits = _after_the_newest(requested.prefix[0])
     if not requested.prefix:
         fits = [b for b in fits if b.state in ("supported", "disputed")]
     order = {"longest-supported": ("LTS", "PB"), "production": ("PB", "LTS"), "newest": ()}[prefer]
@@ -108,6 +127,16 @@ def r18_branches(prefer: str, wanted: str) -> tuple[Branch, ...]:
     return tuple(sorted(fits, key=rank))
 
 
+def _after_the_newest(number: int) -> list[Branch]:
+    """A branch newer than all known ones, like the newest of them; [] for another number."""
+    newest = max(tables.drivers().branches, key=lambda branch: int(branch.branch))
+    if number <= int(newest.branch):
+        return []
+    note = f"branch {number} is taken to be like {newest.branch}"
+    like = msgspec.structs.replace(newest, branch=str(number), note=note, type=None, state="unknown")
+    return [msgspec.structs.replace(like, eol={}, first=None, native_cuda=None, max_kernel=None)]
+
+
 def _branch_matches(branch: Branch, wanted: str) -> bool:
     requested = request(wanted)
     if requested.prefix:
@@ -115,27 +144,21 @@ def _branch_matches(branch: Branch, wanted: str) -> bool:
     return requested.matches(branch.last or branch.branch)
 
 
-def r18_version(branch: Branch, wanted: str) -> tuple[str, Reason | Clash]:
+def r18_version(branch: Branch, wanted: str) -> tuple[str, Reason]:
     """R18: the driver is the newest known point release of its branch, or exactly the requested one."""
     requested = request(wanted)
     newest = branch.last or ""
     if len(requested.prefix) < 2 or requested.version == newest:
         kind = {"LTS": "long-term", "PB": "production", "NFB": "new feature"}.get(branch.type or "", "unconfirmed type")
-        ends = "; ".join(f"{date} ({who.replace('_', ' ')})" for who, date in branch.eol.items()) or "end not known"
-        text = f"branch {branch.branch}: {kind}, ends {ends}; {newest} is its newest release known"
+        dates = "; ".join(f"{date} ({who.replace('_', ' ')})" for who, date in branch.eol.items())
+        ends = f"ends {dates}" if dates else "without a date of its end"
+        text = f"branch {branch.branch}: {kind}, {ends}; {newest} is its newest release known"
         sure = branch.state == "supported" and branch.type is not None
-        source = "nv-supported-drivers-615, endoflife"
+        source = "nv-supported-drivers-620, endoflife"
         return newest, Reason(component="driver", because=text, rule="R18", source=source, confirmed=sure)
     version = requested.version
-    if branch.first is not None and parse(version) < parse(branch.first):
-        between = (
-            Fact(f"the oldest release of branch {branch.branch} known is {branch.first}", "endoflife"),
-            Fact(f"driver {version} is requested", "the specification"),
-        )
-        because = f"no driver {version} is known"
-        clash = Clash(component="driver", rule="R18", between=between, because=because, unknown=True)
-        return version, clash
-    text = f"{version} as requested; it is not in the tables (newest known of branch {branch.branch}: {newest})"
+    known = branch.note if branch.state == "unknown" else f"newest known of branch {branch.branch}: {newest}"
+    text = f"{version} as requested; it is not in the tables ({known})"
     return version, Reason(component="driver", because=text, rule="R18", source="the specification", confirmed=False)
 
 

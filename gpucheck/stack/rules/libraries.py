@@ -25,8 +25,19 @@ def no_toolkit(key: str, spec: StackSpec) -> Clash | None:
     return Clash(component="cuda", rule="R7", between=between, because=because)
 
 
-def no_release(component: str, title: str, rule: str, requested: str, cuda_major: int, known: tuple[str, ...]) -> Clash:
-    """Return the clash of a request without a release for this CUDA major. known: all versions in the tables."""
+def no_release(
+    component: str,
+    title: str,
+    rule: str,
+    requested: str,
+    cuda_major: int,
+    known: tuple[str, ...],
+    other: int | None = None,
+) -> Clash:
+    """Return the clash of a request without a release for this CUDA major.
+
+    known: all versions in the tables. other: the CUDA major that it was built for.
+    """
     parsed = request(requested)
     between = (
         Fact(f"{title} {requested} is requested", "the specification"),
@@ -37,7 +48,8 @@ def no_release(component: str, title: str, rule: str, requested: str, cuda_major
         rule=rule,
         between=between,
         because=f"no {title} {requested} for CUDA {cuda_major} is known",
-        unknown=not any(parsed.matches(version) for version in known),
+        unknown=not other and not any(parsed.matches(version) for version in known),
+        way=f"cuda {other}, for which it is built" if other else "",
     )
 
 

@@ -34,8 +34,9 @@ def r22_ubuntu_host(target: Target, spec: StackSpec) -> Iterator[Clash]:
         yield _clash("source", fact, f"source: ubuntu does not support {target.os.name}")
         return
     if target.arch not in ubuntu().architectures:
-        fact = Fact(f"signed modules are published for {', '.join(ubuntu().architectures)} only", SOURCE)
-        yield _clash("source", fact, f"Ubuntu's archive is not known to have signed modules for {target.arch}")
+        text = f"Canonical's guide names signatures of modules for {', '.join(ubuntu().architectures)} alone"
+        because = f"that the modules of Ubuntu's archive for {target.arch} are signed was not read"
+        yield _clash("source", Fact(text, SOURCE), because)
     if spec.driver_extra:
         because = f"the packages of driver_extra in the archive of {target.os.name} are not known"
         yield _clash("driver", Fact(f"driver_extra is {', '.join(spec.driver_extra)}", "the specification"), because)

@@ -8,17 +8,15 @@ from gpucheck.stack.lock import lock, read_lock, write_lock
 from gpucheck.stack.plan import plan
 from tests.stack import recordings
 from tests.stack.hosts import SYSTEMS, host
-from tests.stack.test_recordings import STATED
 
 EVERY = tuple(sorted(options().driver_extra))
 
 
 @pytest.mark.parametrize("system", [name for name in SYSTEMS if name not in ("centos-7", "centos-stream-8")])
 def test_no_extra_part_is_named_otherwise_than_a_record_shows_it(system):
-    for driver in ("580", "595", "610", "615"):
+    for driver in ("550", "570", "580", "595", "610", "615", "620"):
         cuda = {"cuda": "12.9"} if system == "ubuntu-20.04" else {}
-        keys = STATED if system.endswith("-10") else {}
-        spec = StackSpec(driver=driver, driver_extra=EVERY, repositories=keys, **cuda)
+        spec = StackSpec(driver=driver, driver_extra=EVERY, **cuda)
         found = plan(lock(spec, [host(system, "t4-x1")]), host="node01")
         if isinstance(found, Refusal):
             continue

@@ -59,8 +59,8 @@ def pinned(keys, repository):
         if key == repository.get("key_url"):
             continue
         path = re.sub("^file://", "", key)
-        present = {key.rstrip("!").upper()} if FINGERPRINT.match(key) else package_repository.key_fingerprints(path)
-        if not present or not set(present) <= pins:
+        stated = key.rstrip("!").upper() if FINGERPRINT.match(key) else None
+        if stated not in pins if stated else not package_repository.file_pinned(path, pins):
             return False
     return any(keys)
 

@@ -10,7 +10,6 @@ import re
 import shutil
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import host_plan, place, record, signing_keys
-from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import armor
 from ansible_collections.gpucheck.provision.plugins.module_utils.package_repository import pins
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command
 
@@ -49,10 +48,10 @@ def source_files(folder, patterns, repositories):
 def fetch_keys(module, folder, repositories):
     """Put the pinned signing keys into the folder keys; the task fails if there is any other. Raises OSError."""
     for row in repositories:
-        key, _ = signing_keys.pinned(module, row["key_url"], pins(row["key_fingerprint"] or ""))
+        binary, armored = signing_keys.pinned(module, row["key_url"], pins(row["key_fingerprint"] or ""))
         apt = row["kind"] == "apt"
         path = os.path.join(folder, "keys", "{}.{}".format(row["name"], "gpg" if apt else "asc"))
-        place.put(module, path, key if apt else armor(key))
+        place.put(module, path, binary if apt else armored)
 
 
 def write(folder, name, content):

@@ -6,7 +6,6 @@ import re
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import package_repository, place, signing_keys
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call
-from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import armor
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
 
 SECTION = re.compile(r"^\[([^\]]+)\]", re.MULTILINE)
@@ -41,9 +40,9 @@ def supply(module, source, dnf):
     offered = set(dnf([*enabling(source), "repoquery", "--queryformat", "%{name}\n", *row["include"]]).split())
     if offered.issuperset(row["include"]):
         return
-    key = signing_keys.pinned(module, row["key_url"], package_repository.pins(row["key_fingerprint"]))[0]
+    key = signing_keys.pinned(module, row["key_url"], package_repository.pins(row["key_fingerprint"]))[1]
     path = package_repository.paths(row)[1]
-    place.put(module, path, armor(key))
+    place.put(module, path, key)
     call(module, ["rpm", "--import", path])
     files = package_repository.rows(row)
     for target, content, mode in files:

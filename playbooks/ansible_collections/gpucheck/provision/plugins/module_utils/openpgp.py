@@ -63,6 +63,13 @@ def dearmored(content):
     return key
 
 
+def digest(content):
+    """``SHA256:...`` of a key file as NVIDIA's images pin it: without lines of the armor that begin with Version."""
+    lines = content.splitlines(keepends=True)
+    plain = b"".join(line for line in lines if not line.startswith(b"Version"))
+    return "SHA256:" + hashlib.sha256(plain).hexdigest().upper()
+
+
 def armor(key):
     """The key in ASCII armor, as rpm expects it; apt expects it binary."""
     body = base64.b64encode(key).decode("ascii")

@@ -14,6 +14,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.credentials imp
 from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import (
     LARGEST_KEY_BYTES,
     NotAKey,
+    digest,
     fingerprints,
     read_key,
 )
@@ -135,14 +136,25 @@ def source_text(repository):
 
 
 def pins(stated):
-    """Pinned fingerprints, ``EB69 3B30 ..., 610C...``: in capitals and without spaces; [] if nothing is pinned."""
+    """Pinned fingerprints or digests, ``EB69 3B30 ..., 610C...``: in capitals, without spaces; [] for none."""
     return [part for part in re.sub(r"\s", "", stated or "").upper().split(",") if part]
 
 
 def key_as_planned(repository):
     """True if the key file holds pinned keys and no other."""
-    present = key_fingerprints(paths(repository)[1])
-    return bool(present) and set(present) <= set(pins(repository["key_fingerprint"]))
+    return file_pinned(paths(repository)[1], pins(repository["key_fingerprint"]))
+
+
+def file_pinned(path, allowed):
+    """True if a file holds keys, and each of them is pinned: by its fingerprint, or all by the digest of the file."""
+    present = key_fingerprints(path)
+    return bool(present) and (set(present) <= set(allowed) or digest(read(path)) in allowed)
+
+
+def read(path):
+    """The start of a file, longer than any key file."""
+    with open(path, "rb") as file:
+        return file.read(LARGEST_KEY_BYTES + 1)
 
 
 def differences(plan, keys):
@@ -153,7 +165,7 @@ def differences(plan, keys):
         present, wanted = key_fingerprints(key_file), pins(repository["key_fingerprint"])
         if not present:
             words.append("{}: its key {} is missing".format(repository["name"], key_file))
-        elif not set(present) <= set(wanted):
+        elif not file_pinned(key_file, wanted):
             values = [repository["name"], key_file, ", ".join(present), ", ".join(wanted) or "none"]
             words.append("{}: {} holds key {}, planned {}".format(*values))
         elif repository["kind"] == "dnf" and not set(present) <= set(keys):
@@ -167,8 +179,7 @@ def differences(plan, keys):
 def key_fingerprints(path):
     """Fingerprints of all keys in a file, [] if it is missing or not a key file."""
     try:
-        with open(path, "rb") as file:
-            return fingerprints(read_key(file.read(LARGEST_KEY_BYTES + 1)))
+        return fingerprints(read_key(read(path)))
     except (OSError, NotAKey):
         return []
 

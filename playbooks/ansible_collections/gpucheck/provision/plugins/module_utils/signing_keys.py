@@ -8,13 +8,15 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.credentials imp
 from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import (
     LARGEST_KEY_BYTES,
     NotAKey,
+    armor,
+    digest,
     fingerprints,
     read_key,
 )
 
 # For the complete request. A timeout of fetch_url counts from byte to byte.
 FETCH_SECONDS = 60
-FINGERPRINT = re.compile(r"([0-9A-F]{40}|[0-9A-F]{64})\Z")
+PIN = re.compile(r"([0-9A-F]{40}|[0-9A-F]{64}|SHA256:[0-9A-F]{64})\Z")
 
 
 class Late(OSError):
@@ -27,7 +29,7 @@ def late(_number, _frame):
 
 
 def fetch(module, url):
-    """The key's binary packets, or the task fails with what to do."""
+    """The key file and the key's binary packets, or the task fails with what to do."""
     content, info = b"", {"status": None, "msg": ""}
     before = signal.signal(signal.SIGALRM, late)
     signal.alarm(FETCH_SECONDS)
@@ -44,17 +46,18 @@ def fetch(module, url):
         hint = "Check that the host reaches this address, or name a mirror under repositories in stack.yml."
         module.fail_json(msg="key {} cannot be fetched: {}. {}".format(masked(url), masked(info["msg"]), hint))
     try:
-        return read_key(content)
+        return content, read_key(content)
     except NotAKey as error:
         module.fail_json(msg="{} is not a signing key: {}. Nothing was written.".format(masked(url), error))
 
 
 def pinned(module, url, allowed):
-    """(key, its fingerprints) from this address; the task fails unless every key in the file is a pinned one.
+    """(key, the key in armor) from this address; the task fails unless every key in the file is a pinned one.
 
-    allowed: the pinned fingerprints, in capitals and without spaces.
+    allowed: the pinned fingerprints, in capitals and without spaces, or SHA256: and the digest of the key file, whose
+    armor is then as it was fetched: the digest can be compared again.
     """
-    short = [one for one in allowed if not FINGERPRINT.match(one)]
+    short = [one for one in allowed if not PIN.match(one)]
     if short:
         # Eight hex digits can be forged in minutes.
         hint = "State all 40 or 64 hex digits in key_fingerprint, several fingerprints separated by commas."
@@ -64,13 +67,22 @@ def pinned(module, url, allowed):
             msg="{}: no fingerprint is pinned, so any key would be accepted: rejected, nothing was written. Compare "
             "the key with what its publisher states and set key_fingerprint in stack.yml.".format(masked(url))
         )
-    key = fetch(module, url)
+    content, key = fetch(module, url)
     present = fingerprints(key)
+    if digest(content) in allowed:
+        return key, content
     foreign = [one for one in present if one not in allowed]
+    if foreign and all(one.startswith("SHA256:") for one in allowed):
+        module.fail_json(
+            msg="{} has the digest {}, pinned is {}: rejected, nothing was written. If the publisher changed the key, "
+            "confirm its fingerprint {} with the publisher and set key_fingerprint in stack.yml.".format(
+                masked(url), digest(content).lower(), ", ".join(allowed).lower(), ", ".join(present)
+            )
+        )
     if foreign:
         module.fail_json(
             msg="{} has fingerprint {}, pinned is {}: rejected, nothing was written. Each key in the file would be "
             "trusted. If the publisher changed or added a key, confirm the fingerprint with the publisher and add it "
             "to stack.yml; separate several with commas.".format(masked(url), ", ".join(foreign), ", ".join(allowed))
         )
-    return key, present
+    return key, armor(key)

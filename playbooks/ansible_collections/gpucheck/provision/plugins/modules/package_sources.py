@@ -94,7 +94,6 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import (
 )
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused
 from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import SECRET_MODE, masked
-from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import armor
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, text
 
 LISTS = {"apt": apt.read_lists, "dnf": dnf.read_lists}
@@ -215,9 +214,9 @@ def write_keys(module, repositories):
     for row in missing:
         with client(module, row):
             pins = package_repository.pins(row["key_fingerprint"])
-            keys.append(signing_keys.pinned(module, row["key_url"], pins)[0])
-    for repository, path, key in zip(missing, paths, keys):
-        place.put(module, path, armor(key) if repository["kind"] == "dnf" else key)
+            keys.append(signing_keys.pinned(module, row["key_url"], pins))
+    for repository, path, (binary, armored) in zip(missing, paths, keys):
+        place.put(module, path, armored if repository["kind"] == "dnf" else binary)
     return paths
 
 
