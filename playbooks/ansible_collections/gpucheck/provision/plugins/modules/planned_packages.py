@@ -214,7 +214,7 @@ def prepare(module, order, packages):
         moves, download_bytes = manager.prepare(module, order, False)
     except Refused as error:
         return transaction.answer(unknown=str(error))
-    refused = transaction.foreign(moves, order["planned"], order["held"], order["allowed"])
+    refused = transaction.foreign(moves, order)
     return transaction.answer(
         transaction.besides(moves, order["planned"]),
         transaction.refusal(refused) if refused else "",
