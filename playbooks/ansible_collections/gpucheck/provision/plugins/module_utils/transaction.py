@@ -122,9 +122,9 @@ def sentences(rows):
     return [" ".join(row).strip() for row in rows]
 
 
-def answer(others=(), refused="", unknown="", rows=(), download_bytes=None):
+def answer(others=(), refused="", unknown="", rows=(), download_bytes=None, not_built=""):
     """Return the part of planned_packages' result about what would move."""
-    moves = {"moves": sentences(others), "moves_refused": refused, "moves_unknown": unknown}
+    moves = {"moves": sentences(others), "moves_refused": refused, "moves_unknown": unknown, "not_built": not_built}
     return dict(moves, transaction=list(rows), download_bytes=download_bytes)
 
 
