@@ -38,7 +38,7 @@ FROM_BUNDLE = $(if $(BUNDLE),-e bundle=$(abspath $(BUNDLE)) $(if $(BUNDLE_FINGER
 TO_BUNDLE = -e bundle_output=$(abspath $(or $(BUNDLE),build/bundle)) $(if $(GROUPS),-e '{"bundle_groups": "$(GROUPS)"}') \
 	$(if $(BUNDLE_KEY),-e bundle_key=$(BUNDLE_KEY))
 
-.PHONY: help plan provision bundle verify rollback deprovision check lint test test-here test-lab test-more test-labs test-all test-real-packages test-gpu fuzz collection images test-images lab-down clean release
+.PHONY: help plan provision bundle verify rollback deprovision check lint test test-here test-lab test-more test-labs test-controllers test-all test-real-packages test-gpu fuzz collection images test-images lab-down clean release
 
 help: ## this list
 	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
@@ -85,6 +85,9 @@ test-all: test test-more test-labs ## test, test-more, test-labs
 
 test-labs: $(VENV)/.test bundle-tools ## more of the lab: air gap, tuning, bare metal, light hosts, faults, refused hosts, ansible-pull (root or sudo, and Docker)
 	@$(VENV)/bin/pytest -m more_labs tests/lab tests/release
+
+test-controllers: $(VENV)/.test bundle-tools ## every playbook with the oldest, the pinned and the newest ansible-core, on a light lab host
+	@$(VENV)/bin/pytest -m more_labs tests/lab/test_controllers.py
 
 # PYTHON=python3 on the command line: that Python and what is installed for it, without a network. Each file of tests is a
 # process of its own, and nothing stops at a failure. RECORDING=path: of the archive, which is whole after each program.
