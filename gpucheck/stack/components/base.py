@@ -22,6 +22,7 @@ from gpucheck.stack.versions import request
 SYSTEM = "{system}"
 # Under repositories: the hosts' own sources have all packages.
 MANAGED = "managed"
+KEEP = "keep"
 Works = Callable[[Target, StackSpec], bool]
 Chosen = tuple[Any, Reasons]
 
@@ -88,7 +89,8 @@ class Component:
 
     def check(self, value: str) -> None:
         """Raise ValueError if stack.yml cannot hold this value."""
-        request(value)
+        if request(value).text == KEEP:
+            raise ValueError("only a driver can be kept")
 
     def contradictions(self, spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
         """Yield contradictions of the specification that hold on every host: the two keys, and why."""
