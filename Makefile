@@ -64,8 +64,13 @@ deprovision: $(VENV)/.provision target ## remove everything installed by provisi
 verify: $(VENV)/.provision target ## verify every GPU host again and print the merged report
 	@$(PLAYBOOK) playbooks/verify.yml
 
-check: lint ## lint, and the fast tests that need no Docker, no root and no GPU
+ifdef INVENTORY
+check: $(VENV)/.provision target
+	@$(PLAYBOOK) playbooks/check.yml
+else
+check: lint ## lint, and the fast tests that need no Docker, no root and no GPU; with INVENTORY=: verify those hosts as they are
 	@$(PYTEST) $(PARALLEL) -m "not slow and not browser and $(HERE)"
+endif
 
 # The lab waits for disks and package managers most of its time: everything else is checked meanwhile.
 test: $(VENV)/.test tools ## what each change is tested with, all at once: lint, test-here, test-lab

@@ -1,20 +1,19 @@
 """``driver: keep``: the driver that a host has, which its set is chosen for and which no plan changes.
 
-Its packages, files and services, the fabric manager and the kernel's arguments stay those of the site: the archive's
-driver, a runfile, the image of a vendor.
+Its packages, files and services, the fabric manager and the kernel's arguments stay as they are: the archive's driver,
+a runfile, the image of a vendor.
 """
 
 import re
 from collections.abc import Iterator
 
-from gpucheck.stack.components.base import KEEP
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.rules.driver import Flavour
-from gpucheck.stack.types import Clash, DriverChoice, Fact, Reason, StackSpec, Target
+from gpucheck.stack.types import KEEP, Clash, DriverChoice, Fact, Reason, StackSpec, Target
 
 VERSION = re.compile(r"\d{3}(\.\d{1,3}){1,2}")
 STATED = "the specification"
-WAY = "install a driver as the site does, and run again; or state a driver in stack.yml, which gpucheck installs"
+WAY = "install a driver of your own, and run again; or state a driver in stack.yml, which gpucheck installs"
 # Keys of stack.yml that belong to the driver, with what they are without a statement.
 OF_THE_DRIVER = {
     "kernel_module": "auto",
@@ -24,7 +23,7 @@ OF_THE_DRIVER = {
     "kernel": "keep",
 }
 # A repository of NVIDIA's has the driver as well: these stay away from the system's own upgrades.
-KEPT_PIN = """# The driver is the site's (driver: keep in stack.yml): none comes from NVIDIA's repository.
+KEPT_PIN = """# The driver is your own (driver: keep in stack.yml): none comes from NVIDIA's repository.
 Package: nvidia-container-toolkit* libnvidia-container*
 Pin: version *
 Pin-Priority: 500

@@ -16,6 +16,10 @@ else:
     StackSpec = StackSet = Any
 
 
+# The driver of the specification that is not changed; see ``present``.
+KEEP = "keep"
+
+
 class DriverChoice(msgspec.Struct, frozen=True, kw_only=True):
     """The driver. kernel_module: the flavor. kept: it is the hosts' own and is not managed; omitted otherwise."""
 

@@ -7,6 +7,7 @@ import msgspec
 
 from gpucheck.knowledge.archives import Archive
 from gpucheck.stack.types import (
+    KEEP,
     Clash,
     Conflict,
     DriverChoice,
@@ -22,7 +23,6 @@ from gpucheck.stack.versions import request
 SYSTEM = "{system}"
 # Under repositories: the hosts' own sources have all packages.
 MANAGED = "managed"
-KEEP = "keep"
 Works = Callable[[Target, StackSpec], bool]
 Chosen = tuple[Any, Reasons]
 

@@ -10,7 +10,7 @@ from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import Branch, OperatingSystem
 from gpucheck.stack import archived, present
-from gpucheck.stack.components.base import KEEP, MANAGED, SYSTEM, Choice, Component, Works
+from gpucheck.stack.components.base import MANAGED, SYSTEM, Choice, Component, Works
 from gpucheck.stack.components.kernel_module import r14_flavour
 from gpucheck.stack.packages import Package, at_driver_version, component, driver_row, file, package, started
 from gpucheck.stack.rules import archive as archive_rules
@@ -18,7 +18,18 @@ from gpucheck.stack.rules import driver as rules
 from gpucheck.stack.rules import ubuntu as ubuntu_rules
 from gpucheck.stack.rules.driver import r24_branch
 from gpucheck.stack.settings.driver import MODULE_OPTIONS, MOK, extra_packages, mok_file, options_line
-from gpucheck.stack.types import Clash, DriverChoice, Fact, PlanInput, Reason, Reasons, StackSet, StackSpec, Target
+from gpucheck.stack.types import (
+    KEEP,
+    Clash,
+    DriverChoice,
+    Fact,
+    PlanInput,
+    Reason,
+    Reasons,
+    StackSet,
+    StackSpec,
+    Target,
+)
 from gpucheck.stack.versions import request
 
 Found = tuple[DriverChoice, Reasons]

@@ -72,7 +72,7 @@ def compare(host, plan, digest, known=None):
         differences["driver"].insert(0, "a package transaction was interrupted: {}".format(names))
     details = host_details(plan, digest, facts, extras)
     if host_plan.keeps_driver(plan):
-        # What is left of the driver's role: files that keep the site's driver as it is.
+        # What is left of the driver's role: files that keep your own driver as it is.
         differences["cuda"] += ["{} is missing or different".format(path) for path in details["wrong_files"]]
         differences["driver"] = []
         details["refusals"] += record.own_driver(packages)

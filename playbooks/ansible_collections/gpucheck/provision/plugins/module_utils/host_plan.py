@@ -48,7 +48,7 @@ def component(plan, name):
 
 
 def keeps_driver(plan):
-    """Whether the driver of the host is the site's: nothing of it is compared or changed."""
+    """Whether the driver of the host is kept: nothing of it is compared or changed."""
     return bool(((plan.get("stack") or {}).get("driver") or {}).get("kept"))
 
 

@@ -29,7 +29,7 @@ DISTRIBUTIONS = re.compile(
     r"|fedora|centos",
     re.IGNORECASE,
 )
-# NVIDIA's own package names in its repositories for apt and dnf, for packages of which nobody says who made them.
+# NVIDIA's own package names in its repositories for apt and dnf, for packages whose maintainer is not known.
 NAMES = re.compile(
     r"^(lib)?nvidia|^kmod-nvidia|^xserver-xorg-video-nvidia|^firmware-nvidia|^libxnvctrl|^cuda|^libcuda|^(lib)?cudnn"
     r"|^(lib)?nccl|^libcu(blas|dss|fft|file|obj|pti|rand|solver|sparse|sparselt|tensor)|^libnpp|^libnv(fatbin|infer|jitlink"

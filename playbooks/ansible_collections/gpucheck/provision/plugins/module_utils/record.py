@@ -136,7 +136,7 @@ def reachable(roots, needs, provides):
 
 
 def own_driver(packages):
-    """Return why the driver is not the site's to keep: packages of it that an earlier plan brought."""
+    """Return why the driver cannot be kept: packages of it that an earlier plan installed."""
     names = [name for name in origin.drivers(read(INSTALLED).get("packages", {})) if name in packages]
     words = (
         "driver: keep is set in stack.yml, but gpucheck installed the driver of this host ({}). State that driver in "

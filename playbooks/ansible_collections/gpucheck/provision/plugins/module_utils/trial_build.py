@@ -88,7 +88,7 @@ def try_out(module, order, moves, facts):
 
 
 def build(module, folder, source, kernel):
-    """One build; why it was given up, or nothing. Raises Refused with the end of the compiler's words."""
+    """One build; return why it was not finished, or nothing. Raises Refused with the end of the compiler's words."""
     name, _, version = os.path.basename(source).rpartition("-")
     tree = os.path.join(folder, "dkms-" + kernel)
     os.mkdir(tree)
