@@ -87,6 +87,7 @@ def test_every_playbook_runs(host, controller, tmp_path):
         last = run("provision", *options)
     assert last.recap("light-001")["changed"] == 0
     assert (tmp_path / "reports/light-001.json").is_file()
+    run("check")
     LAB.specify(nccl="none")
     run("provision", "--diff")
     run("rollback")
