@@ -38,7 +38,7 @@ FROM_BUNDLE = $(if $(BUNDLE),-e bundle=$(abspath $(BUNDLE)) $(if $(BUNDLE_FINGER
 TO_BUNDLE = -e bundle_output=$(abspath $(or $(BUNDLE),build/bundle)) $(if $(GROUPS),-e '{"bundle_groups": "$(GROUPS)"}') \
 	$(if $(BUNDLE_KEY),-e bundle_key=$(BUNDLE_KEY))
 
-.PHONY: help plan provision bundle verify rollback deprovision check lint test test-here test-lab test-more test-labs test-network test-all test-real-packages test-gpu fuzz collection images test-images lab-down clean release
+.PHONY: help plan provision bundle verify rollback deprovision check lint test test-here test-lab test-more test-labs test-network test-controllers test-all test-real-packages test-gpu fuzz collection images test-images lab-down clean release
 
 help: ## this list
 	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
@@ -64,8 +64,13 @@ deprovision: $(VENV)/.provision target ## remove everything installed by provisi
 verify: $(VENV)/.provision target ## verify every GPU host again and print the merged report
 	@$(PLAYBOOK) playbooks/verify.yml
 
-check: lint ## lint, and the fast tests that need no Docker, no root and no GPU
+ifdef INVENTORY
+check: $(VENV)/.provision target
+	@$(PLAYBOOK) playbooks/check.yml
+else
+check: lint ## lint, and the fast tests that need no Docker, no root and no GPU; with INVENTORY=: verify those hosts as they are
 	@$(PYTEST) $(PARALLEL) -m "not slow and not browser and $(HERE)"
+endif
 
 # The lab waits for disks and package managers most of its time: everything else is checked meanwhile.
 test: $(VENV)/.test tools ## what each change is tested with, all at once: lint, test-here, test-lab
@@ -92,6 +97,9 @@ test-network: $(VENV)/.test ## network cards of a real kernel in a virtual machi
 	  $(SUDO) apt-get -qq update && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq install --yes --no-install-recommends qemu-system-x86 >/dev/null; \
 	fi
 	@$(VENV)/bin/pytest -m vm tests/network
+
+test-controllers: $(VENV)/.test bundle-tools ## every playbook with the oldest, the pinned and the newest ansible-core, on a light lab host
+	@$(VENV)/bin/pytest -m more_labs tests/lab/test_controllers.py
 
 # PYTHON=python3 on the command line: that Python and what is installed for it, without a network. Each file of tests is a
 # process of its own, and nothing stops at a failure. RECORDING=path: of the archive, which is whole after each program.

@@ -17,12 +17,13 @@ from gpucheck.foreign.documents import DocumentProblem, bounded, compose, load, 
 from gpucheck.knowledge import generation_of, gpu_by_pci_id, tables
 from gpucheck.stack.components import COMPONENTS, exact_spec
 from gpucheck.stack.facts import HostFacts
+from gpucheck.stack.present import WAY, present_driver
 from gpucheck.stack.rdma import Rdma, rdma_of_facts
 from gpucheck.stack.resolve import resolve_target
 from gpucheck.stack.spec import StackSpec, check_value
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.targets import normal_arch, os_of_facts
-from gpucheck.stack.types import Conflict, Fact, NotProvisioned, Refusal, Target, UnknownInput
+from gpucheck.stack.types import KEEP, Conflict, Fact, NotProvisioned, Refusal, Target, UnknownInput
 
 
 class RefusedHost(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +156,12 @@ def lock(spec: StackSpec, facts: Iterable[HostFacts], previous: Lock | None = No
         if host.vgpu_guest:
             refused[host.host] = vgpu_guest(host)
             continue
+        if spec.driver == KEEP:
+            present = present_driver(host)
+            if isinstance(present, str):
+                refused[host.host] = _impossible(host, f"driver: keep is not possible: {present}", present, WAY)
+                continue
+            target = msgspec.structs.replace(target, present=present)
         name = group_name(target, counts)
         _, _, found_hosts = members.setdefault(name, (target, counts, {}))
         found_hosts[host.host] = LockedHost(
@@ -210,7 +217,8 @@ def target_of_group(group: LockedGroup) -> Target:
     system = next((s for s in tables.operating_systems().systems if s.id == group.os), None)
     if system is None:
         raise UnknownInput(f"operating system {group.os!r} in the lock is not known")
-    return Target(gpus=tuple(models), os=system, arch=group.arch, nvswitches=int(group.nvswitches))
+    own = group.stack.driver if group.stack.driver.kept else None
+    return Target(gpus=tuple(models), os=system, arch=group.arch, nvswitches=int(group.nvswitches), present=own)
 
 
 def still_valid(target: Target, stack: StackSet, spec: StackSpec) -> tuple[Conflict, ...]:

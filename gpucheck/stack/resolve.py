@@ -12,6 +12,7 @@ import msgspec
 from gpucheck.knowledge import site_tables, tables
 from gpucheck.stack.components import BY_NAME, BY_TURN, COMPONENTS, VERSIONED, driver, exact_spec
 from gpucheck.stack.components.base import Choice
+from gpucheck.stack.present import kept
 from gpucheck.stack.rules.archive import archive_of
 from gpucheck.stack.rules.driver import folder_of, is_a, r13_forward_compatibility
 from gpucheck.stack.spec import StackSpec, managed
@@ -53,7 +54,7 @@ def search(target: Target, spec: StackSpec) -> StackSet | tuple[Clash, ...]:
     clashes = [clash for component in COMPONENTS for clash in component.host_clashes(target, spec, archive)]
     if clashes:
         return tuple(clashes)
-    candidates: list[Candidate] = []
+    candidates: list[Candidate] = [*kept(target, spec)]
     for branch in driver.branches(spec, archive):
         candidate = driver.of_branch(target, spec, branch, archive)
         if isinstance(candidate, Clash):

@@ -55,7 +55,8 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of the specification; see the comments in stack.yml at the root of the project.
 
-    driver: a branch (580), a version (580.178.04), or one with its package revision (580.95.05-0ubuntu1).
+    driver: a branch (580), a version (580.178.04), one with its package revision (580.95.05-0ubuntu1), or keep: the
+    driver of the hosts, unmanaged.
     kernel: keep the running kernel, or upgrade it if no source of the host has its headers.
     kernel_lock: hold the installed kernel packages, or leave them unmanaged.
     source: NVIDIA's repositories (same as auto), Debian's archive for Debian hosts, or Ubuntu's for the driver alone.

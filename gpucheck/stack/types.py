@@ -16,10 +16,25 @@ else:
     StackSpec = StackSet = Any
 
 
+# The driver of the specification that is not changed; see ``present``.
+KEEP = "keep"
+
+
+class DriverChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """The driver. kernel_module: the flavor. kept: it is the hosts' own and is not managed; omitted otherwise."""
+
+    branch: str
+    version: str
+    kernel_module: Literal["open", "proprietary"]
+    revision: str | None = None
+    kept: Literal[True] | msgspec.UnsetType = msgspec.UNSET
+
+
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """Identical hosts. gpus: every GPU of one host, ordered by PCI id; nvswitches None = the PCI bus was not read.
 
     taken: assumptions made for names of several boards, as text.
+    present: the driver of the hosts, if the specification keeps it.
     """
 
     gpus: tuple[GpuModel, ...]
@@ -27,6 +42,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     arch: Literal["x86_64", "sbsa"]
     nvswitches: int | None = None
     taken: tuple[str, ...] = ()
+    present: DriverChoice | None = None
 
     @property
     def models(self) -> tuple[GpuModel, ...]:
@@ -81,15 +97,6 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Reasons = tuple[Reason, ...]
-
-
-class DriverChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The driver. kernel_module: the flavor."""
-
-    branch: str
-    version: str
-    kernel_module: Literal["open", "proprietary"]
-    revision: str | None = None
 
 
 class TorchChoice(msgspec.Struct, frozen=True, kw_only=True):

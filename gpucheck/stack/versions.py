@@ -86,7 +86,7 @@ class Request(msgspec.Struct, frozen=True):
 def request(text: str) -> Request:
     """Parse a request. Raises ValueError that describes the error."""
     text = text.strip()
-    if text in ("auto", "none"):
+    if text in ("auto", "none", "keep"):
         return Request(text)
     if not text:
         raise ValueError("is empty: write auto, none, a version or a range such as >=12.8,<13")

@@ -122,6 +122,7 @@ def honest(host: str, number: int, sound: dict[str, Any]) -> dict[str, Any]:
             "requirements": "",
             "state": {},
             "clock_ahead_s": 0,
+            "python": "3.11.2",
             "plan": {**back, "group": "now"},
             "way_back": back,
         },

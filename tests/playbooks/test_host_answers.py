@@ -28,6 +28,8 @@ FILE_NAME = "a group of a plan: gpucheck named it, and from a host's record stac
 PLAN_FILE = "stack_plans made the path from the inventory's name of the host"
 CHOSEN = "results only decide which of the inventory's hosts are in a list"
 TWO = "results only decide between two fixed values; host_lock's run is the action plugin's own"
+KIND = "a version and an architecture: check_usable matches the whole answer, and both are words of a fixed form"
+THERE = "runs on the host that gave it"
 # (file, argument): (modules whose results it may have, or None for any; why that is safe).
 ALLOWED: dict[tuple[str, str], tuple[set[str] | None, str]] = {
     ("tasks/bundle_collect.yml", "fetch_files.src"): ({"transfer_folder"}, NAMED_HERE),
@@ -42,6 +44,12 @@ ALLOWED: dict[tuple[str, str], tuple[set[str] | None, str]] = {
     ("tasks/batches.yml", "rollout_batches.hosts"): (None, CHOSEN),
     ("tasks/merge.yml", "copy.dest"): (None, CHOSEN),
     ("tasks/merge.yml", "command.argv"): (None, CHOSEN),
+    ("tasks/check_build.yml", "command.argv"): ({"command", "stack_plans"}, KIND),
+    ("tasks/check_send.yml", "send_files.dest"): ({"transfer_folder"}, NAMED_HERE),
+    ("tasks/check_send.yml", "send_files.files"): ({"command"}, KIND),
+    ("tasks/verify.yml", "gpu_verify.arguments"): ({"command"}, THERE),
+    ("tasks/verify.yml", "gpu_verify.program"): ({"command", "transfer_folder"}, THERE),
+    ("tasks/verify.yml", "gpu_verify.report"): ({"transfer_folder"}, THERE),
     ("tasks/rollout.yml", "environment"): (None, TWO),
     ("tasks/rollout.yml", "module_defaults"): (None, TWO),
 }

@@ -29,7 +29,7 @@ def read(**changes: Any) -> dict[str, Any]:
     back = {"schema": "gpucheck.plan/1", "group": "g", "package_manager": "apt", "repositories": [], "stack": {},
             "components": {}}  # fmt: skip
     sound = {"changed": False, "facts": facts("x"), "recorded": "", "requirements": "", "state": {},
-             "clock_ahead_s": 0, "plan": back, "way_back": back}  # fmt: skip
+             "clock_ahead_s": 0, "python": "3.11.2", "plan": back, "way_back": back}  # fmt: skip
     return {**sound, **changes}
 
 

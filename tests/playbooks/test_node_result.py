@@ -48,6 +48,7 @@ def test_every_module_that_runs_on_a_host_is_documented_field_by_field(path):
         ({"rows": {}, "plan": {"a": "x" * (5 << 20)}}, "plan: more than 4194304 characters"),
         ({"rows": {"a": ["x"] * 300_000}}, "rows: more than .* or 262144 values"),
         ({"rows": {}, "diff": ["x"]}, "diff: something else than texts"),
+        ({"rows": {}, "diff": {"before": ["x"]}}, "diff: something else than texts"),
         ({"rows": {}, "count": 10**400}, "count: a number of more than 64 bits"),
         ({"rows": {}, "plan": {"a": [float("nan")]}}, "plan: a number of more than 64 bits"),
     ],
@@ -70,6 +71,20 @@ def test_words_are_put_on_one_line_and_contents_of_files_are_left_alone():
     given_result = {"rows": {"a": ["x\ny"]}, "plan": {"content": "x\ny"}}
 
     assert node.decoded(given_result, KNOWN) == {"rows": {"a": [r"x\ny"]}, "plan": {"content": "x\ny"}}
+
+
+def test_a_difference_of_mappings_is_shown_as_text():
+    """Ansible's file module states one: with ansible-core 2.16 always, later with --diff."""
+    diff = {
+        "before": {"path": "/x", "state": "absent"},
+        "after": {"path": "/x\x1b", "state": "directory"},
+        "prepared": None,
+    }
+
+    (found,) = node.decoded({"changed": True, "diff": diff}, None)["diff"]
+
+    assert found["before"] == '{"path": "/x", "state": "absent"}'
+    assert "\x1b" not in found["after"]
 
 
 @given(st.text())

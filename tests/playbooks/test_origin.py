@@ -127,3 +127,62 @@ def test_packages_that_nvidia_says_to_have_made_are_told_apart_from_those_of_nob
     packages = {**dict.fromkeys(made, "580.95.05-1"), "libnvidia-compute-580": "1", "nvidia-container-toolkit": "1"}
 
     assert origin.by_source(packages, "dpkg", "/nowhere")["nvidia"] == ["nvidia-utils-580 580.95.05-1"]
+
+
+MIRROR = "https://mirror.example/ubuntu2204/x86_64/"
+POLICY = """{name}:
+  Installed: 1
+  Candidate: 2
+  Version table:
+     2 500
+        500 {newer} ./ Packages
+ *** 1 500
+        500 {url} ./ Packages
+        100 /var/lib/dpkg/status
+     0 500
+        500 {newer} ./ Packages
+"""
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf"])
+@pytest.mark.parametrize(
+    ("name", "maker", "source", "archive", "ours"),
+    [
+        # NVIDIA's own word, whatever the name.
+        ("nvlink5-580", CUDATOOLS, "", None, True),
+        ("mft", "NVIDIA CORPORATION", "", None, True),
+        # A mirror may rebuild packages: where they came from.
+        ("egl-wayland", "", "planned", None, True),
+        ("egl-wayland", "", "other", None, False),
+        # Nobody says anything: names of NVIDIA's repositories.
+        ("libcublas-13-0", "", "", None, True),
+        ("datacenter-gpu-manager-4-core", "", "", None, True),
+        ("openmpi-bin", "", "", None, False),
+        ("libnvme1", "", "", None, False),
+        ("libcurl4", UBUNTU, "", None, False),
+        # A distribution's own, which is the plan's only where its archive is the source.
+        ("libnvidia-compute-580", UBUNTU, "other", None, False),
+        ("libnvidia-compute-580", UBUNTU, "other", {"suite": "jammy"}, True),
+        # The drivers of the network are NVIDIA's too, and jobs need them.
+        ("mlnx-ofed-kernel-dkms", CUDATOOLS, "planned", None, False),
+        ("rdma-core", CUDATOOLS, "", None, False),
+    ],
+)
+def test_what_a_transaction_may_move_is_known_by_maker_and_repository(
+    tools, manager, name, maker, source, archive, ours
+):
+    urls = {"planned": MIRROR.rstrip("/"), "other": "https://archive.example/", "": "x"}
+    program(tools, "apt-cache", POLICY.format(name=name, url=urls[source], newer="https://other.example"))
+    program(tools, "dnf", f"{name}\t{'nvidia-cuda' if source == 'planned' else source}\n")
+    for query in ("dpkg-query", "rpm"):
+        program(tools, query, f"{name}\t{maker}\t\n")
+    rows = [{"name": "nvidia-cuda", "url": MIRROR}]
+    plan = {"package_manager": manager, "repositories": rows, "archive": archive}
+
+    assert origin.of_nvidia({name}, plan) == ({name} if ours else set())
+
+
+def test_names_decide_where_no_package_manager_answers(tools):
+    plan = {"package_manager": "apt", "repositories": []}
+
+    assert origin.of_nvidia({"libnccl2", "git"}, plan) == {"libnccl2"}

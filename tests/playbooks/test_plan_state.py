@@ -277,3 +277,27 @@ def test_a_driver_that_dkms_does_not_build_asks_for_no_module_of_a_newer_kernel(
     machine.facts.update(kernels=[NEWER], headers=[NEWER, "5.15.0-179-generic"], dkms={})
 
     assert machine.compare()["differences"] == {}
+
+
+def test_a_driver_that_is_kept_differs_in_nothing_and_its_files_come_with_cuda(machine):
+    """Whatever the site did to it."""
+    machine.plan["components"]["driver"] = {"packages": [], "holds": []}
+    machine.plan["stack"]["driver"] = {"version": "550.54.15", "kept": True}
+    machine.facts["driver"].update(loaded_version="550.90.07", installed_version=None)
+    machine.facts["headers"] = []
+    machine.tools.clear()
+    assert "driver" not in machine.differences()
+
+    (machine.folder / "nouveau.conf").unlink()
+    found = machine.compare()
+    assert found["differences"]["cuda"] == [f"{machine.folder}/nouveau.conf is missing or different"]
+    assert "driver" not in found["differences"]
+    assert found["host"]["refusals"] == []
+
+
+def test_a_driver_that_gpucheck_installed_is_not_the_sites_to_keep(machine):
+    machine.plan["stack"]["driver"] = {"version": "580.178.04", "kept": True}
+    (machine.folder / "installed.json").write_text('{"packages": {"nvidia-dkms-580": "1", "libnccl2": "2"}}')
+
+    (words,) = machine.compare()["host"]["refusals"]
+    assert "gpucheck installed the driver of this host (nvidia-dkms-580)" in words

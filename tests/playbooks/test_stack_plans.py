@@ -99,6 +99,20 @@ def test_a_host_is_as_planned_only_where_it_compared_itself_with_this_very_plan(
     assert plans.as_planned(read, PLAN, "r") is answer
 
 
+def test_a_python_that_is_newer_than_the_controller_supports_is_named_once():
+    """A host sends any text as its version."""
+    reads = {
+        f"n{number}": {"python": version} for number, version in enumerate(["3.14.0", "3.15.1", "3.12.9", "9" * 99, ""])
+    }
+
+    found = plans.python_warning(reads, (3, 12))
+
+    assert found.startswith("Python 3.14 on n0 and 1 more is newer than ansible-core ")
+    assert "supports (3.12)" in found
+    assert plans.python_warning(reads, (3, 15)) == ""
+    assert (3, 12) <= plans.newest_python() < (3, 99)
+
+
 GPUCHECK = """#!/bin/sh
 echo "$@" >{folder}/words
 while [ $# -gt 0 ]; do [ "$1" = --all-hosts ] && every=$2; shift; done

@@ -76,7 +76,10 @@ class Host:
 
 
 def order(**more):
-    return {"planned": set(), "held": [], "allowed": [], **more}
+    return {"plan": PLAN, "planned": set(), "held": [], "allowed": [], **more}
+
+
+PLAN = {"package_manager": "apt", "repositories": []}
 
 
 def test_apt_simulation_is_read():
@@ -222,24 +225,6 @@ def test_package_that_a_person_holds_is_not_changed():
     with pytest.raises(calls.Refused, match=r"would also change held slurmd 24\.05-1\."):
         transaction.guard(moves, order(held=["slurmd", "cuda-toolkit-13-0"]))
     transaction.guard(moves, order(held=["cuda-toolkit-13-0"]))
-
-
-@pytest.mark.parametrize(
-    "name", ["openmpi-bin", "libibverbs1", "docker-ce", "nvme-cli", "libnvme1", "libcurl4", "ncurses"]
-)
-def test_name_of_another_publisher_is_foreign(name):
-    assert transaction.foreign([("remove", name, "1")], set(), [], [])
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["nvidia-dkms-570", "libnvidia-compute-570", "kmod-nvidia-open-dkms", "cuda-toolkit-12-9", "libcublas-13-0",
-     "libnccl2", "libcudnn9-cuda-13", "libcuda1", "gds-tools-13-0", "nsight-compute-2025.3.1",
-     "xserver-xorg-video-nvidia-570", "libnvjitlink-13-0", "libcusparselt0", "libnpp-13-0",
-     "datacenter-gpu-manager-4-core"],
-)  # fmt: skip
-def test_name_of_nvidia_is_not_foreign(name):
-    assert transaction.foreign([("remove", name, "1")], set(), [], []) == []
 
 
 def test_apt_preparation_sees_planned_preferences_and_no_old_pin(tmp_path, monkeypatch):

@@ -1,10 +1,14 @@
-"""What verify keeps of a computing run."""
+"""What verify keeps of a computing run, and when it has none."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpucheck.checks.software._plan import PLAN
+from gpucheck.model import Verdict
 from gpucheck.model.compute import Sample
+from gpucheck.run.steps import compute
 from gpucheck.run.steps.compute import MOST_READINGS, shortened
+from tests.run.test_proof import host_with, missing, plan, verified
 
 REASONS = ("sw-power-cap", "hw-thermal")
 number = st.none() | st.floats(0, 2000)
@@ -47,3 +51,14 @@ def test_a_reason_that_holds_the_clock_half_of_the_time_still_does_and_a_short_o
 
     blips = [Sample(at=at / 10, reasons=("hw-thermal",) if at % 20 == 0 else ()) for at in range(800)]
     assert not any(reading.reasons for reading in shortened(blips))
+
+
+def test_computing_that_the_plan_of_the_host_does_not_name_is_a_skip(monkeypatch):
+    """With torch in the plan, it is unknown: the engine says which package is missing."""
+    monkeypatch.setattr(compute, "find_spec", missing("torch"))
+    report = verified(host_with(files={PLAN: plan()}), "compute")
+
+    assert [(f.check, f.verdict, f.code) for f in report.findings] == [
+        ("compute", Verdict.SKIP, "training.framework-not-planned")
+    ]
+    assert report.not_proven == ("computing on GPUs, the plan of this host names no torch",)

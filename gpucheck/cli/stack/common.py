@@ -193,6 +193,7 @@ def _of_this_host(
     from gpucheck.stack import target_of
     from gpucheck.stack.facts import OsFacts, facts_of
     from gpucheck.stack.lock import target_of_facts
+    from gpucheck.stack.present import present_driver
     from gpucheck.stack.targets import find_os
 
     facts, marks = facts_of(source), (source.read("simulation").simulation, replay_mark(source))
@@ -212,7 +213,9 @@ def _of_this_host(
         facts = msgspec.structs.replace(facts, arch=arch)
     if nvswitches is not None:
         facts = msgspec.structs.replace(facts, nvswitches=nvswitches)
-    return Requested(target_of_facts(facts)[0], *marks)
+    present = present_driver(facts)
+    target = target_of_facts(facts)[0]
+    return Requested(target if isinstance(present, str) else msgspec.structs.replace(target, present=present), *marks)
 
 
 def spec_of(wanted: tuple[str, ...], prefer: str | None, spec: Path | None = None) -> Any:

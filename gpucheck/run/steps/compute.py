@@ -2,16 +2,19 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from importlib.util import find_spec
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from gpucheck.compute.evaluation import CHECKS
+from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.compute import Sample
 from gpucheck.model.facts import Source
 from gpucheck.run.conclusion import conclude
+from gpucheck.run.proof import REQUIRED, not_required
 from gpucheck.run.step import Outcome, RunStep, numbers_of
 from gpucheck.train import mig_instances, whole_gpus
 
@@ -74,8 +77,16 @@ def _compute(source: Source) -> Outcome:
     from gpucheck.compute.measure import ComputeOptions
     from gpucheck.measure.planning.selection import Unmeasurable
 
-    if not (whole_gpus(source) or mig_instances(source)):
+    gpus = whole_gpus(source) or len(mig_instances(source))
+    if not gpus:
         return Outcome((Subject(check=NAME).skips("compute.no-gpu", "no GPU"),), {})
+    # Simulated GPUs compute without it.
+    reason = (
+        not_required(source, REQUIRED, gpus) if find_spec(REQUIRED) is None and machine_directory() is None else None
+    )
+    if reason is not None:
+        finding = Subject(check=NAME).skips(reason.code, "not run", framework=REQUIRED, distribution=REQUIRED)
+        return Outcome((finding,), {}, (f"{CLAIM}, {reason.text}",))
     try:
         report = compute(source, ComputeOptions())
     except Unmeasurable as error:

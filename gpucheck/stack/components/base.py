@@ -7,6 +7,7 @@ import msgspec
 
 from gpucheck.knowledge.archives import Archive
 from gpucheck.stack.types import (
+    KEEP,
     Clash,
     Conflict,
     DriverChoice,
@@ -88,7 +89,8 @@ class Component:
 
     def check(self, value: str) -> None:
         """Raise ValueError if stack.yml cannot hold this value."""
-        request(value)
+        if request(value).text == KEEP:
+            raise ValueError("only a driver can be kept")
 
     def contradictions(self, spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
         """Yield contradictions of the specification that hold on every host: the two keys, and why."""

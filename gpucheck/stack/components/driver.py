@@ -9,7 +9,7 @@ from gpucheck.knowledge import tables
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import Branch, OperatingSystem
-from gpucheck.stack import archived
+from gpucheck.stack import archived, present
 from gpucheck.stack.components.base import MANAGED, SYSTEM, Choice, Component, Works
 from gpucheck.stack.components.kernel_module import r14_flavour
 from gpucheck.stack.packages import (
@@ -27,7 +27,18 @@ from gpucheck.stack.rules import driver as rules
 from gpucheck.stack.rules import ubuntu as ubuntu_rules
 from gpucheck.stack.rules.driver import r24_branch
 from gpucheck.stack.settings.driver import MODULE_OPTIONS, MOK, extra_packages, mok_file, options_line
-from gpucheck.stack.types import Clash, DriverChoice, Fact, PlanInput, Reason, Reasons, StackSet, StackSpec, Target
+from gpucheck.stack.types import (
+    KEEP,
+    Clash,
+    DriverChoice,
+    Fact,
+    PlanInput,
+    Reason,
+    Reasons,
+    StackSet,
+    StackSpec,
+    Target,
+)
 from gpucheck.stack.versions import request
 
 Found = tuple[DriverChoice, Reasons]
@@ -62,7 +73,9 @@ Pin-Priority: 1000
 
 
 def branches(spec: StackSpec, archive: Archive | None) -> tuple[Branch, ...]:
-    """Return the branches to try, best first; with an archive, the branch of the archive."""
+    """Return the branches to try, best first; with an archive, the branch of the archive; none for a kept driver."""
+    if spec.driver == KEEP:
+        return ()
     if archive is None:
         return rules.r18_branches(spec.prefer, spec.driver)
     number = archive.driver.partition(".")[0]
@@ -145,8 +158,13 @@ class Driver(Component):
 
     def check(self, value: str) -> None:
         if value == "none":
-            raise ValueError("'none' is not possible: a GPU host needs a driver. State auto, a branch or a version.")
+            raise ValueError(
+                "'none' is not possible: a GPU host needs a driver. State auto, keep, a branch or a version."
+            )
         request(value)
+
+    def contradictions(self, spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
+        return present.contradictions(spec)
 
     def host_clashes(self, target: Target, spec: StackSpec, archive: Archive | None) -> Iterator[Clash]:
         old = rules.end_of_life(target.os, tables.operating_systems().as_of)
@@ -159,6 +177,9 @@ class Driver(Component):
             )
             because = f"on {target.os.name} the specification must state driver and cuda"
             yield Clash(component="os", rule="R15", between=between, because=because)
+        if spec.driver == KEEP:
+            yield from present.nothing_to_keep(target)
+            return
         yield from filter(None, (rules.r20_architecture(target), *map(rules.r9_architecture_ended, target.models)))
         flavour = r14_flavour(target, spec.kernel_module)
         if isinstance(flavour, Clash):
@@ -178,11 +199,18 @@ class Driver(Component):
         return stack.driver.version
 
     def exact(self, stack: StackSet) -> str:
-        return _exact(stack.driver)
+        return KEEP if stack.driver.kept else _exact(stack.driver)
+
+    def group_suffix(self, target: Target) -> str:
+        """Return the suffix for hosts that keep their driver: each version and flavor has a set of its own."""
+        kept = target.present
+        return f"-driver{kept.version}-{kept.kernel_module}" if kept else ""
 
     def label(self, stack: StackSet) -> str:
         origin = ", from the distribution's own archive" if stack.source else ""
         driver = stack.driver
+        if driver.kept:
+            return f"{driver.version}  {driver.kernel_module} kernel modules, kept: not managed"
         return f"{_exact(driver)}  {driver.kernel_module} kernel modules, branch {driver.branch}{origin}"
 
     def advice(self, rule: str, target: Target, spec: StackSpec, works: Works) -> str | None:
@@ -194,6 +222,8 @@ class Driver(Component):
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
         system, stack = plan.system, plan.stack
+        if stack.driver.kept:
+            return component([])
         held = archived.archive_packages(plan)
         if held is not None:
             return component(held)
@@ -203,10 +233,16 @@ class Driver(Component):
         return component([*own, *(row for row in extra if row["name"] not in names)])
 
     def services(self, stack: StackSet, spec: StackSpec) -> Iterator[dict[str, Any]]:
-        yield from started(["nvidia-persistenced"])
+        if not stack.driver.kept:
+            yield from started(["nvidia-persistenced"])
 
     def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
         """Yield files that block nouveau, set module options, and keep the driver at its version."""
+        if plan.stack.driver.kept:
+            if plan.apt:
+                yield file("/etc/apt/apt.conf.d/51gpucheck-nvidia", UNATTENDED)
+                yield file("/etc/apt/preferences.d/gpucheck-nvidia", present.KEPT_PIN)
+            return
         yield file("/etc/modprobe.d/gpucheck-nouveau.conf", NOUVEAU, initramfs=True)
         if plan.spec.module_options:
             content = options_line(plan.spec.module_options)
@@ -224,9 +260,10 @@ class Driver(Component):
             return
         key = packages().repositories.keys[plan.system.repository or ""]
         known = () if MANAGED in plan.spec.repositories else (("repositories", key.unconfirmed),)
-        by_rule = revision_by_rule(plan.system, plan.stack)
+        by_rule = None if plan.stack.driver.kept else revision_by_rule(plan.system, plan.stack)
         yield from (by_rule,) if by_rule else ()
-        for what, text in ((self.name, driver_row(plan.system, plan.stack).unconfirmed), *known):
+        own = () if plan.stack.driver.kept else ((self.name, driver_row(plan.system, plan.stack).unconfirmed),)
+        for what, text in (*own, *known):
             if text:
                 yield Reason(component=what, because=text, source="cuda-repo", confirmed=False)
 

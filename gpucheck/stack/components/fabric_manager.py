@@ -71,7 +71,7 @@ class FabricManager(Component):
 
     def choose(self, choice: Choice) -> Any:
         fabric, reasons = r17_fabric(choice.target)
-        if fabric.imex:
+        if fabric.imex or choice.driver.kept:
             return None
         choice.reasons += reasons
         return (choice.driver.version, fabric.subnet_manager) if fabric.fabric_manager else None

@@ -31,7 +31,7 @@ class Imex(Component):
 
     def choose(self, choice: Choice) -> Any:
         fabric, reasons = r17_fabric(choice.target)
-        if not fabric.imex:
+        if not fabric.imex or choice.driver.kept:
             return None
         choice.reasons += reasons
         return choice.driver.version

@@ -25,6 +25,10 @@ class NvidiaModprobe(Component):
         """Choose the driver's version; reject any other, and archives that are not known to have the package."""
         wanted, driver = choice.spec.nvidia_modprobe, choice.driver.version
         source = ", ".join(options().with_driver[self.name].source)
+        if choice.driver.kept and not request(wanted).none:
+            return self._clash(
+                wanted, f"{self.title} comes with the driver, which is kept as it is", "the specification"
+            )
         if choice.archive is not None or choice.spec.source == "ubuntu":
             because = f"the archive of {choice.target.os.id} is not known to have {self.title}"
             return choice.settle(self._clash(wanted, because, source), wanted)

@@ -35,6 +35,7 @@ from gpucheck.stack.plan.system import (
     release_packages,
     system_repositories,
 )
+from gpucheck.stack.present import KEPT_EXCLUDE
 from gpucheck.stack.rdma import rdma_plan
 from gpucheck.stack.rules.driver import r15_newer_kernel
 from gpucheck.stack.settings.tuning import tuning_plan
@@ -199,10 +200,12 @@ def _plan(name: str, locked: LockedGroup, target: Target, spec: StackSpec, host:
     parts = planned_components(wanted)
     hosts = {host: locked.hosts[host]} if host is not None else locked.hosts
     kernels = _own_kernels(hosts.values())
-    rdma, rdma_reasons = rdma_plan({name: (one.rdma, one.kernel) for name, one in hosts.items()}, stack)
+    cards = {} if stack.driver.kept else {name: (one.rdma, one.kernel) for name, one in hosts.items()}
+    rdma, rdma_reasons = rdma_plan(cards, stack)
     engines = tuple(engine for row in COMPONENTS for engine in row.container_engines(wanted))
     modules = kernel_modules(stack, kernels)
-    held = spec.kernel_lock == "hold" or bool(modules)
+    held, kept = spec.kernel_lock == "hold" or bool(modules), bool(stack.driver.kept)
+    built = not (modules or kept)
     later = zip(LATER, (engines, tuning, held), strict=True)
     unconfirmed_rows = unconfirmed(wanted)
     rows = list(services(stack, spec))
@@ -228,19 +231,19 @@ def _plan(name: str, locked: LockedGroup, target: Target, spec: StackSpec, host:
         module_stream=module_stream(system, stack),
         components=parts,
         # They would add the public addresses next to those of a mirror.
-        prerequisites=() if {EPEL, MANAGED} & set(spec.repositories) else release_packages(system),
-        dkms_source=_dkms_source(system, locked.arch, spec) or msgspec.UNSET,
+        prerequisites=() if kept or {EPEL, MANAGED} & set(spec.repositories) else release_packages(system),
+        dkms_source=(None if kept else _dkms_source(system, locked.arch, spec)) or msgspec.UNSET,
         python=python(system),
-        headers=() if modules else headers(system, kernels),
-        header_metapackage=header_metapackage(system, kernels, held=held),
+        headers=headers(system, kernels) if built else (),
+        header_metapackage=header_metapackage(system, kernels, held=held or kept),
         kernel_modules=modules,
-        compilers=() if modules else compilers(system, stack.driver.kernel_module, kernels),
+        compilers=compilers(system, stack.driver.kernel_module, kernels) if built else (),
         files=(
             *(one for row in BY_TURN for one in row.files(wanted)),
             *(file(*row) for row in (*rdma, *units)),
         ),
         services=tuple(rows),
-        reboot={"when": ("nouveau-loaded", "loaded-differs-from-installed", "module-files-changed")},
+        reboot={"when": () if kept else ("nouveau-loaded", "loaded-differs-from-installed", "module-files-changed")},
         expected={key: value for row in COMPONENTS for key, value in row.expected(stack).items()},
         reasons=(
             *(note for row in COMPONENTS for note in row.notes(wanted)),
@@ -271,6 +274,8 @@ def _repositories(plan: PlanInput) -> list[dict[str, str | None]]:
     keyring = table.keyring if plan.apt else None
     pin = key.fingerprint or (f"sha256:{key.sha256}" if key.sha256 else None)
     nvidia = repository(name, base, (f"{base}{key.file}", pin), keyring, table.signed)
+    if plan.stack.driver.kept and not plan.apt:
+        nvidia["exclude"] = KEPT_EXCLUDE
     found = [_mirrored(nvidia, spec, ("nvidia-cuda", name), distro, arch)] if _of_nvidia(plan) else []
     own = [row for row in (component.repository(plan) for component in COMPONENTS) if row]
     return [*found, *(_mirrored(row, spec, (str(row["name"]),), distro, arch) for row in own)]

@@ -41,6 +41,8 @@ def roles(parts: Iterable[str]) -> tuple[str, ...]:
 def module_stream(system: OperatingSystem, stack: StackSet) -> dict[str, str] | None:
     """Return the stream of NVIDIA's dnf module with the driver, None if the system has no streams."""
     streams = packages().module_streams
+    if stack.driver.kept:
+        return None
     if system.family != "redhat" or int(system.version) not in streams.el_majors:
         return None
     kind = "open" if stack.driver.kernel_module == "open" else "dkms"

@@ -6,10 +6,13 @@ that is as planned, and a task of its own would be a process a host.
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
 
+from ansible import __version__ as core
+from ansible import constants
 from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 from ansible.utils.display import Display
@@ -26,6 +29,7 @@ CHOICES = ("gpucheck_python", "gpucheck_image", "gpucheck_pip_args")
 # Hosts that may fetch torch from public indexes without a warning, and what a CUDA build with its libraries weighs.
 MANY_DOWNLOADS, TORCH_GB = 20, 3
 WHEELS = "/opt/gpucheck/wheels"
+PYTHON = re.compile(r"(\d{1,3})\.(\d{1,3})")
 
 
 class Unresolved(Exception):
@@ -124,6 +128,26 @@ def torch_warning(rows):
     )
 
 
+def newest_python():
+    """The newest Python of hosts that this ansible-core supports, as (3, 12): the first of its own list."""
+    known = constants.config.get_configuration_definitions()["INTERPRETER_PYTHON_FALLBACK"]["default"]
+    return max(tuple(map(int, name[len("python") :].split("."))) for name in known if name.startswith("python3."))
+
+
+def python_warning(reads, newest):
+    """Return which hosts have a newer Python than that, or nothing. An older one has failed before."""
+    seen = {host: PYTHON.match(read.get("python") or "") for host, read in reads.items()}
+    newer = sorted(host for host, found in seen.items() if found and tuple(map(int, found.groups())) > newest)
+    if not newer:
+        return ""
+    more = f" and {len(newer) - 1} more" if newer[1:] else ""
+    return (
+        f"Python {seen[newer[0]].group()} on {newer[0]}{more} is newer than "
+        f"ansible-core {core} of this controller supports ({'.'.join(map(str, newest))}). If a step fails there, use a "
+        "controller with Python 3.12 or newer, where make installs a newer ansible-core."
+    )
+
+
 def refusal(host, words):
     """Return the entry of an unsupported host, in place of a plan; the other hosts continue."""
     fact = {"fact": f"what {host} returned", "source": "the host"}
@@ -163,9 +187,9 @@ class ActionModule(ActionBase):
                     for host, path in files.items()
                     if path.is_file()
                 }
-            warning = torch_warning(result["plans"].values())
-            if warning and whole:
-                result["warnings"] = [warning]
+            if whole:
+                found = [torch_warning(result["plans"].values()), python_warning(reads, newest_python())]
+                result["warnings"] = [warning for warning in found if warning]
         except OSError as error:
             result.update(failed=True, msg=f"{error.filename}: {error.strerror}. No host was changed.")
         except (Unresolved, ValueError) as error:

@@ -9,8 +9,8 @@ import re
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import host_plan
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name
+from ansible_collections.gpucheck.provision.plugins.module_utils.origin import NAMES
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.packages import upstream
-from ansible_collections.gpucheck.provision.plugins.module_utils.transaction import NVIDIA
 
 TOOLKIT = re.compile(r"^cuda-toolkit(-\d+-\d+)$")
 CONFIGURATION = re.compile(r"^cuda-toolkit(-[\d-]+)?-config-common$")
@@ -31,7 +31,7 @@ def family(plan, name):
     if not suffixes:
         return None
     return lambda other, _: (
-        other not in planned and (CONFIGURATION.search(other) or (other.endswith(suffixes) and NVIDIA.search(other)))
+        other not in planned and (CONFIGURATION.search(other) or (other.endswith(suffixes) and NAMES.search(other)))
     )
 
 

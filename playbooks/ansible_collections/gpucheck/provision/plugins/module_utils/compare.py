@@ -71,6 +71,11 @@ def compare(host, plan, digest, known=None):
         names = ", ".join(extras["unfinished"])
         differences["driver"].insert(0, "a package transaction was interrupted: {}".format(names))
     details = host_details(plan, digest, facts, extras)
+    if host_plan.keeps_driver(plan):
+        # What is left of the driver's role: files that keep your own driver as it is.
+        differences["cuda"] += ["{} is missing or different".format(path) for path in details["wrong_files"]]
+        differences["driver"] = []
+        details["refusals"] += record.own_driver(packages)
     details["refusals"] += lacking
     return {
         "differences": {role: words for role, words in differences.items() if words},

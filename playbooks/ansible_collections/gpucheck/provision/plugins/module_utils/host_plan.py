@@ -47,6 +47,11 @@ def component(plan, name):
     return found.get("packages") or [], found.get("holds") or []
 
 
+def keeps_driver(plan):
+    """Whether the driver of the host is kept: nothing of it is compared or changed."""
+    return bool(((plan.get("stack") or {}).get("driver") or {}).get("kept"))
+
+
 def package_differences(plan, name, packages):
     """Packages of one component that are not installed in exactly the planned version."""
     words = []

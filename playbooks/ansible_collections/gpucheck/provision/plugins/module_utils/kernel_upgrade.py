@@ -110,7 +110,7 @@ def moves(module, plan, words):
     return query_moves(module, words)
 
 
-def guard(rows, blocked, allowed):
+def guard(rows, plan, blocked, allowed):
     """Raise Refused if the upgrade would remove, downgrade or move foreign packages that are not allowed."""
     moving = {name for _, name, _ in rows if of_kernel(name) and name not in blocked}
-    transaction.guard(rows, {"planned": moving, "held": blocked, "allowed": allowed})
+    transaction.guard(rows, {"plan": plan, "planned": moving, "held": blocked, "allowed": allowed})

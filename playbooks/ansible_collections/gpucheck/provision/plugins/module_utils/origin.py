@@ -29,8 +29,21 @@ DISTRIBUTIONS = re.compile(
     r"|fedora|centos",
     re.IGNORECASE,
 )
+# NVIDIA's own package names in its repositories for apt and dnf, for packages whose maintainer is not known.
+NAMES = re.compile(
+    r"^(lib)?nvidia|^kmod-nvidia|^xserver-xorg-video-nvidia|^firmware-nvidia|^libxnvctrl|^cuda|^libcuda|^(lib)?cudnn"
+    r"|^(lib)?nccl|^libcu(blas|dss|fft|file|obj|pti|rand|solver|sparse|sparselt|tensor)|^libnpp|^libnv(fatbin|infer|jitlink"
+    r"|jpeg|onnxparsers|ptxcompiler|sdm|vm)|^nvlsm|^gds-tools|^nsight-|^datacenter-gpu-manager|^gdr(copy|drv)|^libgdrapi"
+)
+# NVIDIA makes them as well, and a driver is no reason to remove the drivers of the network.
+NETWORK = re.compile(
+    r"^(kmod-)?(mlnx|ofed|doca|mlx|isert|iser|srp|knem|xpmem)|^(lib)?(ibverbs|rdmacm|ibumad)|^rdma-core|^ucx"
+)
 RPM_LAYOUT = "%{NAME}\t%{VENDOR}\t%{RSAHEADER:pgpsig} %{SIGPGP:pgpsig}\n"
 DPKG_LAYOUT = "${Package}\t${Maintainer}\t\n"
+FROM_REPO = ["--installed", "--queryformat", "%{name}\t%{from_repo}\n"]
+# A row of apt-cache policy with a version; *** is the installed one.
+VERSION = re.compile(r"^ (   |\*\*\*) \S+ ")
 LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
 
 
@@ -60,6 +73,46 @@ def maker(name, version, known):
     # A mirror may rebuild packages without a vendor: then only the names of the archives are known.
     odd = ARCHIVE_NAME.search(name) or ARCHIVE_VERSION.search(version) or OTHER_RPMS.search(name)
     return ("other", "") if odd else ("nvidia", "")
+
+
+def installed_from(names, family):
+    """Return {name: addresses (dpkg) or names (rpm) of the repositories that have the installed version}."""
+    query = ["apt-cache", "policy"] if family == "dpkg" else ["dnf", "--quiet", "--cacheonly", "repoquery", *FROM_REPO]
+    try:
+        lines = command([*query, *sorted(names)]).splitlines()
+    except Unreadable:
+        return {}
+    if family != "dpkg":
+        rows = [line.split("\t") for line in lines]
+        return {row[0]: set(row[1:]) for row in rows}
+    found, name, here = {}, "", False
+    for line in lines:
+        if not line.startswith(" "):
+            name, here = line.partition(":")[0], False
+        elif VERSION.match(line):
+            here = line.startswith(" ***")
+        elif here:
+            found.setdefault(name, set()).update(word.rstrip("/") for word in line.split()[1:2])
+    return found
+
+
+def of_nvidia(names, plan):
+    """Return which of these installed packages are NVIDIA's: by who made them, else by where they came from.
+
+    Names decide where neither is known, and for packages of a distribution whose archive the plan uses.
+    """
+    family = "dpkg" if plan["package_manager"] == "apt" else "rpm"
+    rows = plan.get("repositories") or ()
+    planned = {str(row.get(key)).rstrip("/") for row in rows for key in ("url", "name")}
+    known, sources = makers(sorted(names), family), installed_from(names, family)
+    found = set()
+    for name in names:
+        vendor, signature = known.get(name, ("", ""))
+        made = NVIDIA.search(vendor) or NVIDIA_KEYS.search(signature)
+        by_name = NAMES.search(name) and (plan.get("archive") or not DISTRIBUTIONS.search(vendor))
+        if not NETWORK.search(name) and (made or sources.get(name, set()) & planned or by_name):
+            found.add(name)
+    return found
 
 
 def by_source(packages, family, runfile=RUNFILE):

@@ -30,6 +30,7 @@ def orders(params, state, packages, held):
     if driver_due:
         extra += [name for name in modules["wanted"] if name not in extra]
     return {
+        "plan": plan,
         "host": host,
         "specs": specs + extra if installs else [],
         "holds": [hold for name in names for hold in host_plan.component(plan, name)[1]] if installs or unheld else [],

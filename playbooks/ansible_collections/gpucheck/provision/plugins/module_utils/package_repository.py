@@ -123,6 +123,7 @@ def yum_file(repository):
         "enabled": "1",
         "gpgkey": "file://" + paths(repository)[1],
         **({"includepkgs": " ".join(repository["include"])} if repository.get("include") else {}),
+        **({"excludepkgs": repository["exclude"]} if repository.get("exclude") else {}),
     }
 
 

@@ -18,6 +18,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import (
     archive,
     host_plan,
     options,
+    origin,
     package_repository,
     prebuilt,
     tuning,
@@ -132,6 +133,16 @@ def closure(roots, following):
 def reachable(roots, needs, provides):
     """Everything that the roots depend on, and the roots."""
     return closure(roots, lambda name: {one for word in needs.get(name, ()) for one in provides.get(word, ())})
+
+
+def own_driver(packages):
+    """Return why the driver cannot be kept: packages of it that an earlier plan installed."""
+    names = [name for name in origin.drivers(read(INSTALLED).get("packages", {})) if name in packages]
+    words = (
+        "driver: keep is set in stack.yml, but gpucheck installed the driver of this host ({}). State that driver in "
+        "stack.yml, or run make deprovision for this host first"
+    )
+    return [words.format(", ".join(names))] if names else []
 
 
 def leftovers(plan, packages, family, recorded):

@@ -7,14 +7,9 @@ message: ``1.0``, or ``1.0 to 2.0``.
 import fnmatch
 import re
 
+from ansible_collections.gpucheck.provision.plugins.module_utils import origin
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, attempt, last_words
 
-# NVIDIA's own package names in its repositories for apt and dnf: these move as the plan wants it.
-NVIDIA = re.compile(
-    r"^(lib)?nvidia|^kmod-nvidia|^xserver-xorg-video-nvidia|^firmware-nvidia|^libxnvctrl|^cuda|^libcuda|^(lib)?cudnn"
-    r"|^(lib)?nccl|^libcu(blas|dss|fft|file|obj|pti|rand|solver|sparse|sparselt|tensor)|^libnpp|^libnv(fatbin|infer|jitlink"
-    r"|jpeg|onnxparsers|ptxcompiler|sdm|vm)|^nvlsm|^gds-tools|^nsight-|^datacenter-gpu-manager|^gdr(copy|drv)|^libgdrapi"
-)
 # apt-get --simulate: "Remv name [1.0]", "Inst name [1.0] (2.0 origin [amd64])"; no brackets for a new package.
 APT_ROW = re.compile(
     r"^(?P<verb>Remv|Purg|Inst) (?P<name>[^\s:]+)\S*(?: \[(?P<old>[^\]]+)\])?(?: \((?P<new>\S+))?", re.MULTILINE
@@ -127,20 +122,23 @@ def sentences(rows):
     return [" ".join(row).strip() for row in rows]
 
 
-def answer(others=(), refused="", unknown="", rows=(), download_bytes=None):
+def answer(others=(), refused="", unknown="", rows=(), download_bytes=None, not_built=""):
     """Return the part of planned_packages' result about what would move."""
-    moves = {"moves": sentences(others), "moves_refused": refused, "moves_unknown": unknown}
+    moves = {"moves": sentences(others), "moves_refused": refused, "moves_unknown": unknown, "not_built": not_built}
     return dict(moves, transaction=list(rows), download_bytes=download_bytes)
 
 
-def foreign(moves, planned, held, allowed):
-    """Rows that no operator agreed to: removals and downgrades outside NVIDIA's names, and changed holds of others.
+def foreign(moves, order):
+    """Rows that no operator agreed to: removals and downgrades of packages of others, and changed holds of others.
 
-    held: names that are held on the host. allowed: names or patterns that your configuration allows.
+    order: planned names; held: names that are held on the host; allowed: names or patterns that your configuration
+    allows; plan: whose repositories have NVIDIA's packages.
     """
-    changed = [("change held", name, words) for verb, name, words in moves if verb in ARRIVES and name in held]
-    found = [row for row in besides(moves, planned) + changed if row[1] not in planned and not NVIDIA.search(row[1])]
-    return [row for row in found if not any(fnmatch.fnmatchcase(row[1], pattern) for pattern in allowed)]
+    changed = [("change held", name, words) for verb, name, words in moves if verb in ARRIVES and name in order["held"]]
+    found = [row for row in besides(moves, order["planned"]) + changed if row[1] not in order["planned"]]
+    found = [row for row in found if not any(fnmatch.fnmatchcase(row[1], pattern) for pattern in order["allowed"])]
+    nvidia = origin.of_nvidia({row[1] for row in found}, order["plan"]) if found else set()
+    return [row for row in found if row[1] not in nvidia]
 
 
 def refusal(rows):
@@ -153,6 +151,6 @@ def refusal(rows):
 
 def guard(moves, order):
     """Raise Refused for a transaction with a foreign row; order: of planned_packages."""
-    found = foreign(moves, order["planned"], order["held"], order["allowed"])
+    found = foreign(moves, order)
     if found:
         raise Refused(refusal(found))

@@ -71,6 +71,10 @@ clock_ahead_s:
     that the question took on its way is in it.
   returned: success
   type: int
+python:
+  description: Version of the Python that runs the modules.
+  returned: success
+  type: str
 recorded_set:
   description: Group and stack of the recorded plan.
   returned: where there is one
@@ -88,6 +92,7 @@ way_back:
   type: dict
 """
 
+import platform
 import time
 
 from ansible.module_utils.basic import AnsibleModule
@@ -128,7 +133,7 @@ def main():
     except Unreadable as error:
         module.fail_json(msg="{}: this host cannot be read: {}".format(host, error))
     answer = {"recorded": record.digest(recorded), "requirements": text(MARKER) or "", "state": state}
-    answer["clock_ahead_s"] = ahead
+    answer.update(clock_ahead_s=ahead, python=platform.python_version())
     if recorded:
         answer["recorded_set"] = {part: recorded.get(part) for part in ("group", "stack")}
     if module.params["record"]:

@@ -23,6 +23,11 @@ options:
     description: Time limit on the host in seconds. A program that exceeds it is terminated.
     type: int
     default: 1200
+  arguments:
+    description: Further options of C(gpucheck verify), such as C(--level) and C(quick).
+    type: list
+    elements: str
+    default: []
   program:
     description: gpucheck on the host.
     type: path
@@ -81,10 +86,10 @@ PATIENCE_S = 10
 SYSTEMD = "/run/systemd/system"
 
 
-def verify(program, report, timeout_s):
+def verify(program, report, timeout_s, arguments=()):
     """Return what verified returns, of a unit of systemd if this session may not use all GPUs."""
     end = time.time() + timeout_s
-    argv = [program, "verify", "--format", "json", "-o"]
+    argv = [program, "verify", *arguments, "--format", "json", "-o"]
     found = verified(argv, report, timeout_s)
     if not hides_gpus(found[1]) or not os.path.isdir(SYSTEMD):
         return found
@@ -163,13 +168,15 @@ def main():
             "host": {"type": "str", "required": True},
             "dest": {"type": "path", "required": True},
             "timeout_s": {"type": "int", "default": 1200},
+            "arguments": {"type": "list", "elements": "str", "default": []},
             "program": {"type": "path", "default": "/opt/gpucheck/bin/gpucheck"},
             "report": {"type": "path", "default": "/var/lib/gpucheck/report.json"},
         },
     )
     host, timeout_s = module.params["host"], module.params["timeout_s"]
     try:
-        status, report, wrong = verify(module.params["program"], module.params["report"], timeout_s)
+        program, report = module.params["program"], module.params["report"]
+        status, report, wrong = verify(program, report, timeout_s, module.params["arguments"])
     except subprocess.TimeoutExpired:
         module.fail_json(msg="{}: gpucheck verify returned no report within {} s".format(host, timeout_s), hung=True)
     except (OSError, ValueError) as error:

@@ -109,7 +109,8 @@ def go(module, plan, known):
     release, packages = kernel_upgrade.target(module, plan, *known)
     words = [*kernel_upgrade.lifting(plan, *known), "install", *packages]
     blocked = kernel_upgrade.held(plan, *known)
-    kernel_upgrade.guard(kernel_upgrade.moves(module, plan, words), blocked, module.params["allow_changes"])
+    rows = kernel_upgrade.moves(module, plan, words)
+    kernel_upgrade.guard(rows, plan, blocked, module.params["allow_changes"])
     if module.params["state"] == "prepared":
         words = [{"apt": "--download-only", "dnf": "--downloadonly"}[manager], *words]
     (apt.apt_get if manager == "apt" else dnf.dnf)(module, words, seconds)

@@ -41,7 +41,8 @@ options:
     description:
       - C(present) installs. C(prepared) simulates the installation, rejects what C(present) would reject, and downloads
         the packages, so that failures happen before the host is drained. No installed package changes. On dnf the
-        module stream is enabled, and compilers and the source of DKMS are installed.
+        module stream is enabled, and compilers and the source of DKMS are installed. Where DKMS is there, it builds the
+        planned kernel module in a temporary directory, with the lowest priority; a module that does not build fails.
       - In check mode, C(prepared) downloads nothing and reads the sources that are set up; see C(moves_unknown).
     type: str
     choices: [present, prepared]
@@ -114,6 +115,10 @@ moves_unknown:
   description: With C(prepared), why it is not known what the transaction would do, empty if it is.
   returned: success
   type: str
+not_built:
+  description: With C(prepared), why DKMS did not build the module beforehand, empty if it did or none changes.
+  returned: success
+  type: str
 transaction:
   description: >-
     With C(prepared) in check mode, every package that the transaction would install, upgrade, downgrade or remove.
@@ -147,6 +152,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import (
     package_order,
     place,
     transaction,
+    trial_build,
 )
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call, explained
 from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
@@ -195,7 +201,7 @@ def act(module, order):
     return compare(module.params["host"], plan, "", known)
 
 
-def prepare(module, order, packages):
+def prepare(module, order, facts, packages):
     """Return what the transaction would do; downloads it unless in check mode. Raises Refused.
 
     packages: {name: version} installed now.
@@ -207,14 +213,16 @@ def prepare(module, order, packages):
     manager = {"apt": apt, "dnf": dnf}[module.params["plan"]["package_manager"]]
     if not module.check_mode:
         moves = manager.prepare(module, order, True)[0]
-        return transaction.answer(transaction.besides(moves, order["planned"]))
+        with explained(module, module.params["host"]):
+            not_built = trial_build.try_out(module, order, moves, facts)
+        return transaction.answer(transaction.besides(moves, order["planned"]), not_built=not_built)
     if not order["stream_planned"]:
         return transaction.answer(unknown="the planned module stream is not enabled yet")
     try:
         moves, download_bytes = manager.prepare(module, order, False)
     except Refused as error:
         return transaction.answer(unknown=str(error))
-    refused = transaction.foreign(moves, order["planned"], order["held"], order["allowed"])
+    refused = transaction.foreign(moves, order)
     return transaction.answer(
         transaction.besides(moves, order["planned"]),
         transaction.refusal(refused) if refused else "",
@@ -246,7 +254,7 @@ def main():
         changed = package_order.due(order)
         if module.params["state"] == "prepared":
             # What it fetches is in the package manager's cache, which is no state of the host.
-            moves, changed = prepare(module, order, extras["packages"]), False
+            moves, changed = prepare(module, order, facts, extras["packages"]), False
         elif changed and not module.check_mode:
             state = act(module, order)
     module.exit_json(changed=changed, kernels_before=facts["kernels"], **moves, **state)

@@ -6,6 +6,7 @@ warnings, no claim to be unreachable.
 """
 
 import ast
+import json
 import re
 from pathlib import Path
 
@@ -22,6 +23,8 @@ ALWAYS = {
     **{name: {"type": "str"} for name in ("msg", "module_stdout", "module_stderr")},
     "rc": {"type": "int"},
 }
+# What a difference is made of, before it is text.
+SHOWN = (str, dict, type(None))
 # Ansible adds these by itself on the host, or acts on them here.
 DROPPED = ("invocation", "warnings", "deprecations", "exception")
 # What may hold the contents of files. Everything else is text for display, on one line.
@@ -166,17 +169,21 @@ def clean(value):
 
 
 def shown(diff):
-    """The texts of a difference as Ansible prints them; their lines stay lines. Raises Unfit."""
+    """The texts of a difference as Ansible prints them; their lines stay lines. Raises Unfit.
+
+    Ansible's file module states a difference as mappings: up to 2.16 always, later with --diff.
+    """
     rows = diff if isinstance(diff, list) else [diff]
-    if not all(isinstance(row, dict) and all(isinstance(part, str) for part in row.values()) for row in rows):
-        raise Unfit("field diff: something else than texts")
+    if not all(isinstance(row, dict) and all(isinstance(part, SHOWN) for part in row.values()) for row in rows):
+        raise Unfit("field diff: something else than texts and mappings")
+    texts = [{key: part if isinstance(part, str) else json.dumps(part) for key, part in row.items()} for row in rows]
     return [
         {
             key: "\n".join(map(one_line, text.split("\n"))) if key in ("before", "after") else one_line(text)
             for key, text in row.items()
             if key in ("before", "after", "before_header", "after_header", "prepared")
         }
-        for row in rows
+        for row in texts
     ]
 
 

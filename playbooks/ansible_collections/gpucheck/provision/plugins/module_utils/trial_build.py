@@ -1,0 +1,110 @@
+"""DKMS builds the planned module before the host is drained, from the downloaded packages, in a folder of its own."""
+
+import glob
+import os
+import re
+import shutil
+import tempfile
+
+from ansible_collections.gpucheck.provision.plugins.module_utils import apt
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, attempt, last_words
+from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan import BUNDLE_PLACE
+from ansible_collections.gpucheck.provision.plugins.module_utils.kernel_headers import later_kernels
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
+
+# What has the module's sources; GPUDirect Storage and GDRCopy are built after the driver is there.
+SOURCES = re.compile(r"^(kmod-)?nvidia-(?!fs).*(dkms|kernel.*-source)")
+RPM_CACHE = "/var/cache/dnf/*/packages"
+FOLDER = "/var/tmp"  # noqa: S108 - on a disk; the folder below it is made by mkdtemp
+# The open modules take 2 GB while they are built, and a quarter of an hour on one core.
+SPACE_BYTES, DEADLINE_S = 4 << 30, 3000
+TIMED_OUT = (124, 137)
+UNPACK = {
+    "apt": ["dpkg-deb", "--extract"],
+    "dnf": ["sh", "-c", 'cd "$2" && rpm2cpio "$1" | cpio --quiet -idm', "unpack"],
+}
+# Jobs run meanwhile. Without a program to sign with, DKMS makes no key for Secure Boot and asks to enroll none.
+QUIETLY = ["env", "sign_file=/dev/null", "nice", "-n", "19", "timeout", "--kill-after=30", str(DEADLINE_S)]
+WRONG = re.compile(r"\berror\b|fatal|undefined|No such file", re.IGNORECASE)
+MOST_WRONG = 4
+
+
+def arriving(moves):
+    """{name: version} of the packages with the module's sources that a transaction brings."""
+    rows = [(name, words.rpartition(" to ")[2]) for verb, name, words in moves if verb != "remove"]
+    return {name: version for name, version in rows if SOURCES.search(name)}
+
+
+def package_files(found, manager):
+    """Paths of the package files, of those that are on the host."""
+    if manager == "apt":
+        patterns = ["{}_{}_*.deb".format(name, found[name].replace(":", "%3a")) for name in found]
+        folders = [apt.ARCHIVES, os.path.join(BUNDLE_PLACE, "**")]
+    else:
+        patterns = ["{}-{}.*.rpm".format(name, found[name].rpartition(":")[2]) for name in found]
+        folders = [RPM_CACHE, os.path.join(BUNDLE_PLACE, "**")]
+    rows = [glob.glob(os.path.join(folder, pattern), recursive=True) for pattern in patterns for folder in folders]
+    return sorted({os.path.basename(path): path for paths in rows for path in paths}.values())
+
+
+def obstacle(facts, order):
+    """Return why nothing can be built here yet, or nothing."""
+    if shutil.which("dkms") is None:
+        return "DKMS is not installed yet"
+    if order["compilers"]:
+        return "{} is not installed yet".format(", ".join(order["compilers"]))
+    if facts["kernel"] not in facts["headers"]:
+        return "the headers of kernel {} are not installed yet".format(facts["kernel"])
+    space = os.statvfs(FOLDER)
+    if space.f_bavail * space.f_frsize < SPACE_BYTES:
+        return "{} has less than {} GiB".format(FOLDER, SPACE_BYTES >> 30)
+    return ""
+
+
+def try_out(module, order, moves, facts):
+    """Return why the module was not built beforehand, nothing if it was or if no source changes. Raises Refused.
+
+    For the running kernel, and for later ones with headers, which the next boot may start.
+    """
+    found = arriving(moves)
+    reason = obstacle(facts, order) if found else ""
+    if not found or reason:
+        return reason
+    folder = tempfile.mkdtemp(prefix="gpucheck-build-", dir=FOLDER)
+    try:
+        manager = order["plan"]["package_manager"]
+        for path in package_files(found, manager):
+            status, _, errors = attempt(module, [*UNPACK[manager], path, folder])
+            if status:
+                return "{} cannot be unpacked: {}".format(path, last_words(errors))
+        sources = sorted(glob.glob(os.path.join(folder, "usr/src/*/dkms.conf")))
+        if not sources:
+            return "no package file on the host has its sources"
+        kernels = [facts["kernel"], *(release for release in later_kernels(facts) if release in facts["headers"])]
+        done = [build(module, folder, os.path.dirname(path), kernel) for path in sources for kernel in kernels]
+        return next((words for words in done if words), "")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def build(module, folder, source, kernel):
+    """One build; return why it was not finished, or nothing. Raises Refused with the end of the compiler's words."""
+    name, _, version = os.path.basename(source).rpartition("-")
+    tree = os.path.join(folder, "dkms-" + kernel)
+    os.mkdir(tree)
+    words = [*QUIETLY, *(["ionice", "-c", "3"] if shutil.which("ionice") else []), "dkms", "build"]
+    words += ["--dkmstree", tree, "--sourcetree", os.path.dirname(source), "-m", name, "-v", version, "-k", kernel]
+    status, output, errors = attempt(module, words)
+    if status in TIMED_OUT:
+        return "it was not ready after {} s".format(DEADLINE_S)
+    if status:
+        logs = sorted(glob.glob(os.path.join(tree, name, version, "**", "make.log"), recursive=True))
+        lines = (text(logs[0]) or "").splitlines() if logs else []
+        wrong = [line for line in lines if WRONG.search(line)][:MOST_WRONG]
+        raise Refused(
+            "DKMS cannot build {} {} for kernel {}, so no planned package was installed and the host was not drained: "
+            "{}. Choose a driver that supports this kernel, or boot another kernel, then run again".format(
+                name, version, kernel, last_words("\n".join([*wrong, *lines[-MOST_WRONG:]]), errors + output)
+            )
+        )
+    return ""
