@@ -148,7 +148,8 @@ class Site:
         self.folder, self.lease = folder, folder / "locks/n1/run.lock"
         (folder / "provision.yml").write_text(PLAY.format(playbooks=PLAYBOOKS, folder=folder, serial=1))
         shutil.copy(PLAYBOOKS / "tasks/rollout.yml", folder)
-        (folder / "prepare.yml").write_text("[]\n")
+        for name in ("prepare.yml", "quick.yml"):
+            (folder / name).write_text("[]\n")
         (folder / "apply.yml").write_text(CHANGE.format(folder=folder))
         (folder / "hosts.yml").write_text("gpu: {hosts: {n1: }}\n")
 
