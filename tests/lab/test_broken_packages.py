@@ -88,7 +88,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def provision(folder: Path, playbook: str = "provision", **more: Any) -> Run:
     """A run on both hosts, which a program drains and resumes."""
     (folder / "drained").write_text("")
-    drain: dict[str, Any] = {"drain_with": "script", "drain_command": [str(folder / "drain")], "max_failing_percent": 100}
+    drain: dict[str, Any] = {
+        "drain_with": "script",
+        "drain_command": [str(folder / "drain")],
+        "max_failing_percent": 100,
+    }
     return LAB.provision(folder, playbook=playbook, packages_transaction_timeout_s=DEADLINE_S, **drain, **more)
 
 
