@@ -63,7 +63,7 @@ def keep(names, packages, other_set, most_bytes):
     before = current if other_set else previous
     fresh = {key: path for key, path in cached.items() if key in there}
     pool = joined(fresh, previous, current)
-    room = shutil.disk_usage(existing(FOLDER))
+    room = shutil.disk_usage(os.path.dirname(FOLDER))
     most_bytes = min(most_bytes, (room.free + total([*current.values(), *previous.values()])) // 3)
     wanted = {CURRENT: {key: pool[key] for key in there & set(pool)}, PREVIOUS: dict(before)}
     every = joined(*wanted.values())
@@ -101,11 +101,6 @@ def place(source, target):
 def total(paths):
     """Bytes of these files, each counted once."""
     return sum({(stat.st_dev, stat.st_ino): stat.st_size for stat in map(os.stat, paths)}.values())
-
-
-def existing(path):
-    """The path, or the nearest folder above it that is there."""
-    return path if os.path.isdir(path) else existing(os.path.dirname(path))
 
 
 def of_plan(plan):
