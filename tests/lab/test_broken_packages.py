@@ -134,8 +134,9 @@ def test_the_same_faults_the_other_way_round(folder):
 
 
 @pytest.mark.fault("apt's and dnf's transaction", "the script of a package hangs")
-def test_a_script_that_hangs_is_stopped_at_the_deadline(folder):
-    packages_of_mirror(deb=HANGS, rpm=HANGS)
+@pytest.mark.fault("the return", "the repository has the packages no more")
+def test_a_script_that_hangs_is_stopped_at_the_deadline_and_the_way_back_needs_no_repository(folder):
+    packages_of_mirror(without=OLD, deb=HANGS, rpm=HANGS)
 
     assert provision(folder).status != 0
     said = failures(folder)

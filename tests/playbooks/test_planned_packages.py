@@ -94,8 +94,8 @@ def test_apt_finishes_what_was_cut_off_first_and_lets_go_of_what_is_in_the_way(m
         "dpkg-query nvidia-driver-pinning-570",
         "dpkg --configure -a --force-confold",
         "apt-get install",
-        "apt-get remove nvidia-driver-pinning-570",
         "apt-mark unhold old",
+        "apt-get remove nvidia-driver-pinning-570",
         "apt-get install driver=2-1 toolkit=12-1 newest",
         "apt-mark hold driver toolkit newest",
     ]

@@ -190,16 +190,17 @@ def plans_through(module, order):
 
 
 def step_by_step(module, order):
-    """The compilers, which DKMS needs in the transaction; what pins another driver; all others."""
+    """The compilers, which DKMS needs in the transaction; holds and what pins another driver; all others."""
     if order["host"]["unfinished"]:
         mend(module, order)
     if order["compilers"]:
         words = ["--no-remove", "--no-install-recommends", "install"]
         apt_get(module, words + order["compilers"], order["seconds"])
-    if order["pins"]:
-        transact(module, ["--allow-change-held-packages", "remove"] + order["pins"], order)
+    # While it is there: apt-mark does not know a package that is neither installed nor in a list.
     loose = order["host"]["unplanned"]["held"] + order["stale"]
     if loose:
         call(module, ["apt-mark", "unhold", *loose])
+    if order["pins"]:
+        transact(module, ["--allow-change-held-packages", "remove"] + order["pins"], order)
     if order["specs"]:
         transact(module, ["--no-install-recommends"] + MOVE + ["install"] + order["specs"], order)

@@ -110,9 +110,15 @@ def of_plan(plan):
     return folder_files(PREVIOUS) if record.read(record.PREVIOUS) == plan else {}
 
 
-def key(row):
-    """A planned package as the files are named."""
-    return row["name"], without_epoch(row["version"] or "")
+def path_for(row, there):
+    """The kept file of a planned package, None without one. A package without a version has that of its set."""
+    fitting = [path for (name, version), path in there.items() if name == row["name"] and fits(row, version)]
+    return fitting[0] if fitting else None
+
+
+def fits(row, version):
+    """Whether a planned package may have this version."""
+    return row["version"] is None or without_epoch(row["version"]) == version
 
 
 def in_place_of(specs, plan, packages):
@@ -122,7 +128,7 @@ def in_place_of(specs, plan, packages):
     """
     there = of_plan(plan) if specs else {}
     rows = [row for name in plan["components"] for row in host_plan.component(plan, name)[0]]
-    paths = {row["spec"]: there[key(row)] for row in rows if key(row) in there}
+    paths = {row["spec"]: path for row, path in ((row, path_for(row, there)) for row in rows) if path}
     if not set(paths) & set(specs):
         return specs
     names = {row["name"] for row in rows}

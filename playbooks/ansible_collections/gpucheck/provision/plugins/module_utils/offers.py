@@ -69,7 +69,7 @@ def stream_lacking(plan):
 def query_missing(plan, packages):
     """(missing, unknown): sentences on what no source offers; why that could not be found out, "" where it could."""
     there = kept.of_plan(plan)
-    rows = [row for row in needed(plan, packages) if kept.key(row) not in there]
+    rows = [row for row in needed(plan, packages) if not kept.path_for(row, there)]
     names = sorted({row["name"] for row in rows})
     try:
         if not rows:
