@@ -153,7 +153,7 @@ def test_where_apt_refuses_what_is_still_there_is_held_again(machine):
     assert machine.calls[-1] == "apt-mark hold old"
     assert said["msg"] == (
         "node01: apt could not install the planned packages; the holds were restored. apt-get: exit 1: noise E: not "
-        "to be had. Check /var/log/apt/term.log on the host, repair the cause, then run again."
+        "to be had. Check /var/log/dpkg.log on the host, repair the cause, then run again."
     )
 
 

@@ -36,6 +36,8 @@ def apt_get(module, words, seconds):
     # For programs that take the lock between the check and apt's start.
     patience = ["--option", "DPkg::Lock::Timeout={}".format(seconds)]
     most_s = 0 if "--download-only" in words else module.params.get("transaction_timeout_s")
+    # In a terminal of its own, dpkg would outlive apt at the deadline. Its output is in messages instead of term.log.
+    patience += ["--option", "Dpkg::Use-Pty=0"]
     return call(module, ["apt-get", "--yes", "--quiet", *KEEP, *patience, *words], shown="apt-get", most_s=most_s)
 
 

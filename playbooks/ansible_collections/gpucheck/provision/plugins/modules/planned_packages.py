@@ -158,7 +158,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.compare import 
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name, read_facts, version_locks
 
 REFUSED = {
-    "apt": "apt could not install the planned packages; the holds were restored. {}. Check /var/log/apt/term.log on "
+    "apt": "apt could not install the planned packages; the holds were restored. {}. Check /var/log/dpkg.log on "
     "the host, repair the cause, then run again.",
     "dnf": "dnf could not install the planned packages; the version locks were restored. {}. Check /var/log/dnf.log on "
     "the host, repair the cause, then run again.",
