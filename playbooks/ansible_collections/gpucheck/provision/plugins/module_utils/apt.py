@@ -133,6 +133,7 @@ def prepare(module, order, download):
     """
     if download:
         wait_for_locks("dpkg", order["seconds"])
+        settle(module, order)
     with planned_words(module, order) as words:
         moves = transaction.apt_moves(module, words)
         if download:
@@ -169,6 +170,7 @@ def planned_through(module, order):
     """
     if not plans_through(module, order):
         return False
+    settle(module, order)
     try:
         with planned_words(module, order) as words:
             transact(module, words, order)
@@ -176,6 +178,12 @@ def planned_through(module, order):
         # dpkg asks for it if its own journal was cut off, for example.
         return False
     return True
+
+
+def settle(module, order):
+    """Have dpkg write its journal into its database, which apt waits for, and configure nothing."""
+    if order["host"].get("unfinished"):
+        call(module, ["dpkg", "--triggers-only", "-a"], accept=(0, 1))
 
 
 def plans_through(module, order):
