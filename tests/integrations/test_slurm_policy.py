@@ -5,12 +5,16 @@ import re
 import subprocess
 
 import pytest
+import yaml
 
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.actions import actions
 from tests.integrations.test_statuses import GPUCHECK, PAGES, RESUME
+from tests.playbooks.modules import ROLES
 
 SLURM = PAGES / "slurm"
+# As role drain of the playbooks has it.
+PROVISIONING = yaml.safe_load((ROLES / "drain/vars/main.yml").read_text(encoding="utf-8"))["drain_reason"]
 POLICY = (SLURM / "gpucheck-policy").read_text(encoding="utf-8")
 # $NODES has the line of each node; an update changes the lines of this node, as slurmctld does.
 SCONTROL = """#!/bin/sh
@@ -171,12 +175,24 @@ OURS = f"State=IDLE+DRAIN Reason=gpucheck:nvlink-down g2 17/18 reset-gpu{TIMED}"
         (OURS.replace("nvlink-down", "data-corruption"), POLICY, ""),
         ("State=IDLE+DRAIN Reason=broken fan", POLICY, ""),
         ("State=IDLE+DRAIN Reason=see gpucheck:nvlink-down", POLICY, ""),
+        ("State=IDLE+DRAIN Reason=gpucheck: driver change", POLICY, ""),
         ("State=DOWN Reason=Not responding", POLICY, ""),
         (f"State=IDLE+DRAIN Reason=broken fan{TIMED} Comment=was Reason=gpucheck:nvlink-down", POLICY, ""),
     ],
 )
 def test_a_healthy_node_is_resumed_as_the_policy_has_it(slurm, node, policy, changes):
     assert slurm("gpucheck-health", verdict="pass", node=node, policy=policy)[1] == changes
+
+
+@pytest.mark.parametrize("state", ["IDLE+DRAIN", "DOWN", "IDLE+DRAIN+REBOOT_ISSUED"])
+@pytest.mark.parametrize("end", [TIMED, "", f" : reboot issued{TIMED}"])
+@pytest.mark.parametrize(("found", "verdict"), [((), "pass"), ((finding("gpu-lost"),), "fail")])
+def test_a_node_that_provisioning_drained_is_left_to_it(slurm, state, end, found, verdict):
+    """It is between two drivers: neither healthy nor ill."""
+    node = f"State={state} Reason={PROVISIONING}{end}"
+
+    for script in ("gpucheck-health", "gpucheck-epilog", "gpucheck-prolog"):
+        assert slurm(script, *found, verdict=verdict, node=node)[1] == ""
 
 
 def test_a_node_is_not_resumed_while_something_could_not_be_checked(slurm):

@@ -3,6 +3,7 @@
 import json
 import os
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ PLAY = """
     CALLS: "{{ folder }}/{{ inventory_hostname }}.calls"
     STATES: "{{ folder }}/{{ inventory_hostname }}.states"
     STAND_IN_STATUS: "{{ status }}"
+    GPUCHECK_RUN: "me {{ folder }}/{{ inventory_hostname }}.lease"
   tasks:
     - block:
         - include_role: {name: gpucheck.provision.drain}
@@ -33,6 +35,7 @@ PLAY = """
           vars: {drain_action: undrain}
           when: not looks
         - debug: {msg: "END {{ drain_waiting }}"}
+        - debug: {msg: "BEFORE {{ inventory_hostname }}: {{ drain_before }}"}
       rescue:
         - debug:
             msg: "FAILED {{ inventory_hostname }} {{ ansible_failed_task.name }}: {{ ansible_failed_result.msg }}"
@@ -61,10 +64,12 @@ NUMBERS = count(1)
 class Case:
     """A host: what its scheduler answers, and its variables. Once it ran: the calls that programs got, and the output.
 
-    looks: the rollout looks at the node before it drains, and brings it back in another step.
+    looks: the rollout looks at the node before it drains, and brings it back in another step. lease: seconds that the
+    run's lock of the host is still valid.
     """
 
-    def __init__(self, *states, status=0, looks=False, **variables):
+    def __init__(self, *states, status=0, looks=False, lease=0, **variables):
+        self.lease = lease
         self.host = f"node{next(NUMBERS):02}"
         self.states = [state if "{" in state else f"State={state}" for state in states or ("IDLE",)]
         self.variables = {"status": status, "looks": looks, **variables}
@@ -76,6 +81,11 @@ class Case:
         return f"FAILED {self.host} " in self.words
 
 
+def read(path):
+    """The text of a file of the kernel."""
+    return Path(path).read_text().strip()
+
+
 def ran(folder, cases):
     """Run the role over these hosts."""
     for name in PROGRAMS:
@@ -83,6 +93,11 @@ def ran(folder, cases):
     for case in cases.values():
         (folder / f"{case.host}.states").write_text("".join(state + "\n" for state in case.states))
         (folder / f"{case.host}.calls").touch()
+        if case.lease:
+            (folder / f"{case.host}.lease").mkdir()
+            held = {"run": {"id": "me"}, "boot": read("/proc/sys/kernel/random/boot_id"), "lease_s": 600}
+            held["until"] = float(read("/proc/uptime").split()[0]) + case.lease
+            (folder / f"{case.host}.lease/run.lock").write_text(json.dumps(held))
     site = {"folder": str(folder), "programs": f"{folder}:{os.environ['PATH']}"}
     site["ansible_become_exe"] = script(folder / "sudo", SUDO)
     with pytest.MonkeyPatch.context() as patch:

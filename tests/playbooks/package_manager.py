@@ -42,11 +42,15 @@ class Machine:
         self.lost = False
         # What simulations and downloads were asked, and what a simulation reports.
         self.simulated, self.fetched, self.moves, self.sizes = [], [], "", ""
+        # Programs that have a deadline.
+        self.bounded = []
         # Called before each program, with the options of the call.
         self.watch = lambda how: None
 
     def run_command(self, argv, **how):
         self.watch(how)
+        if argv[0] == "timeout":
+            argv, self.bounded = argv[3:], [*self.bounded, argv[3]]
         if argv[:2] == ["dpkg", "--compare-versions"]:
             return (0 if argv[2] < argv[4] else 1), "", ""
         if "--print-uris" in argv:

@@ -54,7 +54,8 @@ def test_package_managers_are_led_to_the_bundle_and_only_where_it_is_the_source(
     change = [{"name": "Look", "ansible.builtin.command": {"argv": ["env"]}, "register": "looked"}]
     change.append({"name": "Say", "ansible.builtin.debug": {"msg": "ENV {{ looked.stdout }} END"}})
     (tmp_path / "apply.yml").write_text(yaml.safe_dump(change))
-    (tmp_path / "prepare.yml").write_text("[]\n")
+    for name in ("prepare.yml", "quick.yml"):
+        (tmp_path / name).write_text("[]\n")
     shutil.copy(PLAYBOOKS / "tasks/rollout.yml", tmp_path)
     plan = {"package_manager": manager, "repositories": [{"name": name}]}
     variables = {

@@ -4,6 +4,7 @@ All cases are hosts of one run.
 """
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ def run(request, tmp_path_factory):
     words = " ".join((folder / "output").read_text().split())
     for case in cases.values():
         case.calls, case.words = (folder / f"{case.host}.calls").read_text().splitlines(), words
+    return folder
 
 
 def on(*cases):
@@ -40,28 +42,58 @@ def test_slurm_is_asked_drained_waited_for_and_resumed(case):
     assert not case.failed
     assert case.calls == [
         "scontrol --oneliner show node gpu-7",
-        "scontrol update nodename=gpu-7 state=drain reason=gpucheck: driver change",
+        "scontrol update nodename=gpu-7 state=drain reason=gpucheck-provision: driver change",
         "squeue --noheader --nodelist gpu-7",
+        "scontrol --oneliner show node gpu-7",
         "scontrol --oneliner show node gpu-7",
         "scontrol update nodename=gpu-7 state=resume",
     ]
 
 
-NOT_OURS = ["IDLE+DRAIN Reason=bad fan", "DOWN*+NOT_RESPONDING Reason=Not responding"]
+NOT_OURS = [
+    "IDLE+DRAIN Reason=bad fan",
+    "DOWN*+NOT_RESPONDING Reason=Not responding",
+    "IDLE+DRAIN Reason=gpucheck:gpu-lost g2 contact-support [root@2026-11-23T05:00:00]",
+    "IDLE+DRAIN Reason=gpucheck: driver change",
+    "IDLE+DRAIN Reason=gpucheck-provision: driver change failed [ops@2026-11-23T05:00:00]",
+    "IDLE+DRAIN Reason=bad fan [ops@2026-11-23T05:00:00] Comment=was Reason=gpucheck-provision: driver change",
+]
 
 
-@on(*sampled([Case(state, drain_with="slurm") for state in NOT_OURS], (0,)))
+@on(*sampled([Case(state, drain_with="slurm") for state in NOT_OURS], (0, 2)))
 def test_a_node_that_is_drained_or_down_for_another_reason_stays_so(case):
     assert not case.failed
     assert case.calls
     assert not any("update" in call for call in case.calls)
+    reason = case.states[0].partition("Reason=")[2].partition(" [")[0]
+    assert f"BEFORE {case.host}: {case.states[0].split()[0].removeprefix('State=')}, {reason}" in case.words
 
 
-@on(Case("MIXED+DRAIN", drain_with="slurm", drain_timeout_s=1))
+@on(Case("IDLE", "IDLE", "IDLE+DRAIN Reason=bad fan", drain_with="slurm"))
+def test_a_node_that_somebody_else_drained_meanwhile_stays_drained(case):
+    assert not case.failed
+    assert not any("resume" in call for call in case.calls)
+    assert f"BEFORE {case.host}: IDLE+DRAIN, bad fan" in case.words
+
+
+@on(Case("MIXED+DRAIN Reason=gpucheck-provision: driver change", drain_with="slurm"))
 def test_slurm_node_that_still_has_a_job_is_waited_for(case):
     """squeue prints nothing to a login that may not see the jobs of others."""
-    assert f"FAILED {case.host} Wait until Slurm shows the node as drained" in case.words
+    assert f"{case.host}: jobs still run on {case.host} after drain_timeout_s=20 seconds" in case.words
     assert case.calls.count(f"scontrol --oneliner show node {case.host}") > 1
+
+
+BUSY = "MIXED+DRAIN Reason=gpucheck-provision: driver change"
+
+
+@on(Case("IDLE", BUSY, BUSY.replace("MIXED", "IDLE"), drain_with="slurm", lease=40))
+def test_each_round_of_the_wait_renews_the_lock_of_the_host(case, run):
+    """It was valid for 40 s more, with a lease of 600 s; no step on the host came between."""
+    assert not case.failed
+    lease = json.loads((run / f"{case.host}.lease/run.lock").read_text())
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    assert lease["run"]["id"] == "me"
+    assert lease["until"] > uptime + 300
 
 
 def node(cordoned, **annotations):
@@ -94,8 +126,9 @@ def test_a_node_that_a_person_has_cordoned_stays_cordoned(case):
 
 
 EARLIER = [
-    "IDLE+DRAIN Reason=gpucheck: driver change [root@2026-11-23T05:00:00]",
-    "DOWN Reason=gpucheck: driver change",
+    "DOWN Reason=gpucheck-provision: driver change : reboot issued : reboot complete [root@2026-11-23T05:00:00]",
+    "IDLE+DRAIN Reason=gpucheck-provision: driver change [root@2026-11-23T05:00:00]",
+    "DOWN Reason=gpucheck-provision: driver change",
 ]
 
 
@@ -118,7 +151,7 @@ def ask(case):
 
 
 def drained(case):
-    return f"scontrol update nodename={case.host} state=drain reason=gpucheck: driver change"
+    return f"scontrol update nodename={case.host} state=drain reason=gpucheck-provision: driver change"
 
 
 def resume(case):
@@ -126,14 +159,14 @@ def resume(case):
 
 
 def reboot(case):
-    return f"scontrol reboot ASAP nextstate=DOWN reason=gpucheck: driver change {case.host}"
+    return f"scontrol reboot ASAP nextstate=DOWN reason=gpucheck-provision: driver change {case.host}"
 
 
 @on(
     *sampled(
         [
             looks("IDLE+CLOUD+PLANNED", busy="leave"),
-            looks("DOWN Reason=gpucheck: driver change", busy="reboot"),
+            looks("DOWN Reason=gpucheck-provision: driver change", busy="reboot"),
         ],
         (0,),
     )
@@ -153,9 +186,9 @@ def test_a_free_node_is_drained_without_waiting(case):
             (looks("MIXED", busy="reboot"), True),
             (looks("MIXED", busy="reboot", due=False), False),
             (looks("ALLOCATED+DRAIN Reason=bad fan", busy="reboot"), False),
-            (looks("ALLOCATED+DRAIN Reason=gpucheck: driver change", busy="reboot"), True),
-            (looks("MIXED+DRAIN+REBOOT_REQUESTED Reason=gpucheck: driver change", busy="reboot"), False),
-            (looks("IDLE+DRAIN+REBOOT_ISSUED Reason=gpucheck: driver change", busy="leave"), False),
+            (looks("ALLOCATED+DRAIN Reason=gpucheck-provision: driver change", busy="reboot"), True),
+            (looks("MIXED+DRAIN+REBOOT_REQUESTED Reason=gpucheck-provision: driver change", busy="reboot"), False),
+            (looks("IDLE+DRAIN+REBOOT_ISSUED Reason=gpucheck-provision: driver change", busy="leave"), False),
             (looks("", busy="reboot"), False),
         ],
         (0, 2),
@@ -176,7 +209,7 @@ def test_a_node_with_jobs_waits_for_the_next_run(case, reboots):
     ("case", "then"),
     sampled(
         [
-            (looks("IDLE", "IDLE", "MIXED+DRAIN Reason=gpucheck: driver change", busy=busy), then)
+            (looks("IDLE", "IDLE", "MIXED+DRAIN Reason=gpucheck-provision: driver change", busy=busy), then)
             for busy, then in (("leave", resume), ("reboot", reboot))
         ],
         (0,),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.playbooks.modules import module
+from tests.playbooks.modules import action, module
 from tests.playbooks.stubs import script
 from tests.playbooks.test_runs import play
 
@@ -116,6 +116,41 @@ def test_the_report_arrives_as_a_file_and_does_not_stay_in_memory(program, tmp_p
     assert json.loads((tmp_path / "reports/n1.json").read_text()) == {**report, "host": "n1"}
     assert "STATUS 1" in done.stdout
     assert "report" not in done.stdout.split("KEYS ")[1].split(" STATUS")[0].split()
+
+
+def found(check, verdict, **more):
+    return {"check": check, "verdict": verdict, "subject": "host", **more}
+
+
+@pytest.mark.parametrize(
+    ("findings", "gpus", "why"),
+    [
+        ([found("driver", "pass"), found("smoke-ddp", "unknown"), found("fabric", "skip")], 8, []),
+        ([found("pcie-link", "warn")], 7, []),
+        ([], 9, ["8 GPUs of 9 before"]),
+        ([found("fabric", "fail", why="GPU 2 has not joined")], 8, ["FAIL fabric of host: GPU 2 has not joined"]),
+        ([found("driver", "unknown", seen="no answer")], 8, ["UNKNOWN driver of host: no answer"]),
+        ([found("inventory", "unknown")], 8, ["UNKNOWN inventory of host: "]),
+        ([found("smoke-ddp", "fail", why="a\nb")], 8, ["FAIL smoke-ddp of host: a\\nb"]),
+    ],
+)
+def test_what_keeps_a_host_from_service(findings, gpus, why):
+    """Training is UNKNOWN without torch, which the plan may leave out."""
+    report = {"findings": findings, "topology": {"gpus": [{}] * 8}}
+
+    assert action("gpu_verify").faults(report, gpus) == why
+    assert action("gpu_verify").faults({"findings": findings}, 1)[0] == "0 GPUs of 1 before"
+
+
+def test_a_quick_verification_runs_its_steps_alone(program, tmp_path):
+    """Of the same report file, and with the same claim on a whole verdict."""
+    text = f'echo "$*" >{tmp_path}/words; printf \'%s\' \'{{"verdict": "pass"}}\' > "$7"'
+    report = str(tmp_path / "report.json")
+
+    done = module("gpu_verify").verify(program(text), report, SECONDS, ["driver", "inventory"])
+
+    assert done[0] == 0
+    assert (tmp_path / "words").read_text() == f"verify --only driver,inventory --format json -o {report}\n"
 
 
 PARTIAL = '{{"verdict": "{}", "partial": {{"usable": [], "hidden": ["0000:19:00.0"], "by": "{}"}}}}'

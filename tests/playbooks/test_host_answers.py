@@ -42,6 +42,7 @@ ALLOWED: dict[tuple[str, str], tuple[set[str] | None, str]] = {
     ("tasks/repositories.yml", "command.argv"): (None, FILE_NAME),
     ("tasks/bundle_order.yml", "copy.dest"): (None, CHOSEN),
     ("tasks/batches.yml", "rollout_batches.hosts"): (None, CHOSEN),
+    ("tasks/quick.yml", "gpu_verify.gpus"): ({"gpu_facts"}, "the length of a list, which is compared with another"),
     ("tasks/merge.yml", "copy.dest"): (None, CHOSEN),
     ("tasks/merge.yml", "command.argv"): (None, CHOSEN),
     ("tasks/check_build.yml", "command.argv"): ({"command", "stack_plans"}, KIND),

@@ -59,6 +59,19 @@ def test_a_lease_lapses_and_a_step_of_the_run_renews_it(clock, monkeypatch):
     assert lock.renew() == a_run("b")  # the first run learns that it lost the host
 
 
+def test_a_step_before_a_long_wait_renews_the_lease_for_as_long(clock, monkeypatch):
+    """The wait is one program on the controller. A later step does not shorten it."""
+    clock.take(a_run("a"))
+    monkeypatch.setenv(lock.VARIABLE, f"a {clock.folder}")
+
+    assert lock.renew(5000) is None
+    assert lock.renew() is None
+    clock.at(5900)
+    assert clock.take(a_run("b")) == a_run("a")
+    clock.at(6001)
+    assert clock.take(a_run("b")) is None
+
+
 def test_a_reboot_keeps_the_lease_of_the_run_for_as_long_as_it_was_given(clock):
     clock.take(a_run("a"))
     clock.at(50, "boot-2")
@@ -148,7 +161,8 @@ class Site:
         self.folder, self.lease = folder, folder / "locks/n1/run.lock"
         (folder / "provision.yml").write_text(PLAY.format(playbooks=PLAYBOOKS, folder=folder, serial=1))
         shutil.copy(PLAYBOOKS / "tasks/rollout.yml", folder)
-        (folder / "prepare.yml").write_text("[]\n")
+        for name in ("prepare.yml", "quick.yml"):
+            (folder / name).write_text("[]\n")
         (folder / "apply.yml").write_text(CHANGE.format(folder=folder))
         (folder / "hosts.yml").write_text("gpu: {hosts: {n1: }}\n")
 

@@ -172,3 +172,14 @@ def test_check_mode_keeps_no_durations(callback, tmp_path):
     callback.v2_playbook_on_stats(None)
 
     assert not (tmp_path / "durations.json").exists()
+
+
+def test_a_node_that_was_drained_before_is_named_with_the_reason(callback, tmp_path):
+    planned(callback, "ill", {"driver": ["a"]})
+    for before in ("", "IDLE+DRAIN, gpucheck:gpu-lost g2 contact-support", ""):
+        callback.v2_runner_on_ok(Ended("ill", {"ansible_facts": {"drain_before": before}}))
+
+    assert document(callback, tmp_path)["hosts"]["ill"]["drained_before"] == (
+        "IDLE+DRAIN, gpucheck:gpu-lost g2 contact-support"
+    )
+    assert "ill: stays drained, was drained before: IDLE+DRAIN, gpucheck:gpu-lost" in callback.table()

@@ -112,7 +112,10 @@ def test_preparation_in_check_mode_reports_and_downloads_nothing(machine, manage
 def test_preparation_in_check_mode_states_what_is_unknown(machine):
     missing(machine)
     machine.state["host"]["unfinished"] = ["x"]
-    assert "interrupted package transaction" in go("apt", machine, state="prepared", check_mode=True)["moves_unknown"]
+    said = go("apt", machine, state="prepared", check_mode=True)["moves_unknown"]
+    assert said == "a run first finishes an interrupted transaction: x"
+    machine.state["host"]["unfinished"] = ["driver"]
+    assert go("apt", machine, state="prepared", check_mode=True)["moves_unknown"] == ""
 
     machine.state["host"].update(unfinished=[], module_stream_planned=False)
     assert "stream" in go("dnf", machine, state="prepared", check_mode=True)["moves_unknown"]
@@ -177,5 +180,5 @@ def test_sources_simulation_and_downloads_come_before_the_drain(tmp_path, sound)
     before = (tmp_path / "before-drain").read_text().split()
     after = site.asked("node01")[len(before) :]
 
-    assert before[-3:] == ["install_record", "package_sources", "planned_packages"]
+    assert before[-4:] == ["install_record", "package_sources", "planned_packages", "host_lock"]
     assert after.index("plan_state") < after.index("planned_packages")

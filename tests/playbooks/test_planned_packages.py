@@ -91,13 +91,56 @@ def test_apt_finishes_what_was_cut_off_first_and_lets_go_of_what_is_in_the_way(m
     go("apt", machine)
 
     assert machine.calls == [
+        "dpkg-query nvidia-driver-pinning-570",
         "dpkg --configure -a --force-confold",
         "apt-get install",
-        "apt-get remove nvidia-driver-pinning-570",
         "apt-mark unhold old",
+        "apt-get remove nvidia-driver-pinning-570",
         "apt-get install driver=2-1 toolkit=12-1 newest",
         "apt-mark hold driver toolkit newest",
     ]
+
+
+PLANNED = "apt-get install driver=2-1 toolkit=12-1 newest"
+MENDED = ["dpkg --configure -a --force-confold", "apt-get install"]
+
+
+@pytest.mark.parametrize(
+    ("unfinished", "moves", "broken", "calls"),
+    [
+        # Planned, replaced or removed: a script that always fails is not run again before it is replaced.
+        (["driver"], "", "", ["dpkg -a", PLANNED]),
+        (["cuda-old"], "Remv cuda-old [1]\n", "", ["dpkg -a", PLANNED]),
+        # Not the plan's, or the transaction cannot be done before something else is repaired.
+        (["driver", "vim"], "", "", [*MENDED, PLANNED]),
+        (["driver"], "", "once", ["dpkg -a", PLANNED, *MENDED, PLANNED]),
+    ],
+)
+def test_a_package_of_the_plan_whose_script_fails_is_planned_through(machine, unfinished, moves, broken, calls):
+    missing(machine)
+    machine.state["host"]["unfinished"], machine.moves, machine.broken = unfinished, moves, broken and PLANNED
+
+    def once(_):
+        machine.broken = "" if PLANNED in machine.calls else machine.broken
+
+    machine.watch = once
+    go("apt", machine)
+
+    assert machine.calls == [*calls, "apt-mark hold driver toolkit newest"]
+
+
+@pytest.mark.parametrize(("manager", "program"), [("apt", "apt-get"), ("dnf", "dnf")])
+def test_a_transaction_that_hangs_is_stopped_and_a_download_is_not(machine, monkeypatch, manager, program):
+    missing(machine)
+    go(manager, machine, state="prepared")
+    downloaded = list(machine.bounded)
+    go(manager, machine)
+
+    assert downloaded == [] if manager == "apt" else set(downloaded) <= {"dnf"}
+    assert program in machine.bounded[len(downloaded) :]
+    monkeypatch.setattr(calls, "attempt", lambda *_: (124, "Setting up nvidia-dkms-580 ...\n", ""))
+    with pytest.raises(calls.Refused, match=r"apt-get: stopped, because it did not end within 9 s: Setting up nvidia"):
+        calls.call(None, ["apt-get", "install"], shown="apt-get", most_s=9)
 
 
 def test_where_apt_refuses_what_is_still_there_is_held_again(machine):
@@ -110,7 +153,7 @@ def test_where_apt_refuses_what_is_still_there_is_held_again(machine):
     assert machine.calls[-1] == "apt-mark hold old"
     assert said["msg"] == (
         "node01: apt could not install the planned packages; the holds were restored. apt-get: exit 1: noise E: not "
-        "to be had. Check /var/log/apt/term.log on the host, repair the cause, then run again."
+        "to be had. Check /var/log/dpkg.log on the host, repair the cause, then run again."
     )
 
 
@@ -225,6 +268,18 @@ def test_a_program_that_is_missing_is_a_refusal_and_no_traceback(machine):
     machine.watch = none
 
     assert "apt-get: [Errno 2] No such file or directory" in go("apt", machine)["msg"]
+
+
+def test_what_dpkg_said_is_the_reason_and_not_that_apt_called_it(machine):
+    """As apt 2.6 prints it; what follows the error is as long as the transaction."""
+    output = "Setting up a ...\nSetting up x ...\nError! Bad return status\ndpkg: error processing package x "
+    output += "(--configure):\n installed x package post-installation script\n" + "Setting up y ...\n" * 9
+
+    assert calls.last_words(calls.dpkg_words(output), "E: Sub-process /usr/bin/dpkg returned an error code (1)") == (
+        "Setting up a ... Setting up x ... Error! Bad return status dpkg: error processing package x (--configure): "
+        "installed x package post-installation script"
+    )
+    assert calls.dpkg_words("Reading package lists...") == ""
 
 
 def test_calls_hold_back_needrestart_and_questions(machine):

@@ -53,11 +53,30 @@ PREPARE = """
 """
 
 
+QUICK = """
+- name: Verify it
+  ansible.builtin.fail: {msg: "{{ inventory_hostname }}: does not pass the quick verification: FAIL driver"}
+  when: inventory_hostname in unproven | default('') | split
+"""
+RETURN = """
+- name: Return it
+  ansible.builtin.set_fact:
+    return_words: " Back on the set before."
+    return_proven: "{{ inventory_hostname in returns | default('') | split }}"
+"""
+
+
 def roll_out(tmp_path, broken, serial=1, count=5, **variables):
     """What became of each host, and which of them were touched."""
     # The tasks that it includes are those next to it, and no variable names others.
-    for name in ("rollout.yml", "waiting.yml"):
-        shutil.copy(PLAYBOOKS / "tasks" / name, tmp_path)
+    shutil.copy(PLAYBOOKS / "tasks/waiting.yml", tmp_path)
+    # Where Ansible runs on the host itself, nothing returns; here all hosts are this machine.
+    text = (
+        (PLAYBOOKS / "tasks/rollout.yml").read_text().replace("default('ssh') != 'local'", "default('ssh') != 'none'")
+    )
+    (tmp_path / "rollout.yml").write_text(text)
+    (tmp_path / "quick.yml").write_text(QUICK)
+    (tmp_path / "return.yml").write_text(RETURN)
     (tmp_path / "prepare.yml").write_text(PREPARE.format(folder=tmp_path))
     (tmp_path / "apply.yml").write_text(CHANGE.format(folder=tmp_path))
     plays = PLAY.format(playbooks=PLAYBOOKS, folder=tmp_path, serial=serial)
@@ -67,29 +86,52 @@ def roll_out(tmp_path, broken, serial=1, count=5, **variables):
     return ends, {path.name for path in tmp_path.glob("n?")}, " ".join(done.stdout.split())
 
 
-@pytest.mark.more
-def test_one_failing_host_stops_nobody(tmp_path):
-    ends, touched, words = roll_out(tmp_path, "n1")
+@pytest.mark.parametrize(
+    ("marks", "active", "first", "limits", "why"),
+    [
+        # begun, done, waiting; "" begins.
+        ("abcde abcd -", "fg", "", (20, 10), ""),
+        (
+            "abcde abc -",
+            "fg",
+            "",
+            (20, 10),
+            "2 of 5 hosts failed before (d, e), more than max_failing_percent=20 allows",
+        ),
+        ("abcde abc -", "fg", "", (40, 10), ""),
+        ("abcde abc -", "fg", "", (40, 1), "2 of 5 hosts failed before (d, e), more than max_failing_hosts=1 allows"),
+        # The fleet is larger than those that began: only these count. A host of this batch is at work.
+        ("a - -", "b", "", (20, 10), "1 of 1 hosts failed before (a), more than max_failing_percent=20 allows"),
+        ("abc ab -", "cd", "", (0, 0), ""),
+        ("abc a bc", "d", "", (0, 0), ""),
+        ("- - -", "a", "", (0, 0), ""),
+        # A canary: the batch itself, one that passed, one that failed, was never begun, or waits for its jobs.
+        ("- - -", "ab", "ab", (100, 10), ""),
+        ("ab ab -", "cd", "ab", (100, 10), ""),
+        ("ab a -", "cd", "ab", (100, 10), "the first batch did not pass (b)"),
+        ("a a -", "cd", "ab", (100, 10), "the first batch did not pass (b)"),
+        ("ab a b", "cd", "ab", (100, 10), ""),
+        ("ab - ab", "cd", "ab", (100, 10), "the first batch proved nothing, it waits for jobs (a, b)"),
+    ],
+)
+def test_when_no_further_host_begins(marks, active, first, limits, why):
+    hosts = [set(word) - {"-"} for word in marks.split()]
 
-    assert ends == {"n1": "failed", "n2": "changed", "n3": "changed", "n4": "changed", "n5": "changed"}
-    assert touched == {"n1", "n2", "n3", "n4", "n5"}
-    assert "n1: Break down: no more space" in words
+    said = mark.stop(dict(zip(mark.MARKS, hosts, strict=True)), list(active), list(first), *limits)
+
+    assert said.startswith(why)
+    assert bool(said) is bool(why)
 
 
-def test_too_many_failing_hosts_stop_the_rest_before_it_begins(tmp_path):
-    """Two of five are more than the fifth that may fail."""
-    ends, touched, words = roll_out(tmp_path, "n1 n2")
+def test_failing_hosts_stop_the_rest_before_it_begins(tmp_path):
+    """One of five is a fifth of those that began, which may fail; the second one stops the rest."""
+    ends, touched, words = roll_out(tmp_path, "n5 n6", count=8)
 
-    assert ends == {"n1": "failed", "n2": "failed", "n3": "stopped", "n4": "stopped", "n5": "stopped"}
-    assert touched == {"n1", "n2"}
-    assert "n3: not started, nothing was changed: 2 of 5 hosts failed before (n1, n2), more than" in words
-
-
-@pytest.mark.more
-def test_the_share_is_the_sites(tmp_path):
-    ends, _, _ = roll_out(tmp_path, "n1 n2", max_failing_percent=40)
-
-    assert ends["n5"] == "changed"
+    assert {host for host, state in ends.items() if state == "failed"} == {"n5", "n6"}
+    assert {host for host, state in ends.items() if state == "stopped"} == {"n7", "n8"}
+    assert touched == {"n1", "n2", "n3", "n4", "n5", "n6"}
+    assert "n5: Break down: no more space" in words
+    assert "n7: not started, nothing was changed: 2 of 6 hosts failed before (n5, n6), more than" in words
 
 
 @pytest.mark.more
@@ -101,26 +143,44 @@ def test_hosts_of_one_batch_do_not_count_for_each_other(tmp_path):
     assert ends == {"n1": "failed", "n2": "failed", "n3": "failed", "n4": "changed", "n5": "changed"}
 
 
-def test_a_host_that_went_away_in_the_middle_counts_and_one_at_work_does_not(tmp_path):
-    for state, hosts in (("begun", ("n1", "n2", "n3", "n4")), ("done", ("n1",))):
-        (tmp_path / state).mkdir()
-        for host in hosts:
-            (tmp_path / state / host).touch()
-
-    assert mark.failed_before(tmp_path, ["n4", "n5"]) == ["n2", "n3"]
-    assert mark.failed_before(tmp_path / "nothing yet", ["n1"]) == []
-
-
-def test_host_whose_transaction_is_refused_is_neither_drained_nor_changed(tmp_path):
+def on_scheduler(tmp_path, **more):
+    """Variables of hosts that are drained by a program, which notes its calls, and whose driver changes."""
     text = f"#!/bin/sh\necho $* >>{tmp_path}/drained\nls {tmp_path}/prepared-* >>{tmp_path}/order\n"
-    site = {
-        "refused": "n1",
+    return {
         "drain_with": "script",
         "drain_command": [script(tmp_path / "drain", text)],
         "host_state": {"differences": {"driver": ["x"]}},
         "host_plan": {"repositories": []},
+        "gpu_facts_read": {"facts": {"gpus": [1, 2]}},
         "preflight_allow_busy_gpus": True,
+        **more,
     }
+
+
+def test_a_host_returns_to_service_only_after_it_was_verified(tmp_path):
+    """n1 does not pass, and so does not n2, which returns to its set before; n3 fails where none may be returned."""
+    site = on_scheduler(tmp_path, unproven="n1 n2", returns="n2", max_failing_percent=100)
+    ends, _, words = roll_out(tmp_path, "n3", serial=3, count=4, **site)
+    drained = (tmp_path / "drained").read_text().splitlines()
+
+    assert ends == {"n1": "failed", "n2": "failed", "n3": "failed", "n4": "changed"}
+    assert [line for line in drained if "undrain" in line] == ["undrain n4"]
+    reason = "does not pass the quick verification: FAIL driver. Back on the set before."
+    assert f"n1: {reason} The host stays drained" in words
+    assert f"n2: {reason} END" in words
+
+
+def test_a_canary_that_does_not_pass_stops_the_rollout(tmp_path):
+    site = {"rollout": {"first": ["n1"]}, "unproven": "n1", "max_failing_percent": 100}
+    ends, touched, words = roll_out(tmp_path, "", serial=[1, 10], count=4, **site)
+
+    assert ends == {"n1": "failed", "n2": "stopped", "n3": "stopped", "n4": "stopped"}
+    assert touched == {"n1"}
+    assert "n2: not started, nothing was changed: the first batch did not pass (n1). Repair" in words
+
+
+def test_host_whose_transaction_is_refused_is_neither_drained_nor_changed(tmp_path):
+    site = on_scheduler(tmp_path, refused="n1")
     ends, touched, words = roll_out(tmp_path, "", serial=3, count=3, **site)
 
     assert ends["n1"] == "failed"

@@ -47,3 +47,10 @@ def test_every_host_is_in_one_batch_and_every_batch_has_a_keeper(count, batch, l
         last = number == len(made["sizes"])
         assert keepers == (["localhost"] if last else [] if limited else [f"batch-{number:03}"])
         assert len(members) - len(keepers) <= batch
+
+
+@pytest.mark.parametrize(
+    ("batch", "first"), [([1, 2], ["a"]), (["50%", 1], ["a", "b"]), (1, []), ("50%", []), ([4], []), ([9, 1], [])]
+)
+def test_the_first_step_of_a_list_is_a_canary(batch, first):
+    assert plugin.arrange(["a", "b", "c", "d"], batch, 4, False)["first"] == first

@@ -256,6 +256,7 @@ def test_apt_preparation_sees_planned_preferences_and_no_old_pin(tmp_path, monke
     apt.prepare(SimpleNamespace(run_command=run_command, params={}), order(seconds=1, **lists), download=True)
 
     assert seen == [None, *[{"site": "old site\n", "gpucheck-nvidia": "new\n"}] * 2]
-    assert host.calls[1][-3:] == host.calls[2][-3:] == ["install", "g++", "driver=2-1"]
+    words = ["install", "g++", "driver=2-1", "nvidia-driver-pinning-570-"]
+    assert host.calls[1][-4:] == host.calls[2][-4:] == words
     assert "--simulate" in host.calls[1]
     assert "--download-only" in host.calls[2]

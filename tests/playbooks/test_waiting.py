@@ -17,7 +17,7 @@ case "$*" in *update*) name=${2#nodename=} ;; esac
 echo "$*" >>CALLS
 case "$1 $name" in
   "--oneliner n1"|"--oneliner busy") echo "NodeName=$name State=MIXED" ;;
-  "--oneliner n2") echo "NodeName=n2 State=IDLE+DRAIN Reason=gpucheck: driver change" ;;
+  "--oneliner n2") echo "NodeName=n2 State=IDLE+DRAIN Reason=gpucheck-provision: driver change" ;;
   "--oneliner n3") echo "NodeName=n3 State=IDLE+DRAIN Reason=bad fan" ;;
   --oneliner*) echo "NodeName=$name State=IDLE" ;;
 esac
@@ -34,6 +34,7 @@ def stub(folder):
 def go(tmp_path, monkeypatch, **site):
     monkeypatch.setenv("PATH", f"{stub(tmp_path)}:{os.environ['PATH']}")
     known = {"drain_with": "slurm", "host_plan": {"repositories": []}, "preflight_allow_busy_gpus": True, **site}
+    known["gpu_facts_read"] = {"facts": {"gpus": []}}
     ends, touched, words = roll_out(tmp_path, "", serial=5, **known)
     return ends, touched, words, (tmp_path / "calls").read_text().splitlines()
 

@@ -16,6 +16,7 @@ node=${SLURMD_NODENAME:-$(hostname -s)}
 me=${0##*/}
 what=nothing verdict=none unknowns=0 undrain=no percent=0 never='' reason=''
 drained=no comment='' why=''
+provisioning='gpucheck-provision: driver change'
 
 # One line of printable ASCII, 200 characters at most.
 tell() {
@@ -102,7 +103,8 @@ $decision
 EOF
 }
 
-# Sets drained (no, here: by these scripts, elsewhere), and its reason (why) and comment.
+# Sets drained (no, here: by these scripts, elsewhere), and its reason (why) and comment. A node that provisioning drained
+# has exactly its reason; it is between two drivers, and nothing of it is changed, whatever its state.
 read_node() {
     shown=$(scontrol show node "$node" --oneliner 2>/dev/null)
     why=$(printf '%s' "$shown" | sed -n 's/.* Reason=//p' | sed 's/ Comment=.*//' | head -n 1)
@@ -110,9 +112,10 @@ read_node() {
     state=$(printf '%s' "$shown" | sed 's/ Reason=.*//; s/ Comment=.*//' | sed -n 's/.* State=\([^ ]*\).*/\1/p' | head -n 1)
     case $state in
     '') drained=unknown ;;
-    *DRAIN*) case $why in gpucheck:*) drained=here ;; *) drained=elsewhere ;; esac ;;
-    *DOWN*) case $why in gpucheck:*) drained=here ;; esac ;;
+    *DRAIN*) case $why in gpucheck:[a-z0-9]*) drained=here ;; *) drained=elsewhere ;; esac ;;
+    *DOWN*) case $why in gpucheck:[a-z0-9]*) drained=here ;; esac ;;
     esac
+    case $why in "$provisioning" | "$provisioning ["* | "$provisioning : "*) drained=elsewhere ;; esac
     # One of them is words in a comment, and which one is not known.
     case $shown in *' Reason='*' Reason='*) drained=unknown ;; esac
 }
@@ -124,7 +127,7 @@ within_share() {
         /^NodeName=/ {
             total++
             name = substr($1, 10)
-            ours = $0 ~ / State=[^ ]*(DRAIN|DOWN)/ && $0 ~ / Reason=gpucheck:/
+            ours = $0 ~ / State=[^ ]*(DRAIN|DOWN)/ && $0 ~ / Reason=gpucheck:[a-z0-9]/
             if (ours && name != me) { others++; if (name < me) first++ }
         }
         END {

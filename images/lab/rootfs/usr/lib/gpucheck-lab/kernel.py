@@ -151,6 +151,9 @@ def load_nvidia():
         return None
     if not module:
         return f"FATAL: Module nvidia not found in directory /lib/modules/{release()}"
+    # Of a package that is broken on purpose: it builds, and cannot be loaded.
+    if "refused" in module:
+        return f"ERROR: could not insert 'nvidia': {module['refused']} (SIMULATED)"
     if is_loaded("nouveau"):
         return "ERROR: could not insert 'nvidia': No such device (nouveau holds the GPUs; SIMULATED)"
     if has_secure_boot() and module.get("sig_key") not in keys("enrolled"):

@@ -9,6 +9,9 @@ from ansible_collections.gpucheck.provision.plugins.plugin_utils import files, n
 SCHEMA = "gpucheck.report/1"
 VERDICTS = ("pass", "warn", "fail", "unknown")
 FINDING = ("check", "verdict", "subject")
+# Where UNKNOWN is no proof. Training is UNKNOWN on a host without torch.
+ESSENTIAL = ("driver", "inventory", "fabric")
+MOST_SHOWN = 4
 
 
 def report_of(text, host):
@@ -38,6 +41,19 @@ def report_of(text, host):
     return {**report, "host": host}
 
 
+def faults(report, gpus):
+    """Why a host with this quick report may not return to service, as texts. gpus: how many it had before."""
+    topology = report.get("topology")
+    seen = topology.get("gpus") if isinstance(topology, dict) else None
+    count = len(seen) if isinstance(seen, list) else 0
+    found = [f"{count} GPUs of {gpus} before"] if count < gpus else []
+    for row in report["findings"]:
+        if row["verdict"] == "fail" or (row["verdict"] == "unknown" and row["check"] in ESSENTIAL):
+            words = row.get("why") or row.get("seen") or row.get("code") or ""
+            found.append(f"{row['verdict'].upper()} {row['check']} of {row['subject']}: {words}")
+    return [node_result.one_line(words, 400) for words in found]
+
+
 class ActionModule(ActionBase):
     """Runs the module on the host, then writes on the controller."""
 
@@ -54,10 +70,16 @@ class ActionModule(ActionBase):
         try:
             node_result.file_name(dest.name)
             # Readable for the owner and its group.
-            files.write(dest, json.dumps(report_of(report, host), indent=2) + "\n", 0o640)
+            report = report_of(report, host)
+            files.write(dest, json.dumps(report, indent=2) + "\n", 0o640)
         except ValueError as error:
             words = f"{host}: gpu_verify returned no report: field report: {node_result.one_line(str(error), 200)}."
             return {**result, "failed": True, "msg": words}
         except OSError as error:
             return {**result, "failed": True, "msg": f"{error.filename}: cannot be written: {error.strerror}"}
+        found = faults(report, int(self._task.args.get("gpus", 0))) if self._task.args.get("only") else []
+        if found:
+            more = f" and {len(found) - MOST_SHOWN} more" if len(found) > MOST_SHOWN else ""
+            words = f"{host}: does not pass the quick verification: {'; '.join(found[:MOST_SHOWN])}{more}. See {dest}."
+            return {**result, "failed": True, "msg": words}
         return {**result, "dest": str(dest)}

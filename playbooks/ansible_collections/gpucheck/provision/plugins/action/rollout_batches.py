@@ -31,9 +31,10 @@ def count(step, fleet):
 
 
 def arrange(hosts, batch, fleet, limited):
-    """{order, sizes, keepers}: the hosts with the place holders between them, and how many make a batch.
+    """{order, sizes, keepers, first}: the hosts with the place holders between them, and how many make a batch.
 
-    limited: with --limit only localhost can hold a place, so only the last batch has one.
+    limited: with --limit only localhost can hold a place, so only the last batch has one. first: the hosts of the first
+    step of a list, which is a canary; empty if there is no other batch.
     """
     found = sizes(batch, len(hosts), fleet)
     order, keepers, rest = [], [], list(hosts)
@@ -45,7 +46,8 @@ def arrange(hosts, batch, fleet, limited):
             order.append(keepers[-1])
     order += [*rest, "localhost"]
     more = [size + (not limited) for size in found[:-1]]
-    return {"order": order, "sizes": [*more, (found[-1] if found else 0) + 1], "keepers": keepers}
+    first = hosts[: found[0]] if isinstance(batch, list) and len(found) > 1 else []
+    return {"order": order, "sizes": [*more, (found[-1] if found else 0) + 1], "keepers": keepers, "first": first}
 
 
 class ActionModule(ActionBase):

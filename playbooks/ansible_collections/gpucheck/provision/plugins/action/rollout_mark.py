@@ -1,4 +1,4 @@
-"""Where each host is in a rollout: begun, done. No further host begins once too many have failed.
+"""Where each host is in a rollout: begun, done or waiting. No further host begins once too many have failed.
 
 The marks are files in the directory that Ansible creates for a run and removes after it: every task runs in a process
 of its own, and reading hostvars instead would cost the square of the fleet.
@@ -10,11 +10,37 @@ from ansible import constants
 from ansible.plugins.action import ActionBase
 from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
 
+MARKS = ("begun", "done", "waiting")
+AGAIN = "Repair them, then run again; completed hosts are not changed again."
 
-def failed_before(folder, active):
-    """Hosts that began and never came to their end, but for those of the same batch that are still at work. Ordered."""
-    begun, done = ({path.name for path in (folder / mark).glob("*")} for mark in ("begun", "done"))
-    return sorted(begun - done - set(active))
+
+def marked(folder):
+    """The hosts with each mark."""
+    return {mark: {path.name for path in (folder / mark).glob("*")} for mark in MARKS}
+
+
+def stop(marks, active, first, percent, most):
+    """Why no further host may begin, "" if it may.
+
+    active: hosts of this batch, which are at work at the same time; which of them failed first is chance.
+    first: hosts of a first batch that must all be proven before others begin, else empty.
+    """
+    unproven = sorted(set(first) - marks["done"] - marks["waiting"] - set(active))
+    if unproven:
+        return f"the first batch did not pass ({', '.join(unproven)}). {AGAIN}"
+    if first and not set(first) & (marks["done"] | set(active)):
+        return f"the first batch proved nothing, it waits for jobs ({', '.join(sorted(first))}). Run again later."
+    begun = marks["begun"] - marks["waiting"] - set(active)
+    failed = sorted(begun - marks["done"])
+    limits = []
+    if len(failed) * 100 > percent * len(begun):
+        limits.append(f"max_failing_percent={percent}")
+    if len(failed) > most:
+        limits.append(f"max_failing_hosts={most}")
+    if not limits:
+        return ""
+    words = f"{len(failed)} of {len(begun)} hosts failed before ({', '.join(failed)})"
+    return f"{words}, more than {' and '.join(limits)} allows. {AGAIN}"
 
 
 class ActionModule(ActionBase):
@@ -24,21 +50,16 @@ class ActionModule(ActionBase):
     _requires_connection = False
 
     def run(self, tmp=None, task_vars=None):
-        """Mark the host; with ``begun`` only where the fleet stands well enough."""
+        """Mark the host; with ``begun`` only where the hosts before stand well enough."""
         result = super().run(tmp, task_vars)
         arguments = node_result.arguments(self)
-        state, share = arguments["state"], arguments["max_failing_percent"]
-        host, fleet = task_vars["inventory_hostname"], task_vars["groups"].get("gpu", [])
+        state, host = arguments["state"], task_vars["inventory_hostname"]
         folder = Path(constants.DEFAULT_LOCAL_TMP) / "rollout"
         result["changed"] = False
-        failed = failed_before(folder, task_vars["ansible_play_batch"]) if state == "begun" else []
-        if len(failed) * 100 > share * len(fleet):
-            words = (
-                f"{host}: not started, nothing was changed: {len(failed)} of {len(fleet)} hosts failed before "
-                f"({', '.join(failed)}), more than max_failing_percent={share} allows. Repair them, then run again; "
-                "completed hosts are not changed again."
-            )
-            return {**result, "failed": True, "msg": words}
+        limits = (arguments["first"], arguments["max_failing_percent"], arguments["max_failing_hosts"])
+        why = stop(marked(folder), task_vars["ansible_play_batch"], *limits) if state == "begun" else ""
+        if why:
+            return {**result, "failed": True, "msg": f"{host}: not started, nothing was changed: {why}"}
         (folder / state).mkdir(parents=True, exist_ok=True)
         (folder / state / node_result.file_name(host)).touch()
         return {**result, "rollout": state}

@@ -174,8 +174,9 @@ class ActionModule(ActionBase):
         """Find the plans, and return for each host what follows from its plan."""
         result = super().run(tmp, task_vars)
         arguments = node_result.arguments(self)
-        whole = arguments["source"] != "file"
-        hosts = task_vars["groups"].get("gpu", []) if whole else [task_vars["inventory_hostname"]]
+        here = task_vars["inventory_hostname"]
+        whole = arguments["source"] != "file" and here == "localhost"
+        hosts = task_vars["groups"].get("gpu", []) if whole else [here]
         variables = {host: task_vars["hostvars"].raw_get(host) for host in hosts}
         reads = {host: variables[host].get("gpu_facts_read") or {} for host in hosts}
         result["changed"] = False

@@ -62,6 +62,7 @@ class Host:
         self.lost = ""
         self.failed = ""
         self.done = False
+        self.drained = ""
         self.change_seconds = 0.0
 
     def state(self, check_mode):
@@ -102,6 +103,7 @@ class Host:
             "reboots": self.reboots,
             "seconds": round(self.seconds, 1),
             "failure": (self.reason() or None) if self.state(check_mode) != WAITING else None,
+            "drained_before": self.drained or None,
             "waiting": self.reason() if self.state(check_mode) == WAITING else None,
         }
 
@@ -197,6 +199,7 @@ class CallbackModule(CallbackBase):
         if "host_state" in facts:
             # A host that is compared again during the run, under another kernel, still counts as changed.
             row.differences = sentences(plain(facts["host_state"]).get("differences")) or row.differences
+        row.drained = node_result.one_line(facts.get("drain_before") or row.drained)
         if "host_outcome" in facts:
             row.outcome = plain(facts["host_outcome"])
             row.lost = row.failed = ""
@@ -239,6 +242,7 @@ class CallbackModule(CallbackBase):
         widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
         text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
         text += [f"  {row.reason()}" for name, row in rows if row.state(self.check_mode) in REPORTED]
+        text += [f"  {name}: stays drained, was drained before: {row.drained}" for name, row in rows if row.drained]
         states = [row.state(self.check_mode) for _, row in rows]
         counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
         where = f"; {self.folder}/provision.json" if self.folder and not self.check_mode else ""

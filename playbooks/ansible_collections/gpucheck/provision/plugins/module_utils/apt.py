@@ -1,13 +1,12 @@
-"""Install a plan's packages with apt, hold them, and remove their downloaded files."""
+"""Install a plan's packages with apt, and hold them."""
 
 import contextlib
-import glob
 import os
 import re
 import shutil
 import tempfile
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import transaction
+from ansible_collections.gpucheck.provision.plugins.module_utils import kept, transaction
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import (
     Refused,
     attempt,
@@ -25,17 +24,21 @@ MOVE = ["--allow-downgrades", "--allow-change-held-packages"]
 UNREAD = re.compile(r"^Err:\d+ (?P<url>\S+).*\n(?P<why>.*)", re.MULTILINE)
 UPDATE = ["apt-get", "--quiet", "--option", "Acquire::Retries=2"]
 PREFERENCES = "/etc/apt/preferences.d"
-# apt keeps package files after it has installed them: gigabytes of CUDA. dnf keeps none by itself.
-ARCHIVES = "/var/cache/apt/archives"
 PIN = "nvidia-driver-pinning-"
 
 
 def apt_get(module, words, seconds):
-    """One call of apt-get that changes packages; waits so long for another program's lock. Raises Refused."""
+    """One call of apt-get that changes packages; waits so long for another program's lock. Raises Refused.
+
+    A package's script may hang. A download has no deadline.
+    """
     wait_for_locks("dpkg", seconds)
     # For programs that take the lock between the check and apt's start.
     patience = ["--option", "DPkg::Lock::Timeout={}".format(seconds)]
-    return call(module, ["apt-get", "--yes", "--quiet", *KEEP, *patience, *words], shown="apt-get")
+    most_s = 0 if "--download-only" in words else module.params.get("transaction_timeout_s")
+    # In a terminal of its own, dpkg would outlive apt at the deadline. Its output is in messages instead of term.log.
+    patience += ["--option", "Dpkg::Use-Pty=0"]
+    return call(module, ["apt-get", "--yes", "--quiet", *KEEP, *patience, *words], shown="apt-get", most_s=most_s)
 
 
 def read_lists(module, repositories, seconds, files=()):
@@ -75,12 +78,11 @@ def transact(module, words, order):
 
 def mend(module, order):
     """Finish an earlier transaction that was interrupted."""
-    if not order["host"]["unfinished"]:
-        return
     wait_for_locks("dpkg", order["seconds"])
     # 1: some package cannot be configured by itself, because what it needs was not unpacked yet. What follows is what
     # repairs that, and fails with apt's own error message if it cannot.
-    call(module, ["dpkg", "--configure", "-a", "--force-confold"], accept=(0, 1))
+    most_s = module.params.get("transaction_timeout_s")
+    call(module, ["dpkg", "--configure", "-a", "--force-confold"], accept=(0, 1), most_s=most_s)
     # apt installs nothing while relations are broken, and repairs them only when it is asked for nothing else. What
     # that removes or moves, the transaction brings to the plan.
     transact(module, ["--fix-broken", "--no-install-recommends", *MOVE, "install"], order)
@@ -114,6 +116,15 @@ def preferences(module, order):
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def planned_words(module, order):
+    """The arguments of the one transaction, before anything else was done."""
+    with preferences(module, order) as options:
+        lifted = ["--ignore-hold"] if order["host"]["unplanned"]["held"] + order["stale"] else []
+        words = [*options, *lifted, "--no-install-recommends", *MOVE, "install"]
+        yield words + order["compilers"] + order["specs"] + [name + "-" for name in order["pins"]]
+
+
 def prepare(module, order, download):
     """(rows of what the installation would do, bytes to download); with download, they are fetched. Raises Refused.
 
@@ -122,10 +133,8 @@ def prepare(module, order, download):
     """
     if download:
         wait_for_locks("dpkg", order["seconds"])
-    with preferences(module, order) as options:
-        lifted = ["--ignore-hold"] if order["host"]["unplanned"]["held"] + order["stale"] else []
-        words = [*options, *lifted, "--no-install-recommends", *MOVE, "install"]
-        words += order["compilers"] + order["specs"]
+        settle(module, order)
+    with planned_words(module, order) as words:
         moves = transaction.apt_moves(module, words)
         if download:
             transaction.guard(moves, order)
@@ -140,19 +149,11 @@ def bring(module, order):
     interruption never leaves a host without them. What goes is let go of first: the resolver takes no held package away
     for one that conflicts with it.
     """
-    mend(module, order)
-    if order["compilers"]:
-        words = ["--no-remove", "--no-install-recommends", "install"]
-        apt_get(module, words + order["compilers"], order["seconds"])
-    if order["pins"]:
-        transact(module, ["--allow-change-held-packages", "remove"] + order["pins"], order)
-    loose = order["host"]["unplanned"]["held"] + order["stale"]
-    if loose:
-        call(module, ["apt-mark", "unhold", *loose])
     try:
-        if order["specs"]:
-            transact(module, ["--no-install-recommends"] + MOVE + ["install"] + order["specs"], order)
+        if not (order["host"]["unfinished"] and planned_through(module, order)):
+            step_by_step(module, order)
     except Refused:
+        loose = order["host"]["unplanned"]["held"] + order["stale"]
         installed = dpkg_packages()[0] if loose else {}
         still_there = [name for name in loose if name in installed]
         if still_there:
@@ -162,12 +163,54 @@ def bring(module, order):
         call(module, ["apt-mark", "hold"] + order["holds"])
 
 
-def clean(names, packages, folder=ARCHIVES):
-    """Remove the files of these packages in the version that is installed. packages: versions by name."""
-    for name in sorted(set(names) & set(packages)):
-        # apt writes the colon of an epoch as %3a.
-        stem = "{}_{}_".format(name, packages[name].replace(":", "%3a"))
-        for path in glob.glob(os.path.join(glob.escape(folder), glob.escape(stem) + "*.deb")):
-            # Space that stays taken is no reason to fail a host that is as planned.
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+def planned_through(module, order):
+    """Install over unfinished packages of the plan; False if that fails, and they must be mended first.
+
+    All in one transaction: any other call of apt-get would run the script that fails once more.
+    """
+    if not plans_through(module, order):
+        return False
+    settle(module, order)
+    try:
+        with planned_words(module, order) as words:
+            transact(module, words, order)
+    except Refused:
+        # dpkg asks for it if its own journal was cut off, for example.
+        return False
+    return True
+
+
+def settle(module, order):
+    """Have dpkg write its journal into its database, which apt waits for, and configure nothing."""
+    if order["host"].get("unfinished"):
+        call(module, ["dpkg", "--triggers-only", "-a"], accept=(0, 1))
+
+
+def plans_through(module, order):
+    """Whether the transaction installs, replaces or removes every package that is unfinished on the host.
+
+    Then it is what finishes them: a package whose script fails cannot be configured, but it can be replaced.
+    """
+    try:
+        with planned_words(module, order) as words:
+            moves = transaction.apt_moves(module, words)
+    except Refused:
+        return False
+    return set(order["host"]["unfinished"]) <= {name for _, name, _ in moves} | {kept.name_of(word) for word in words}
+
+
+def step_by_step(module, order):
+    """The compilers, which DKMS needs in the transaction; holds and what pins another driver; all others."""
+    if order["host"]["unfinished"]:
+        mend(module, order)
+    if order["compilers"]:
+        words = ["--no-remove", "--no-install-recommends", "install"]
+        apt_get(module, words + order["compilers"], order["seconds"])
+    # While it is there: apt-mark does not know a package that is neither installed nor in a list.
+    loose = order["host"]["unplanned"]["held"] + order["stale"]
+    if loose:
+        call(module, ["apt-mark", "unhold", *loose])
+    if order["pins"]:
+        transact(module, ["--allow-change-held-packages", "remove"] + order["pins"], order)
+    if order["specs"]:
+        transact(module, ["--no-install-recommends"] + MOVE + ["install"] + order["specs"], order)

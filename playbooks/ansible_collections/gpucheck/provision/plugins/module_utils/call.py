@@ -19,6 +19,8 @@ ENVIRONMENT = {
     "NEEDRESTART_MODE": "l",
 }
 POLL_S = 1
+# How timeout ends where it stopped a program, with SIGTERM or SIGKILL.
+STOPPED = (124, 137)
 MOST_LINES = 8
 
 
@@ -44,14 +46,20 @@ def explained(module, host, refused="{}."):
         module.fail_json(msg="{}: its plan is not a gpucheck.plan/1 document: {!r}".format(host, error))
 
 
-def call(module, argv, accept=(0,), shown=None):
+def call(module, argv, accept=(0,), shown=None, most_s=None):
     """Return stdout of a program. Raises Refused for an exit status that is not accepted, or a missing program.
 
-    shown: the name of the call in messages, by default its first three arguments.
+    shown: the name of the call in messages, by default its first three arguments. most_s: after so many seconds it is
+    stopped, with the programs that it has started.
     """
-    status, out, err = attempt(module, argv)
+    bounded = ["timeout", "--kill-after=60", str(most_s), *argv] if most_s else argv
+    status, out, err = attempt(module, bounded)
+    if most_s and status in STOPPED:
+        words = "{}: stopped, because it did not end within {} s: {}"
+        raise Refused(words.format(shown or " ".join(argv[:3]), most_s, last_words(out, err)))
     if status not in accept:
-        raise Refused("{}: exit {}: {}".format(shown or " ".join(argv[:3]), status, last_words(err, out)))
+        words = last_words(dpkg_words(out), err, out)
+        raise Refused("{}: exit {}: {}".format(shown or " ".join(argv[:3]), status, words))
     return out
 
 
@@ -64,6 +72,13 @@ def attempt(module, argv):
         return module.run_command(argv, environ_update=ENVIRONMENT, handle_exceptions=False)
     except OSError as error:
         raise Refused("{}: {}".format(argv[0], error))
+
+
+def dpkg_words(output):
+    """The lines around dpkg's first error, which is not in apt's own; "" without one."""
+    lines = output.splitlines()
+    first = next((number for number, line in enumerate(lines) if line.startswith("dpkg: error")), None)
+    return "" if first is None else "\n".join(lines[max(first - 3, 0) : first + 2])
 
 
 def last_words(*outputs):

@@ -14,7 +14,8 @@ PLUGIN = "python3-dnf-plugin-versionlock"
 def dnf(module, words, seconds):
     """One call of dnf that changes packages; waits so long for another program's lock. Raises Refused."""
     wait_for_locks("rpm", seconds)
-    return call(module, ["dnf", "--assumeyes", "--quiet", *words], shown="dnf")
+    most_s = 0 if "--downloadonly" in words else module.params.get("transaction_timeout_s")
+    return call(module, ["dnf", "--assumeyes", "--quiet", *words], shown="dnf", most_s=most_s)
 
 
 def read_lists(module, repositories, seconds, files=()):  # noqa: ARG001 - as apt's
@@ -39,6 +40,11 @@ def mend(module, host, seconds):
         call(module, ["rpm", "--erase", "--nodeps"] + host["superfluous"])
     if host["unfinished"]:
         dnf(module, ["reinstall"] + host["unfinished"], seconds)
+
+
+def plans_through(module, order):  # noqa: ARG001 - as apt's
+    """False: rpm's database has to be mended first, before dnf can say what the transaction would do."""
+    return False
 
 
 def change_stream(module, wanted, enabled, seconds):
@@ -105,8 +111,8 @@ def ground(module, order):
 
 def installation(order):
     """Return the arguments of the one transaction."""
-    words = [*dkms.enabling(order["dkms_source"]), "--allowerasing", "--setopt=install_weak_deps=False", "install"]
-    return words + order["specs"]
+    options = ["--allowerasing", "--setopt=install_weak_deps=False", "--setopt=keepcache=1"]
+    return [*dkms.enabling(order["dkms_source"]), *options, "install", *order["specs"]]
 
 
 def prepare(module, order, download):

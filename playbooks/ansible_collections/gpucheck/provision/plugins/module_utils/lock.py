@@ -29,8 +29,11 @@ def take(run, lease_s, dead="", folder=FOLDER):
         return None
 
 
-def renew():
-    """Renew the lease of the run that this step belongs to; the holder where another run has it now, else None."""
+def renew(ahead_s=0):
+    """Renew the lease of the run that this step belongs to; the holder where another run has it now, else None.
+
+    ahead_s: how long it lasts at least, until the next step.
+    """
     mine, _, folder = os.environ.get(VARIABLE, "").partition(" ")
     if not mine or not os.path.exists(_path(folder)):
         return None
@@ -38,8 +41,9 @@ def renew():
         holder = _read(path)
         if holder and holder["run"]["id"] != mine:
             return holder["run"]
-        if holder and (holder["boot"] != text(BOOT_ID) or holder["until"] - _uptime() < holder["lease_s"] - FRESH_S):
-            _write(path, holder["run"], holder["lease_s"])
+        lasts_s = max(holder["lease_s"], ahead_s) if holder else 0
+        if holder and (holder["boot"] != text(BOOT_ID) or holder["until"] - _uptime() < lasts_s - FRESH_S):
+            _write(path, holder["run"], holder["lease_s"], lasts_s)
         return None
 
 
@@ -92,8 +96,8 @@ def _read(path):
         return None
 
 
-def _write(path, run, lease_s):
-    lease = {"run": run, "boot": text(BOOT_ID), "until": _uptime() + lease_s, "lease_s": lease_s}
+def _write(path, run, lease_s, lasts_s=0):
+    lease = {"run": run, "boot": text(BOOT_ID), "until": _uptime() + (lasts_s or lease_s), "lease_s": lease_s}
     partial = path + ".partial"
     # A run that was killed leaves one, and another user may have put a link there.
     with contextlib.suppress(FileNotFoundError):

@@ -2,7 +2,7 @@
 
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import headers, host_plan
+from ansible_collections.gpucheck.provision.plugins.module_utils import headers, host_plan, kept
 from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command
 
 SHOWN = 3
@@ -68,7 +68,8 @@ def stream_lacking(plan):
 
 def query_missing(plan, packages):
     """(missing, unknown): sentences on what no source offers; why that could not be found out, "" where it could."""
-    rows = needed(plan, packages)
+    there = kept.of_plan(plan)
+    rows = [row for row in needed(plan, packages) if not kept.path_for(row, there)]
     names = sorted({row["name"] for row in rows})
     try:
         if not rows:

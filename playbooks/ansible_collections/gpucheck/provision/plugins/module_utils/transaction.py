@@ -29,8 +29,8 @@ ARRIVES = ("install", "upgrade")
 DNF_SIZE = re.compile(r"^Total (download )?size:\s*(?P<number>.*?)\s*$", re.MULTILINE)
 DNF_NUMBER = re.compile(r"(?P<count>\d+(\.\d+)?) ?(?P<unit>[kMGT]?)")
 UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-# apt-get --print-uris: 'address' name bytes digest.
-APT_URI = re.compile(r"^'[^']*' \S+ (\d+) ", re.MULTILINE)
+# apt-get --print-uris: 'address' name bytes digest. A file of this host is no download.
+APT_URI = re.compile(r"^'(?!file:|/)[^']*' \S+ (\d+) ", re.MULTILINE)
 
 
 def apt_moves(module, words):

@@ -7,7 +7,7 @@ short_description: Run gpucheck verify on a host and bring its report to the con
 description:
   - Removes the report of an earlier run, runs C(gpucheck verify), and returns the new report, in one round trip. The
     action plugin of the same name writes it on the controller.
-  - Any verdict is a success of this module. It fails where there is no verdict.
+  - Any verdict is a success of this module. It fails where there is no verdict, or with C(only) where a step fails.
   - If a device cgroup hides GPUs from the login session, as pam_slurm_adopt does, gpucheck runs again in a transient
     unit of systemd, and that report counts.
 options:
@@ -19,6 +19,17 @@ options:
     description: The file on the controller that gets the report.
     type: path
     required: true
+  only:
+    description: >-
+      Run these steps alone, as a quick verification. FAIL of any of them, UNKNOWN of driver, inventory or fabric, or
+      fewer GPUs than C(gpus) fail the task with the findings.
+    type: list
+    elements: str
+    default: []
+  gpus:
+    description: GPUs that the host had before.
+    type: int
+    default: 0
   timeout_s:
     description: Time limit on the host in seconds. A program that exceeds it is terminated.
     type: int
@@ -167,6 +178,8 @@ def main():
         argument_spec={
             "host": {"type": "str", "required": True},
             "dest": {"type": "path", "required": True},
+            "only": {"type": "list", "elements": "str", "default": []},
+            "gpus": {"type": "int", "default": 0},
             "timeout_s": {"type": "int", "default": 1200},
             "arguments": {"type": "list", "elements": "str", "default": []},
             "program": {"type": "path", "default": "/opt/gpucheck/bin/gpucheck"},
@@ -175,8 +188,10 @@ def main():
     )
     host, timeout_s = module.params["host"], module.params["timeout_s"]
     try:
+        only = module.params["only"]
+        arguments = module.params["arguments"] + (["--only", ",".join(only)] if only else [])
         program, report = module.params["program"], module.params["report"]
-        status, report, wrong = verify(program, report, timeout_s, module.params["arguments"])
+        status, report, wrong = verify(program, report, timeout_s, arguments)
     except subprocess.TimeoutExpired:
         module.fail_json(msg="{}: gpucheck verify returned no report within {} s".format(host, timeout_s), hung=True)
     except (OSError, ValueError) as error:

@@ -7,6 +7,7 @@ short_description: Let one run at a time change a host
 description:
   - With C(taken) notes on the host which run changes it. While another run does, waits so long, then fails and names
     it.
+  - With C(renewed) extends the lease of the run that the step belongs to; fails where another run has it.
   - A lease ends with its run (C(released)), or so long after the last step of a run that died. A run of the same
     controller that is known to be dead is replaced at once.
   - Nothing is done in check mode.
@@ -14,14 +15,16 @@ options:
   state:
     description: What to do.
     type: str
-    choices: [taken, released]
+    choices: [taken, renewed, released]
     required: true
   timeout_s:
     description: Seconds to wait for another run.
     type: int
     default: 0
   lease_s:
-    description: Seconds after which the lease of a run that shows no sign of life lapses; longer than its longest step.
+    description: >-
+      Seconds after which the lease of a run that shows no sign of life lapses; longer than its longest step. With
+      renewed, until its next step at least.
     type: int
     default: 3600
   folder:
@@ -61,7 +64,7 @@ run:
   type: str
 holder:
   description: The run that has the lease, if it is another one.
-  returned: with taken
+  returned: with taken and renewed
   type: dict
   nullable: true
   contains:
@@ -80,10 +83,10 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import lock
 
 
 def main():
-    """Take it once or release it; the action plugin waits."""
+    """Take it once, renew or release it; the action plugin waits."""
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["taken", "released"], "required": True},
+            "state": {"type": "str", "choices": ["taken", "renewed", "released"], "required": True},
             "timeout_s": {"type": "int", "default": 0},
             "lease_s": {"type": "int", "default": 3600},
             "folder": {"type": "str", "default": "/var/lib/gpucheck"},
@@ -96,6 +99,8 @@ def main():
     try:
         if module.params["state"] == "released" and not module.check_mode:
             lock.release(run["id"], folder)
+        elif module.params["state"] == "renewed" and not module.check_mode:
+            holder = lock.renew(module.params["lease_s"])
         elif not module.check_mode:
             holder = lock.take(run, module.params["lease_s"], module.params["dead"], folder)
     except OSError as error:

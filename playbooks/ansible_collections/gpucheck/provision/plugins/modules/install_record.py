@@ -9,8 +9,8 @@ description:
     record of an interrupted run is kept, so that what that run installed still counts as installed by gpucheck.
   - C(leftovers) lists what gpucheck installed and the plan no longer contains, and changes nothing.
   - C(restore) removes managed files and restores the originals.
-  - C(finish) records plan, packages and files, ends the record of C(begin), removes the package files that apt
-    downloaded for it, and compares host and plan again.
+  - C(finish) records plan, packages and files, ends the record of C(begin), keeps the package files of this set and
+    the one before for a rollback, and compares host and plan again.
 options:
   state:
     description: What to do.
@@ -30,6 +30,10 @@ options:
     description: With finish, the digest of the requirement set that gpucheck was installed from.
     type: str
     default: ""
+  keep_gib:
+    description: With finish, GiB of package files that are kept at most; 0 keeps none.
+    type: float
+    default: 10
 attributes:
   check_mode:
     description: Nothing is written in check mode.
@@ -107,9 +111,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import (
     adopt,
     along,
-    apt,
     engines,
     host_plan,
+    kept,
     kernel,
     options,
     record,
@@ -257,6 +261,7 @@ def main():
             "plan": {"type": "dict", "required": True},
             "paths": {"type": "list", "elements": "str", "default": []},
             "digest": {"type": "str", "default": ""},
+            "keep_gib": {"type": "float", "default": 10},
         },
         supports_check_mode=True,
     )
@@ -273,8 +278,10 @@ def main():
             changed = restore(module, module.params["paths"])
         else:
             digest = module.params["digest"]
+            before = record.read(record.PREVIOUS)
             changed = finish(module, plan, digest, extras["packages"])
-            apt.clean(record.read(record.INSTALLED).get("added", []), extras["packages"])
+            names, other_set = record.read(record.INSTALLED).get("added", []), before != record.read(record.PREVIOUS)
+            kept.keep(names, extras["packages"], other_set, int(module.params["keep_gib"] * (1 << 30)))
             answer["differences"] = compare("host", plan, digest, known)["differences"]
     except Unreadable as error:
         module.fail_json(msg="this host cannot be read: {}".format(error))

@@ -57,6 +57,10 @@ options:
     description: Seconds to wait while another program holds the package manager's lock.
     type: int
     default: 600
+  transaction_timeout_s:
+    description: Seconds after which a transaction is stopped, because a package's script hangs.
+    type: int
+    default: 2700
 attributes:
   check_mode:
     description: Reports whether something would be installed or held.
@@ -148,6 +152,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import (
     apt,
     dnf,
+    kept,
     loader,
     package_order,
     place,
@@ -159,7 +164,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.compare import 
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name, read_facts, version_locks
 
 REFUSED = {
-    "apt": "apt could not install the planned packages; the holds were restored. {}. Check /var/log/apt/term.log on "
+    "apt": "apt could not install the planned packages; the holds were restored. {}. Check /var/log/dpkg.log on "
     "the host, repair the cause, then run again.",
     "dnf": "dnf could not install the planned packages; the version locks were restored. {}. Check /var/log/dnf.log on "
     "the host, repair the cause, then run again.",
@@ -208,9 +213,10 @@ def prepare(module, order, facts, packages):
     """
     if not order["specs"]:
         return transaction.answer(download_bytes=0)
-    if order["left_behind"]:
-        return transaction.answer(unknown="an interrupted package transaction must be finished first")
     manager = {"apt": apt, "dnf": dnf}[module.params["plan"]["package_manager"]]
+    left = order["left_behind"]
+    if left and not manager.plans_through(module, order):
+        return transaction.answer(unknown="a run first finishes an interrupted transaction: {}".format(", ".join(left)))
     if not module.check_mode:
         moves = manager.prepare(module, order, True)[0]
         with explained(module, module.params["host"]):
@@ -243,6 +249,7 @@ def main():
             "state": {"type": "str", "choices": ["present", "prepared"], "default": "present"},
             "allow_changes": {"type": "list", "elements": "str", "default": []},
             "lock_timeout_s": {"type": "int", "default": 600},
+            "transaction_timeout_s": {"type": "int", "default": 2700},
         },
         supports_check_mode=True,
     )
@@ -251,6 +258,7 @@ def main():
         facts, extras = known = read_facts(host)
         state = compare(host, plan, "", known)
         order = package_order.orders(module.params, state, extras["packages"], facts["holds"])
+        order["specs"] = kept.in_place_of(order["specs"], plan, extras["packages"])
         changed = package_order.due(order)
         if module.params["state"] == "prepared":
             # What it fetches is in the package manager's cache, which is no state of the host.

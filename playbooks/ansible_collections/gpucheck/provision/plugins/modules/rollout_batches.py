@@ -57,4 +57,8 @@ keepers:
   description: The place holders, without localhost.
   returned: success
   type: list
+first:
+  description: The hosts of the first step of a list; empty for another batch size, or if it is the only batch.
+  returned: success
+  type: list
 """

@@ -5,18 +5,28 @@ DOCUMENTATION = r"""
 module: rollout_mark
 short_description: Mark where a host is in a rollout, and stop the rollout where too many hosts failed
 description:
-  - A host that began and never came to its end has failed; hosts of the same batch that are still at work do not count.
+  - A host that began and is neither done nor waiting has failed; hosts of the same batch that are still at work do not
+    count.
   - The marks last as long as the run.
 options:
   state:
-    description: The host begins to change, or is done.
+    description: The host begins to change, is done, or waits for the next run.
     type: str
-    choices: [begun, done]
+    choices: [begun, done, waiting]
     required: true
+  first:
+    description: Hosts of a first batch (a canary) that must all be done before hosts of other batches begin.
+    type: list
+    elements: str
+    default: []
   max_failing_percent:
-    description: With begun, the share of the fleet (group gpu) that may have failed; beyond, the task fails.
+    description: With begun, the share of the hosts that began earlier that may have failed; beyond, the task fails.
     type: int
     default: 100
+  max_failing_hosts:
+    description: With begun, how many of them may have failed.
+    type: int
+    default: 10
 attributes:
   check_mode:
     description: Hosts do not change in check mode, so it has nothing to mark.

@@ -135,6 +135,8 @@ def totals(document):
     booting, drained = sum(bool(row["reboot"]) for row in rows), sum(bool(row["drain"]) for row in rows)
     parts = [count(len(rows), "host"), f"{least}{gigabytes(size)} to download", count(booting, "reboot")]
     lines.append(f"Total: {', '.join(parts)}, {count(drained, 'drain')}")
+    if sum(known):
+        lines.append("Each host keeps the packages that it downloads for a rollback, at most keep_packages_gib.")
     measured = sorted({row["seconds_from"]["ended"] for row in rows if row["seconds_from"]})
     if measured:
         when = " to ".join(dict.fromkeys((measured[0], measured[-1])))
