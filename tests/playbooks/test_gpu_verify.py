@@ -147,7 +147,7 @@ def test_a_quick_verification_runs_its_steps_alone(program, tmp_path):
     text = f'echo "$*" >{tmp_path}/words; printf \'%s\' \'{{"verdict": "pass"}}\' > "$7"'
     report = str(tmp_path / "report.json")
 
-    done = module("gpu_verify").verify(program(text), report, SECONDS, ["driver", "inventory"])
+    done = module("gpu_verify").verify(program(text), report, SECONDS, (), ["driver", "inventory"])
 
     assert done[0] == 0
     assert (tmp_path / "words").read_text() == f"verify --only driver,inventory --format json -o {report}\n"

@@ -97,10 +97,10 @@ PATIENCE_S = 10
 SYSTEMD = "/run/systemd/system"
 
 
-def verify(program, report, timeout_s, arguments=()):
+def verify(program, report, timeout_s, arguments=(), only=()):
     """Return what verified returns, of a unit of systemd if this session may not use all GPUs."""
     end = time.time() + timeout_s
-    argv = [program, "verify", *arguments, "--format", "json", "-o"]
+    argv = [program, "verify", *arguments, *(["--only", ",".join(only)] if only else []), "--format", "json", "-o"]
     found = verified(argv, report, timeout_s)
     if not hides_gpus(found[1]) or not os.path.isdir(SYSTEMD):
         return found
@@ -188,10 +188,8 @@ def main():
     )
     host, timeout_s = module.params["host"], module.params["timeout_s"]
     try:
-        only = module.params["only"]
-        arguments = module.params["arguments"] + (["--only", ",".join(only)] if only else [])
         program, report = module.params["program"], module.params["report"]
-        status, report, wrong = verify(program, report, timeout_s, arguments)
+        status, report, wrong = verify(program, report, timeout_s, module.params["arguments"], module.params["only"])
     except subprocess.TimeoutExpired:
         module.fail_json(msg="{}: gpucheck verify returned no report within {} s".format(host, timeout_s), hung=True)
     except (OSError, ValueError) as error:
