@@ -52,6 +52,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     source: ``nvml``, ``nvidia-smi-topo``, ... : where it was read.
     matrix: n x n path classes in GPU order, ``X`` on the diagonal, None where the source has a gap.
     wiring: None where the source names no PCI functions. advice: None until it is worked out.
+    variables: for jobs of several hosts, ``NCCL_IB_HCA==mlx5_0,mlx5_1``: the active network cards of the GPUs.
     """
 
     schema: str = SCHEMA
@@ -64,6 +65,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     wiring: Wiring | None = None
     advice: Advice | None = None
+    variables: tuple[str, ...] = ()
 
     def observations(self) -> Observations:
         """The GPUs and their path classes as observations of one machine."""

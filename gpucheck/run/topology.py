@@ -13,6 +13,7 @@ from gpucheck.model.facts import Source
 from gpucheck.model.finding.root_cause import FOUND
 from gpucheck.run.step import evaluated
 from gpucheck.topology import of
+from gpucheck.topology.nics import cards_of_gpus, variables
 
 LINKS = (links.CHECK, link.CHECK, path.CHECK, acs.CHECK)
 
@@ -27,7 +28,16 @@ def examine(source: Source) -> Topology:
     if not topology.gpus:
         return _empty(source, absent)
     links = [one for check in LINKS for one in _evaluated(check, source) if one.verdict in FOUND]
-    return replace(topology, findings=(*topology.findings, *links, *absent))
+    found = (*topology.findings, *links, *absent)
+    return replace(topology, findings=found, variables=_variables(source))
+
+
+def _variables(source: Source) -> tuple[str, ...]:
+    try:
+        facts = source.read("rdma", "pci")
+    except NotRecorded:
+        return ()
+    return variables(cards_of_gpus(facts.rdma, facts.pci))
 
 
 def _evaluated(check: Check, source: Source) -> Iterable[Finding]:

@@ -37,6 +37,21 @@ class Card(NamedTuple):
         return self.pci.bus_id.rpartition(".")[0]
 
 
+def variables(cards: Iterable[Card]) -> tuple[str, ...]:
+    """Return what has NCCL and UCX use these cards, where a port is active; none without such a card.
+
+    With ``=`` NCCL compares whole names; without it mlx5_1 is the beginning of mlx5_10, too.
+    """
+    ports = [(card.device.name, port.number) for card in cards for port in card.device.ports if port.is_active]
+    if not ports:
+        return ()
+    names = dict.fromkeys(name for name, _ in ports)
+    return (
+        f"NCCL_IB_HCA=={','.join(names)}",
+        f"UCX_NET_DEVICES={','.join(f'{name}:{number}' for name, number in ports)}",
+    )
+
+
 def below_one_switch(a: PciDevice, b: PciDevice) -> bool:
     """Return whether two functions have a PCIe switch above them in common."""
     return len(a.path) >= SHARED and a.path[:SHARED] == b.path[:SHARED]

@@ -13,6 +13,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Alternative
+from gpucheck.topology.nics import variables
 
 NAME = "nic-choice"
 VARIABLE = "NCCL_IB_HCA"
@@ -64,7 +65,7 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     every = [device.name for device in facts.rdma]
     taken = [name for name in every if choice.takes(name)]
     unknown = [name for name in choice.names if not any(choice.fits(name, device) for device in every)]
-    wanted = f"={','.join(own)}"
+    wanted = variables(found)[0].partition("=")[2] if own else "none"
     host = Subject(check=NAME, evidence=(f"{VARIABLE}={value}", f"takes: {', '.join(taken) or 'no device'}"))
     others = [name for name in taken if name not in own]
     left = [name for name in own if name not in taken]

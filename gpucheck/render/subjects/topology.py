@@ -72,7 +72,7 @@ def document(
     is never cut, however wide, and can be read back. best: the choices of GPUs too. whole: for a page.
     """
     found = Findings(worst_first(topology.findings, [gpu.pci_bus_id for gpu in topology.gpus if gpu.pci_bus_id]))
-    told = [*_expectations(topology), *_advice(topology.advice, best)]
+    told = [*_expectations(topology), *_advice(topology.advice, best), *_variables(topology)]
     verdicts = [finding.verdict for finding in topology.findings]
     body: list[Block] = [*_identities(topology, width), *matrix(topology, width), *_legends(topology), *told]
     if whole:
@@ -320,6 +320,12 @@ def _advice(advice: Advice | None, best: bool) -> Iterator[Block]:
     lines += [f"start the process of GPU {', '.join(map(str, gpus))} with: {one}" for one, gpus in commands.items()]
     if lines or advice.asymmetries:
         yield Lines([*lines, *advice.asymmetries], "Advice")
+
+
+def _variables(topology: Topology) -> Iterator[Block]:
+    lines = [Cell(f"export {line}", command=True) for line in topology.variables]
+    if lines:
+        yield Lines(lines, "Jobs of several hosts use the network cards of the GPUs with")
 
 
 def _rank(cls: str) -> tuple[int, int]:
