@@ -71,7 +71,7 @@ def parse(lines: list[str]) -> Part:
     return Part(messages=found, looked_at=tuple(words))
 
 
-# A failure is followed or preceded by lines that say less of it.
+# Lines around a failure that report less of it.
 ECHOES = {
     f"{NAME}.registration": tuple(f"{NAME}.{one}" for one in ("gpu-memory", "no-dmabuf", "pinned-limit")),
     f"{NAME}.completion": (f"{NAME}.protection", f"{NAME}.no-answer"),

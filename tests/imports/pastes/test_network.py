@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck.model import Verdict
-from tests.imports.pastes.reading import accused, diagnosed, keys
+from tests.imports.pastes.reading import accused, diagnosed, keys, read
 
 # A line of NCCL or perftest -> its meaning and the cause that is named, None without one.
 LINES = {
@@ -24,7 +24,7 @@ LINES = {
         None,
     ),
     "NET/IB : Got completion from peer 10.0.0.1<4> with status=10 opcode=0 len=0 vendor err 136": (
-        "nccl-log.ib-refused",
+        "nccl-log.ib-rejected",
         None,
     ),
     "Call to ibv_modify_qp failed with 110 Connection timed out": ("nccl-log.ib-route", "nic-address"),
@@ -66,3 +66,78 @@ def test_a_process_that_sees_no_device_does_not_accuse_the_port():
     assert found.verdict is Verdict.UNKNOWN
     assert accused(found) == set()
     assert not found.unread
+
+
+def ethtool(*values, name="rx_symbol_err_phy"):
+    return "".join(
+        f"$ ethtool -S eth4\nNIC statistics:\n     rx_packets: 5\n     {name}: {value}\n" for value in values
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "verdict", "cause"),
+    [
+        ("rx_symbol_err_phy", (0, 0, 0), Verdict.PASS, None),
+        ("rx_symbol_err_phy", (7,), Verdict.UNKNOWN, None),
+        ("rx_symbol_err_phy", (3, 9), Verdict.UNKNOWN, "nic-errors"),
+        ("rx_symbol_err_phy", (3, 9, 11), Verdict.WARN, "nic-errors"),
+        ("rx_symbol_err_phy", (9, 3), Verdict.UNKNOWN, None),
+        ("rx_discards_phy", (1, 2, 3), Verdict.WARN, "nic-congestion"),
+        ("link_down_events_phy", (1, 2, 3), Verdict.WARN, "nic-flap"),
+        *((name, (1, 2, 3), Verdict.PASS, None) for name in (
+            "rx_corrected_bits_phy", "rx_prio3_pause", "np_cnp_sent", "rnr_nak_retry_err", "outbound_pci_stalled_rd"
+        )),
+    ],
+)  # fmt: skip
+def test_only_what_rises_in_several_intervals_is_accused(name, values, verdict, cause):
+    found = diagnosed(ethtool(*values, name=name))
+    (finding,) = found.findings
+
+    assert (finding.verdict, finding.cause) == (verdict, cause)
+    assert not found.unread
+    assert finding.subject == ("nic:eth4" if cause else "host")
+
+
+def test_outputs_without_the_name_of_a_port_are_not_compared():
+    (finding,) = diagnosed("\n".join(ethtool(3, 9, 11).split("$ ethtool -S eth4\n"))).findings
+
+    assert (finding.verdict, finding.cause) == (Verdict.UNKNOWN, None)
+
+
+def test_a_counter_at_its_largest_value_says_so():
+    text = "/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed:255\n" * 3
+    (finding,) = diagnosed(text).findings
+
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "largest value" in finding.evidence[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "counters"),
+    {
+        "  GUID 0x1 port 3: [SymbolErrorCounter == 5] [PortXmitWait == 9 (9.000)]": {
+            "symbol_error": 5,
+            "port_xmit_wait": 9,
+        },
+        "# Port counters: Lid 7 port 1 (CapMask: 0x5300)\nLinkErrorRecoveryCounter:........2\nVL15Dropped:.....0": {
+            "link_error_recovery": 2,
+            "vl15_dropped": 0,
+        },
+        "link mlx5_0/1\n    rx_write_requests 4\n    local_ack_timeout_err 2": {
+            "rx_write_requests": 4,
+            "local_ack_timeout_err": 2,
+        },
+        "/sys/class/net/eth0/statistics/rx_crc_errors:8": {"rx_crc_errors": 8},
+        "2: eth4@if3: <UP> mtu 9000\n    RX:  bytes packets errors\n    90 8 7\n    RX errors: length crc\n     0 6": {
+            "rx_bytes": 90,
+            "rx_packets": 8,
+            "rx_errors": 7,
+            "rx_length": 0,
+            "rx_crc": 6,
+        },
+    }.items(),
+)  # fmt: skip
+def test_each_tool_has_its_form_and_linux_its_names(text, counters):
+    (one,) = read(text).parts[0].facts.counters
+
+    assert one.values == counters

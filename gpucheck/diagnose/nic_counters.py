@@ -1,0 +1,112 @@
+"""Counters of network ports that tools printed: totals have no date, so only what rises between readings counts.
+
+Not looked at: corrected bits, ECN, CNP, pause, waiting, out_of_sequence and rnr_nak_retry_err, which are normal at
+work, and outbound_pci_stalled_*, which are percentages of the last second.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from gpucheck.knowledge.codes import Subject, would_show
+from gpucheck.model.finding import Finding
+from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.host.network import PortCounters
+from gpucheck.printable import counted
+
+NAME = "nic-counters"
+MOST_SHOWN = 16
+# A rise in one interval of unknown length may be one event.
+SEVERAL = 2
+
+
+class Group(NamedTuple):
+    """Counters that are evidence of one cause."""
+
+    cause: str
+    names: re.Pattern[str]
+
+
+GROUPS = (
+    Group(
+        "nic-errors",
+        re.compile(
+            r"symbol_errors?|port_rcv_errors|local_link_integrity_errors|link_error_recovery|rx_icrc_encapsulated|"
+            r"rx_(?:pcs_)?symbol_err(?:_phy)?|rx_crc_errors(?:_phy)?|rx_in_range_len_errors_phy|effective_physical_errors|rx_crc"
+        ),
+    ),
+    Group("nic-flap", re.compile(r"link_downed|link_down_events(?:_phy)?")),
+    Group(
+        "nic-congestion",
+        re.compile(
+            r"port_xmit_discards|[rt]x_discards_phy|rx_prio\d_(?:buf_|cong_)?discards?|local_ack_timeout_err|packet_seq_err|"
+            r"req_transport_retries_exceeded|roce_slow_restart|tx_pause_storm_error_events|max_retry_exceeded|"
+            r"retry_exceeded_err|rx_roce_discards"
+        ),
+    ),
+)
+# The registers of a port stop at their largest value.
+CEILINGS = {
+    **dict.fromkeys(("symbol_error", "port_rcv_errors", "port_xmit_discards"), (1 << 16) - 1),
+    **dict.fromkeys(("link_error_recovery", "link_downed"), (1 << 8) - 1),
+    "local_link_integrity_errors": (1 << 4) - 1,
+}
+
+
+def of_counters(every: Iterable[PortCounters]) -> Iterator[Finding]:
+    """A finding for what rises at a port, else one for all totals."""
+    by_port: dict[str, list[dict[str, int]]] = {}
+    for number, one in enumerate(every):
+        # Without a name two outputs may be of two ports.
+        by_port.setdefault(one.port or f"port {number + 1} of the input", []).append(one.values)
+    totals: dict[str, None] = {}
+    causes: dict[str, None] = {}
+    quiet = bool(by_port)
+    for port, readings in by_port.items():
+        for group in GROUPS:
+            names = [name for name in readings[-1] if group.names.fullmatch(name)]
+            rose = _rises(names, readings)
+            if rose:
+                quiet = False
+                yield _risen(port, group.cause, names, readings, rose)
+                continue
+            own = {
+                f"{port}: {name} {readings[-1][name]}{_note(name, readings[-1])}": None
+                for name in names
+                if readings[-1][name]
+            }
+            totals.update(own)
+            causes.update({group.cause: None} if own else {})
+    if totals:
+        shown = (
+            *list(totals)[:MOST_SHOWN],
+            *([f"and {len(totals) - MOST_SHOWN} more"] if len(totals) > MOST_SHOWN else ()),
+        )
+        subject = Subject(check=NAME, evidence=shown)
+        yield subject.unknown("pastes.totals-undated", f"{len(totals)} totals above 0", alternatives=would_show(causes))
+    elif quiet:
+        yield Subject(check=NAME).passes(f"0 errors at {counted(len(by_port), 'port')}")
+
+
+def _rises(names: Sequence[str], readings: Sequence[dict[str, int]]) -> int:
+    """In how many intervals one of these rose, and none fell: a fall shows that they were cleared."""
+    found = 0
+    for before, after in pairwise(readings):
+        changes = [after[name] - before[name] for name in names if name in before and name in after]
+        found += any(change > 0 for change in changes) and min(changes) >= 0
+    return found
+
+
+def _risen(port: str, cause: str, names: Sequence[str], readings: Sequence[dict[str, int]], rose: int) -> Finding:
+    values = {name: [str(one[name]) for one in readings if name in one] for name in names}
+    rows = [f"{port}: {name} {' -> '.join(own)}" for name, own in values.items() if len(set(own)) > 1]
+    device = port.partition("/")[0]
+    subject = Subject(check=NAME, name="host" if " " in device else f"nic:{device}", evidence=tuple(rows[:MOST_SHOWN]))
+    verdict = Verdict.WARN if rose >= SEVERAL else Verdict.UNKNOWN
+    seen = f"rose in {rose} of {len(readings) - 1} intervals"
+    return subject.finding(verdict, "pastes.counters-rise", seen, cause=cause, device=port)
+
+
+def _note(name: str, values: dict[str, int]) -> str:
+    return ", its largest value: what came later was not counted" if values[name] == CEILINGS.get(name) else ""
