@@ -141,3 +141,24 @@ def test_each_tool_has_its_form_and_linux_its_names(text, counters):
     (one,) = read(text).parts[0].facts.counters
 
     assert one.values == counters
+
+
+SHOW_GIDS = """DEV     PORT    INDEX   GID                                     IPv4            VER     DEV
+---     ----    -----   ---                                     ------------    ---     ---
+mlx5_0  1       0       fe80:0000:0000:0000:0ac0:ebff:feda:1cfb                 v1      eth0
+mlx5_0  1       1       fe80:0000:0000:0000:0ac0:ebff:feda:1cfb                 v2      eth0
+mlx5_0  1       2       0000:0000:0000:0000:0000:ffff:c800:d106 200.0.209.6     v1      eth0
+mlx5_0  1       3       0000:0000:0000:0000:0000:ffff:c800:d106 200.0.209.6     v2      eth0
+mlx5_1  1       0       fe80:0000:0000:0000:0ac0:ebff:feda:1cfc                 v1      eth1
+n_gids_found=5
+"""
+
+
+def test_gid_tables_name_the_index_that_is_routed_and_ports_may_differ():
+    found = diagnosed(SHOW_GIDS)
+
+    assert not found.unread
+    assert found.looked_at == ("2 GID tables: RoCE v2 of a routed address at index 3",)
+    assert {one.cause for one in found.findings} == {None}
+    two = diagnosed(SHOW_GIDS, SHOW_GIDS.replace("mlx5_0  1       3", "mlx5_0  1       5"))
+    assert (two.verdict, [one.cause for one in two.findings]) == (Verdict.UNKNOWN, ["nic-address"])
