@@ -162,3 +162,50 @@ def test_gid_tables_name_the_index_that_is_routed_and_ports_may_differ():
     assert {one.cause for one in found.findings} == {None}
     two = diagnosed(SHOW_GIDS, SHOW_GIDS.replace("mlx5_0  1       3", "mlx5_0  1       5"))
     assert (two.verdict, [one.cause for one in two.findings]) == (Verdict.UNKNOWN, ["nic-address"])
+
+
+def module(now, alarm):
+    name = "Module temperature"
+    return f"ethtool -m eth4\n\t{name} : {now} degrees C\n\t{name} high alarm threshold : {alarm} degrees C\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "causes"),
+    [
+        (module(76.5, 75), Verdict.WARN, {"nic-hot"}),
+        (module(74.5, 75), Verdict.UNKNOWN, {None}),
+        (module(0, 0), Verdict.UNKNOWN, {None}),
+        ("mlxlink -d mlx5_0 -m\nOperational Info\nTemperature [C] : 81 [-10..80]\n", Verdict.WARN, {"nic-hot"}),
+        ("Settings for eth4:\n\tSpeed: Unknown!\n\tLink detected: no\n", Verdict.UNKNOWN, {None}),
+        ("Operational Info\nState : Polling\nRecommendation : Cable is unplugged\n", Verdict.UNKNOWN, {None}),
+        (
+            "Operational Info\nState : Active\nEffective Physical Errors : 0\nRaw Physical BER : 1E-8\n",
+            Verdict.PASS,
+            {None},
+        ),
+        ("pci/0000:2b:00.0:\n  reporter fw_fatal\n    state error error 1 recover 0\n", Verdict.WARN, {"nic-driver"}),
+        ("pci/0000:2b:00.0:\n  reporter tx\n    state healthy error 4 recover 4\n", Verdict.UNKNOWN, {None}),
+    ],
+)
+def test_links_and_modules_are_judged_by_their_own_limits(text, verdict, causes):
+    found = diagnosed(text)
+
+    assert (found.verdict, {one.cause for one in found.findings}) == (verdict, causes)
+    assert not found.unread
+
+
+@pytest.mark.parametrize(
+    ("speed", "width", "rate"),
+    [
+        ("400000Mb/s", "", 400),
+        ("100GbE", "4x", 100),
+        ("IB-NDR", "4x", 400),
+        ("IB-HDR", "2x", 100),
+        ("N/A", "N/A", None),
+    ],
+)
+def test_the_speed_of_each_tool_is_a_rate(speed, width, rate):
+    values = f'"State" : "Active",\n "Speed" : "{speed}",\n "Width" : "{width}"\n'
+    (device,) = read(f'mlxlink -d mlx5_0 --json\n{{ "Operational Info" : {{\n {values}}}}}').parts[0].facts.rdma
+
+    assert device.ports[0].rate_gbit_s == rate
