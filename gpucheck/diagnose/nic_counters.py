@@ -6,7 +6,7 @@ work, and outbound_pci_stalled_*, which are percentages of the last second.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
 from gpucheck.knowledge.codes import Subject, would_show
@@ -54,59 +54,62 @@ CEILINGS = {
 }
 
 
+# Every value of a counter in the order of the readings, by its name.
+Series = dict[str, list[int]]
+
+
 def of_counters(every: Iterable[PortCounters]) -> Iterator[Finding]:
     """A finding for what rises at a port, else one for all totals."""
-    by_port: dict[str, list[dict[str, int]]] = {}
+    by_port: dict[str, Series] = {}
     for number, one in enumerate(every):
         # Without a name two outputs may be of two ports.
-        by_port.setdefault(one.port or f"port {number + 1} of the input", []).append(one.values)
-    totals: dict[str, None] = {}
+        series = by_port.setdefault(one.port or f"port {number + 1} of the input", {})
+        for name, value in one.values.items():
+            series.setdefault(name, []).append(value)
+    totals: list[str] = []
     causes: dict[str, None] = {}
     quiet = bool(by_port)
-    for port, readings in by_port.items():
+    for port, series in by_port.items():
         for group in GROUPS:
-            names = [name for name in readings[-1] if group.names.fullmatch(name)]
-            rose = _rises(names, readings)
+            own = {name: values for name, values in series.items() if group.names.fullmatch(name)}
+            rose = _rises(own)
+            above = [
+                f"{port}: {name} {values[-1]}{_note(name, values[-1])}" for name, values in own.items() if values[-1]
+            ]
             if rose:
                 quiet = False
-                yield _risen(port, group.cause, names, readings, rose)
-                continue
-            own = {
-                f"{port}: {name} {readings[-1][name]}{_note(name, readings[-1])}": None
-                for name in names
-                if readings[-1][name]
-            }
-            totals.update(own)
-            causes.update({group.cause: None} if own else {})
+                yield _risen(port, group.cause, own, rose)
+            elif above:
+                totals += above
+                causes[group.cause] = None
     if totals:
-        shown = (
-            *list(totals)[:MOST_SHOWN],
-            *([f"and {len(totals) - MOST_SHOWN} more"] if len(totals) > MOST_SHOWN else ()),
-        )
-        subject = Subject(check=NAME, evidence=shown)
+        more = [f"and {len(totals) - MOST_SHOWN} more"] if len(totals) > MOST_SHOWN else []
+        subject = Subject(check=NAME, evidence=(*totals[:MOST_SHOWN], *more))
         yield subject.unknown("pastes.totals-undated", f"{len(totals)} totals above 0", alternatives=would_show(causes))
     elif quiet:
         yield Subject(check=NAME).passes(f"0 errors at {counted(len(by_port), 'port')}")
 
 
-def _rises(names: Sequence[str], readings: Sequence[dict[str, int]]) -> int:
+def _rises(series: Series) -> int:
     """In how many intervals one of these rose, and none fell: a fall shows that they were cleared."""
-    found = 0
-    for before, after in pairwise(readings):
-        changes = [after[name] - before[name] for name in names if name in before and name in after]
-        found += any(change > 0 for change in changes) and min(changes) >= 0
-    return found
+    steps = [[after - before for before, after in pairwise(values)] for values in series.values()]
+    return sum(max(changes) > 0 and min(changes) >= 0 for changes in zip_longest(*steps, fillvalue=0))
 
 
-def _risen(port: str, cause: str, names: Sequence[str], readings: Sequence[dict[str, int]], rose: int) -> Finding:
-    values = {name: [str(one[name]) for one in readings if name in one] for name in names}
-    rows = [f"{port}: {name} {' -> '.join(own)}" for name, own in values.items() if len(set(own)) > 1]
+def _risen(port: str, cause: str, series: Series, rose: int) -> Finding:
+    rows = [f"{port}: {name} {_shown(values)}" for name, values in series.items() if len(set(values)) > 1]
     device = port.partition("/")[0]
     subject = Subject(check=NAME, name="host" if " " in device else f"nic:{device}", evidence=tuple(rows[:MOST_SHOWN]))
     verdict = Verdict.WARN if rose >= SEVERAL else Verdict.UNKNOWN
-    seen = f"rose in {rose} of {len(readings) - 1} intervals"
+    seen = f"rose in {rose} of {max(map(len, series.values())) - 1} intervals"
     return subject.finding(verdict, "pastes.counters-rise", seen, cause=cause, device=port)
 
 
-def _note(name: str, values: dict[str, int]) -> str:
-    return ", its largest value: what came later was not counted" if values[name] == CEILINGS.get(name) else ""
+def _shown(values: Sequence[int]) -> str:
+    """Return ``3 -> 9 -> 11``, of many the first and the last ones."""
+    texts = [str(value) for value in values]
+    return " -> ".join(texts if len(texts) <= MOST_SHOWN else [*texts[:4], "...", *texts[-4:]])
+
+
+def _note(name: str, value: int) -> str:
+    return ", its largest value: what came later was not counted" if value == CEILINGS.get(name) else ""

@@ -104,6 +104,17 @@ def test_outputs_without_the_name_of_a_port_are_not_compared():
     assert (finding.verdict, finding.cause) == (Verdict.UNKNOWN, None)
 
 
+def test_two_folders_of_one_port_are_read_as_one():
+    folder = "/sys/class/infiniband/mlx5_0/ports/1"
+    dump = (
+        "{0}/counters/symbol_error:{1}\n{0}/../mlx5_1/ports/1/counters/symbol_error:0\n{0}/hw_counters/np_cnp_sent:8\n"
+    )
+    found = diagnosed("".join(dump.format(folder, value) for value in (1, 2, 4)))
+
+    assert {one.cause for one in found.findings} == {"nic-errors"}
+    assert found.findings[0].evidence == ("mlx5_0/1: symbol_error 1 -> 2 -> 4",)
+
+
 def test_a_counter_at_its_largest_value_says_so():
     text = "/sys/class/infiniband/mlx5_0/ports/1/counters/link_downed:255\n" * 3
     (finding,) = diagnosed(text).findings
