@@ -59,7 +59,7 @@ Series = dict[str, list[int]]
 
 
 def of_counters(every: Iterable[PortCounters]) -> Iterator[Finding]:
-    """A finding for what rises at a port, else one for all totals."""
+    """A finding for what rises at a port, else one for all totals; none for counters of traffic alone."""
     by_port: dict[str, Series] = {}
     for number, one in enumerate(every):
         # Without a name two outputs may be of two ports.
@@ -68,10 +68,12 @@ def of_counters(every: Iterable[PortCounters]) -> Iterator[Finding]:
             series.setdefault(name, []).append(value)
     totals: list[str] = []
     causes: dict[str, None] = {}
-    quiet = bool(by_port)
+    looked_at: set[str] = set()
+    quiet = True
     for port, series in by_port.items():
         for group in GROUPS:
             own = {name: values for name, values in series.items() if group.names.fullmatch(name)}
+            looked_at |= {port} if own else set()
             rose = _rises(own)
             above = [
                 f"{port}: {name} {values[-1]}{_note(name, values[-1])}" for name, values in own.items() if values[-1]
@@ -86,8 +88,8 @@ def of_counters(every: Iterable[PortCounters]) -> Iterator[Finding]:
         more = [f"and {len(totals) - MOST_SHOWN} more"] if len(totals) > MOST_SHOWN else []
         subject = Subject(check=NAME, evidence=(*totals[:MOST_SHOWN], *more))
         yield subject.unknown("pastes.totals-undated", f"{len(totals)} totals above 0", alternatives=would_show(causes))
-    elif quiet:
-        yield Subject(check=NAME).passes(f"0 errors at {counted(len(by_port), 'port')}")
+    elif quiet and looked_at:
+        yield Subject(check=NAME).passes(f"0 errors at {counted(len(looked_at), 'port')}")
 
 
 def _rises(series: Series) -> int:

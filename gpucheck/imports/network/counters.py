@@ -56,6 +56,7 @@ FORMATS = (
 LONGEST = 8000  # characters of a line that are looked at; rdma statistic prints one of 1500
 INTERFACE = regex(r"^\s{0,8}\d{1,6}: ([\w.-]{1,60})(?:@[\w.-]{1,60})?: <")
 COLUMNS = regex(r"^\s{2,12}([RT]X)(?: errors)?:\s{1,20}(?:bytes|length|aborted)\b(.{0,120})$")
+COMMAND = regex(r"\bethtool\s{1,4}-|\bgrep\s")
 BEGIN = regex(
     r"^(?:.{0,200}\bethtool\s{1,4}(?:-S|--statistics)\s|\s{0,8}NIC statistics:|# Port (?:extended )?counters: |"
     r"\s{0,8}GUID 0x[0-9a-f]{1,16} port \S{1,4} ?: ?\[|\s{0,8}link [\w.-]{1,60}/\d{1,3}\s*(?:$|[a-z]\w{2,50} \d)|"
@@ -118,7 +119,7 @@ def _counters(lines: Sequence[str]) -> Iterator[tuple[str, str, int]]:
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Stretches with a counter: not the command or the state of an interface alone."""
-    for first, last in spans(lines, BEGIN, INSIDE):
+    for first, last in spans(lines, BEGIN, INSIDE, COMMAND):
         if next(_counters(lines[first : last + 1]), None) is not None:
             yield first, last
 

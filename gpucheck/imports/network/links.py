@@ -19,6 +19,7 @@ BEGIN = regex(
     r".{0,80}\bmlxlink\s.{0,80}?(?:-d|--device)[ =]([\w.-]{1,60})|"
     r".{0,80}\bethtool\s{1,4}(?:-m|--module-info)\s{1,4}([\w.-]{1,60}))"
 )
+COMMAND = regex(r"\b(?:ethtool|mlxlink)\s{1,4}-")
 INSIDE = regex(
     r"^(?:\s{0,24}(?:Support(?:ed|s)|Advertised|Link partner|Speed|Duplex|Lanes|Auto|Port:|PHYAD|Transceiver|MDI-X|"
     r"Wake-on|Current message|drv |Link (?:detected|Down|Error|:)|Identifier|Extended ident|Connector|Encoding|BR[, ]|"
@@ -128,7 +129,7 @@ def _messages(link: Link) -> Iterator[Message]:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    found = [one for one in spans(lines, BEGIN, INSIDE) if any(map(PAIR.match, lines[one[0] : one[1] + 1]))]
+    found = [one for one in spans(lines, BEGIN, INSIDE, COMMAND) if any(map(PAIR.match, lines[one[0] : one[1] + 1]))]
     return with_lines_above(lines, sorted([*found, *objects(lines, '"Operational Info"')]), BEGIN.match)
 
 
