@@ -108,7 +108,9 @@ def taken_apart(lines: Lines, kinds: Sequence[Kind]) -> Taken:
                 sections.append(section)
                 _take(free, section.at)
     left = [i for i, is_free in enumerate(free) if is_free]
-    typed = _prompts(lines.text, left) if sections else {}
+    # The command above an output may belong to its section, as the output does not name the device.
+    first = {section.at[0] for section in sections if section.kind.blocks is not None}
+    typed = _prompts(lines.text, sorted({*left, *first})) if sections else {}
     _take(free, typed)
     return Taken(_with_hosts(sections, typed), [i for i in left if free[i]])
 

@@ -12,7 +12,7 @@ import msgspec
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.host import NotRecorded
 from gpucheck.model.host.hardware import Gpu, PciDevice
-from gpucheck.model.host.network import RdmaDevice
+from gpucheck.model.host.network import PortCounters, RdmaDevice
 from gpucheck.model.host.readings import (
     DeviceFile,
     DkmsModule,
@@ -67,7 +67,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     packages, libraries: None where the host could not read its package database or the loader's cache.
     texts, folders: by absolute path; a path below the interpreter's packages or the user's home starts with
     ``{purelib}`` or ``{home}``, because these lie elsewhere where a recording is evaluated.
-    observed: GPU links as they were measured or as other tools report them.
+    observed: GPU links as they were measured or as other tools report them. counters: of network ports, in the order in
+    which tools printed them.
     """
 
     system: Asked[System] = NOT_ASKED
@@ -91,6 +92,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     libraries: tuple[LoaderLibrary, ...] | None = ()
     device_files: Asked[tuple[DeviceFile, ...]] = NOT_ASKED
     observed: Observations = Observations()
+    counters: tuple[PortCounters, ...] = ()
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

@@ -22,7 +22,7 @@ LEVEL = regex(r"\bNCCL (?P<level>INFO|WARN|TRACE|CALL|ABORT|ERROR) (?P<text>)")
 BEFORE = regex(
     r"(?:(?P<host>[\w.-]{1,255}):(?P<pid>\d{1,10}):(?P<tid>\d{1,20}) )?"
     r"(?P<gpu>\[-?\d{1,4}\] )?(?:\d{1,12}\.\d{1,9} )?"
-    r"(?P<place>[\w./+-]{1,200}:\d{1,6} )?(?:\(\w{1,100}\) )?$"
+    r"(?P<place>[\w./+-]{1,200}(?::\d{1,6}|\.(?:cc|cu|h):) )?(?:\(\w{1,100}\) )?$"
 )
 LOOK_BACK = 700
 # Printed without any of this, at NCCL_DEBUG=VERSION.
@@ -138,6 +138,7 @@ MOST_MESSAGES = 2000
 TROUBLE = regex(
     r"(?i)\b(?:error|fail|fatal|time(?:d )?-?out|unable|cannot|could not|couldn't|invalid|abort|corrupt|unhandled)"
 )
+SPEED = regex(r"\bspeed change detected: (\d{1,9}) -> (\d{1,9}) Mbps")
 NVLS = regex(r"\bNVLS multicast support is (?P<no>not )?available on dev \d")
 # Every cluster sets these for its network; they do not describe the paths in one host.
 OF_THE_NETWORK = {"NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_COMM_ID"}
@@ -235,6 +236,9 @@ def _message(one: Record, line: str, number: int) -> Message | None:
     for name in TABLES if one.level in ("WARN", "ERROR", "") else TABLES[:1]:
         known = meaning(name, whole[:LONGEST])
         if known is not None:
+            lower = SPEED.search(one.text)
+            if lower is not None and int(lower[2]) < int(lower[1]):
+                return Message(key=f"{NAME}.ib-speed", text=line.strip()[:LONGEST], line=number)
             return Message(key=known[0].key, text=line.strip()[:LONGEST], line=number, gpu=known[1])
     if one.level in ("WARN", "ERROR", "ABORT") or (one.level == "INFO" and TROUBLE.search(one.text)):
         return Message(key=f"{NAME}.unrecognized", text=line.strip()[:LONGEST], line=number)

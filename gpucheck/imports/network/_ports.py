@@ -27,7 +27,7 @@ class Port(NamedTuple):
     card: str | None = None
 
 
-def part_of(ports: Sequence[Port]) -> Part:
+def part_of(ports: Sequence[Port], what: str = "RDMA port") -> Part:
     """Return the devices with their ports; of several outputs the last, and where they differ."""
     devices: dict[str, RdmaDevice] = {}
     changed: dict[str, Message] = {}
@@ -41,7 +41,7 @@ def part_of(ports: Sequence[Port]) -> Part:
         devices[one.device] = replace(known, ports=(*others, one.port))
     every = [port for device in devices.values() for port in device.ports]
     up = sum(port.is_active for port in every)
-    count = f"{counted(len(every), 'RDMA port')}, of which {up} {'is' if up == 1 else 'are'} active"
+    count = f"{counted(len(every), what)}, of which {up} {'is' if up == 1 else 'are'} active"
     return Part(facts=Facts(rdma=tuple(devices.values())), messages=tuple(changed.values()), looked_at=(count,))
 
 

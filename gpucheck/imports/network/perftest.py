@@ -13,7 +13,7 @@ from gpucheck.imports._messages import messages_in
 from gpucheck.imports._problem import absent
 from gpucheck.imports._regex import regex
 from gpucheck.imports._text import first_line
-from gpucheck.model.paste import Part
+from gpucheck.model.paste import Message, Part
 
 NAME = "perftest"
 TITLE = regex(
@@ -25,17 +25,31 @@ ROW = regex(
     r"^\s{0,12}(?P<size>\d{1,12})\s+\d{1,12}\s+(?P<cells>[\d.]{1,20}(?:\s+(?:[\d.]{1,20}|-?nan|inf)){0,12})\s*$"
 )
 DEVICE = regex(r"\bDevice\s{1,12}: ([\w.-]{1,60})")
+COMMAND = regex(r"^[^|]{0,200}\bib_(?:write|read|send|atomic)_(?:bw|lat)\b")
+# Without a result there may be nothing but these.
+ERRORS = (
+    "* Waiting for client", "initializing CUDA", "creating CUDA Ctx", "Couldn't allocate MR", "Completion with error",
+    "CUDA DMA-BUF cannot be", "Failed status ", "Did not detect devices", "Unable to find the Infiniband", "IB device ",
+    "Couldn't get context for", "Did not get Message for ", "Failed to modify QP", "Port number ",
+    "DMA-BUF is not supported on", "Unable to Connect the HCA",
+)  # fmt: skip
 BEGIN = regex(
-    "|".join(re.sub(r"\(\?P<\w+>", "(?:", one.pattern) for one in (TITLE, HEAD)) + r"|^\s{0,4}\* Waiting for client"
+    "|".join(
+        (
+            *(re.sub(r"\(\?P<\w+>", "(?:", one.pattern) for one in (TITLE, HEAD)),
+            rf"^\s{{0,4}}(?:{'|'.join(map(re.escape, ERRORS))})",
+        )
+    )
 )
 INSIDE = regex(
     r"^\s{0,12}(?:-{20,}|\*{10,}|\d{1,12}\s+\d{1,12}\s+[\d.]|#bytes|\* Waiting|(?:local|remote) address: |GID: |"
     r"(?:Dual-port|Number of qps|Transport type|Connection type|PCIe relax order|[TR]X depth|CQ Moderation|CQE Poll|"
     r"Link type|GID index|Max inline data|Data ex\. method|Using SRQ|Post List|Outstand reads|Device|Use CUDA)\b|"
     r"ibv_wr\* API|rdma_cm QPs|Conflicting CPU|Test integrity|initializing CUDA|Listing all CUDA|"
-    r"CUDA device \d|Picking device|\[pid = \d|creating CUDA|making it the|cuMemAlloc|allocated (?:GPU|\d)|"
+    r"CUDA (?:device |DMA-BUF)|Picking device|\[pid = \d|creating CUDA|making it the|cuMemAlloc|allocated (?:GPU|\d)|"
     r"deallocating|destroying|Perftest doesn't|WARNING: |Couldn't |Couldnt |Failed |Unable to |Completion with error|"
-    r"wr_id|scnt=|Problems with warm|Using DMA-BUF|Mtu |mlx5: |ethernet_read_keys|Requested )"
+    r"wr_id|scnt=|Problems with warm|Using DMA-BUF|Mtu |mlx5: |ethernet_read_keys|Requested |ERRNO: |failed to create|"
+    r"Parser function|Segmentation fault|Did not |If device exists|IB device |Port number |cuMemGet|Conflicting )"
 )
 NUMBER = regex(r'"(?P<name>BW_average|BW_peak|t_avg|t_typical|MsgSize|Device|test)"\s*:\s*"?(?P<value>[\w.+-]{1,60})')
 MARKS = ('"BW_average"', '"t_avg"', '"test_info"')
@@ -45,7 +59,9 @@ UNITS = {"gb/sec": "Gb/s", "mb/sec": "MB/s", "mib/sec": "MiB/s"}
 def parse(lines: list[str]) -> Part:
     """Return measured numbers as text, and errors as messages. Raises ImportProblem."""
     words = list(_of_json("\n".join(lines))) if first_line(lines).lstrip().startswith("{") else list(_of_table(lines))
-    found = messages_in(NAME, lines)
+    found = _without_echoes(messages_in(NAME, lines))
+    if not words and not found and any(map(HEAD.match, lines)):
+        found = (Message(key=f"{NAME}.no-row", text=next(filter(HEAD.match, lines)).strip()),)
     if not words and not found:
         raise absent(
             "result of perftest",
@@ -53,6 +69,18 @@ def parse(lines: list[str]) -> Part:
             "Give the output of both sides after the test ended",
         )
     return Part(messages=found, looked_at=tuple(words))
+
+
+# Lines around a failure that report less of it.
+ECHOES = {
+    f"{NAME}.registration": tuple(f"{NAME}.{one}" for one in ("gpu-memory", "no-dmabuf", "pinned-limit")),
+    f"{NAME}.completion": (f"{NAME}.protection", f"{NAME}.no-answer"),
+}
+
+
+def _without_echoes(found: Sequence[Message]) -> tuple[Message, ...]:
+    keys = {one.key for one in found}
+    return tuple(one for one in found if keys.isdisjoint(ECHOES.get(one.key, ())))
 
 
 def _of_table(lines: Sequence[str]) -> Iterator[str]:
@@ -104,15 +132,19 @@ def _of_json(text: str) -> Iterator[str]:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Tables, with the rule above their title, and objects of JSON."""
+    """Tables and errors, with the rule or the command above them, and objects of JSON."""
     found = sorted([*spans(lines, BEGIN, INSIDE), *objects(lines, *MARKS)])
-    return with_lines_above(lines, found, lambda line: line.strip() and not line.strip().strip("-*"))
+    return with_lines_above(lines, found, _belongs_above)
+
+
+def _belongs_above(line: str) -> bool:
+    return bool(line.strip()) and (not line.strip().strip("-*") or COMMAND.match(line) is not None)
 
 
 KIND = Kind(
     name=NAME,
     title="the output of perftest (ib_write_bw and others)",
     parse=parse,
-    hints=("#bytes", " Test", *MARKS),
+    hints=("#bytes", " Test", *MARKS, *ERRORS),
     blocks=_blocks,
 )

@@ -236,7 +236,7 @@ def parse(lines: list[str]) -> Part:
     every = merged(devices(lines, unnamed))
     tree = nodes(lines)
     bare = _controls(unnamed)
-    downgraded = [(number, line) for number, line in unnamed if "LnkSta:" in line and "(downgraded)" in line]
+    downgraded = list(_downgraded(unnamed))
     if not every and not tree and not bare and not downgraded:
         raise absent("PCI device", "no line names a device as lspci does", "Give all of it: sudo lspci -vvv")
     gpus = [device for device in every.values() if device.is_gpu]
@@ -287,6 +287,17 @@ def _of_unnamed(bare: list[tuple[int, int]]) -> Iterator[Message]:
     if lines:
         text = f"{len(lines)} of {len(bare)} ACSCtl lines have ReqRedir, CmpltRedir or EgressCtrl set"
         yield Message(key="lspci.acs-unnamed", text=text, line=lines[0])
+
+
+def _downgraded(unnamed: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Links with fewer lanes than their device can use; old versions of lspci do not mark them."""
+    can = 0
+    for number, line in unnamed:
+        link = LINK.match(line)
+        if link is not None and link["which"] == "LnkCap":
+            can = int(link["width"])
+        elif "LnkSta:" in line and ("(downgraded)" in line or (link is not None and int(link["width"]) < can)):
+            yield number, line
 
 
 def _of_links(downgraded: list[tuple[int, str]]) -> Iterator[Message]:

@@ -43,3 +43,14 @@ class RdmaDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     card: str | None = None
     ports: tuple[RdmaPort, ...] = ()
     unread: str | None = None
+
+
+class PortCounters(msgspec.Struct, frozen=True, kw_only=True):
+    """One reading of the counters of a port: totals since they were last cleared.
+
+    port: ``mlx5_0/1`` or an interface, empty where the output does not name it. values: by the name that Linux has for
+    it, or ethtool.
+    """
+
+    port: str
+    values: dict[str, int]

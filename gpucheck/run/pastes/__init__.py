@@ -9,6 +9,7 @@ from gpucheck.checks.kernel import log as kernel_log
 from gpucheck.checks.network import ports as nic_ports
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.messages import of_messages
+from gpucheck.diagnose.nic_counters import of_counters
 from gpucheck.knowledge import causes
 from gpucheck.model import NvmlReading, TopologyGpu, Verdict, counted, with_actions, worst
 from gpucheck.model.diagnosis import Diagnosis, UnreadRange
@@ -159,6 +160,7 @@ def _answer(found: Merged, name: str | None, sources: tuple[str, ...], *, strict
     findings += kernel_log.of_log(log, (gpu.bus_id for gpu in seen.gpus if gpu.bus_id)) if log else ()
     findings += of_messages(message for part in parts for message in part.messages)
     findings += nic_ports.of_printed(found.facts.rdma or ())
+    findings += of_counters(one for part in parts for one in part.facts.counters)
     findings += state
     # Where no bus id was given, the subject is GPU and its position. A part of a table has the driver's own numbers.
     numbers = {

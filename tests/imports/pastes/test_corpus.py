@@ -37,6 +37,9 @@ def test_a_real_paste_is_read_as_its_source_says(case):
     for wanted in expect.get("causes_any", ()):
         assert said & set(wanted), f"none of {wanted}"
     assert not accused(found) & set(expect.get("causes_never", ()))
+    text = str((found.findings, found.looked_at)).lower()
+    for words in expect.get("text_any", ()):
+        assert any(word in text for word in words), f"none of {words}"
     if "verdict" in expect:
         assert found.verdict.value in expect["verdict"], found.findings
     _within(expect.get("observations", {}), json.loads(msgspec.json.encode(found.observations)))
