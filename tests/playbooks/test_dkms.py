@@ -42,6 +42,7 @@ class Host:
 
     def __init__(self, folder):
         self.calls, self.simulated, self.offered, self.broken, self.folder = [], [], "", "", folder
+        self.params = {}
 
     def run_command(self, argv, **_):
         words = [word for word in argv if word not in ("--assumeyes", "--quiet")]
@@ -78,7 +79,7 @@ def test_a_source_of_the_host_that_has_dkms_is_enough(host):
     assert host.calls == [
         f"dnf {ENABLED} --setopt=strict=0 install epel-release gcc-c++",
         f"dnf {ENABLED} repoquery --queryformat %{{name}} dkms",
-        f"dnf {ENABLED} --allowerasing --setopt=install_weak_deps=False install driver-2-1",
+        f"dnf {ENABLED} --allowerasing --setopt=install_weak_deps=False --setopt=keepcache=1 install driver-2-1",
     ]
     assert [words.replace(" --assumeno", "") for words in host.simulated] == host.calls[-1:]
     assert host.left() == ["rocky.repo"]
@@ -114,7 +115,7 @@ def test_nothing_is_asked_without_a_planned_source_or_with_dkms_installed(host, 
     source = dkms.wanted(plan, {"dkms": "3.2.1-1.el9"})
     dnf.bring(host, {**ORDER, "dkms_source": source})
 
-    assert host.calls == ["dnf --allowerasing --setopt=install_weak_deps=False install driver-2-1"]
+    assert host.calls == ["dnf --allowerasing --setopt=install_weak_deps=False --setopt=keepcache=1 install driver-2-1"]
     assert dkms.wanted({"dkms_source": SOURCE}, {}) == SOURCE
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.playbooks.modules import shared
 from tests.playbooks.stubs import script
 
-trial, calls, apt = shared("trial_build"), shared("call"), shared("apt")
+trial, calls, kept = shared("trial_build"), shared("call"), shared("kept")
 
 KERNELS = ["5.15.0-179-generic", "5.15.0-181-generic", "5.15.0-182-generic"]
 FACTS = {"kernel": KERNELS[0], "kernels": KERNELS, "headers": KERNELS[:2]}
@@ -56,7 +56,7 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     monkeypatch.setattr(trial, "FOLDER", str(tmp_path / "build"))
     monkeypatch.setattr(trial, "SPACE_BYTES", 0)
-    monkeypatch.setattr(apt, "ARCHIVES", str(tmp_path / "cache"))
+    monkeypatch.setattr(kept, "CACHES", (str(tmp_path / "cache/*.deb"),))
     script(tmp_path / "bin/dpkg-deb", UNPACK)
 
     def dkms(status):
@@ -127,26 +127,23 @@ def test_a_transaction_without_sources_builds_nothing(host, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("manager", "found", "files"),
+    ("found", "file"),
     [
-        ("apt", {"nvidia-dkms-580": "1:580.1-1"}, ["cache/nvidia-dkms-580_1%3a580.1-1_amd64.deb"]),
-        (
-            "dnf",
-            {"kmod-nvidia-open-dkms": "3:580.1-1.el9"},
-            ["repo/packages/kmod-nvidia-open-dkms-580.1-1.el9.noarch.rpm"],
-        ),
-        ("apt", {"nvidia-dkms-580": "580.2-1"}, ["bundle/a/b/nvidia-dkms-580_580.2-1_amd64.deb"]),
+        ({"nvidia-dkms-580": "1:580.1-1"}, "cache/nvidia-dkms-580_1%3a580.1-1_amd64.deb"),
+        ({"kmod-nvidia-open-dkms": "3:580.1-1.el9"}, "repo/packages/kmod-nvidia-open-dkms-580.1-1.el9.noarch.rpm"),
+        ({"nvidia-dkms-580": "580.2-1"}, "bundle/a/b/nvidia-dkms-580_580.2-1_amd64.deb"),
+        ({"nvidia-dkms-570": "570.2-1"}, "kept/previous/nvidia-dkms-570_570.2-1_amd64.deb"),
     ],
 )
-def test_package_files_lie_in_the_cache_or_in_the_bundle(tmp_path, monkeypatch, manager, found, files):
-    monkeypatch.setattr(apt, "ARCHIVES", str(tmp_path / "cache"))
-    monkeypatch.setattr(trial, "RPM_CACHE", str(tmp_path / "*/packages"))
+def test_package_files_lie_in_the_cache_in_the_bundle_or_were_kept(tmp_path, monkeypatch, found, file):
+    monkeypatch.setattr(kept, "CACHES", (str(tmp_path / "cache/*.deb"), str(tmp_path / "*/packages/*.rpm")))
+    monkeypatch.setattr(kept, "FOLDER", str(tmp_path / "kept"))
     monkeypatch.setattr(trial, "BUNDLE_PLACE", str(tmp_path / "bundle"))
-    for name in [*files, "cache/nvidia-dkms-580_570.1-1_amd64.deb"]:
+    for name in [file, "cache/nvidia-dkms-580_570.1-1_amd64.deb"]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
 
-    assert trial.package_files(found, manager) == [str(tmp_path / name) for name in files]
+    assert trial.package_files(found) == [str(tmp_path / file)]
 
 
 CONFIGURATION = """PACKAGE_NAME="nvidia"

@@ -69,6 +69,8 @@ def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
         yield Subject(check=NAME, evidence=(f"{PARAMS}: {SWITCHED_OFF}",)).skips("nvlink.switched-off")
     else:
         yield from _one_per_link([(ports, _evaluate(ports, facts.system.virtual, nvml, linked)) for ports in linked])
+        short = [ports for ports in linked if 0 < ports.up < (ports.wanted or 0)]
+        yield from filter(None, map(_mode, short))
 
 
 def _evaluate(ports: Ports, virtual: str | None, nvml: NvmlReading, linked: list[Ports]) -> Finding:
@@ -178,7 +180,7 @@ def _none_up(ports: Ports, virtual: str | None, nvml: NvmlReading, linked: list[
 
 
 def _mode(ports: Ports) -> Finding | None:
-    """Return WARN where every link is up and the driver was set to use less of their bandwidth."""
+    """Return WARN where the driver was set to use less of the bandwidth of the links."""
     mode = ports.gpu.health.nvlink_bandwidth
     if mode in (None, "full"):
         return None

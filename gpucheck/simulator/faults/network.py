@@ -97,8 +97,10 @@ def nic_hot(machine: Machine, nic: int) -> None:
 
 @fault("nvidia_peermem is not loaded")
 def peermem_missing(machine: Machine) -> None:
-    """Without the open modules, network cards then have no way to GPU memory."""
+    """Network cards then have no way to GPU memory: DMA-BUF needs the open modules."""
     if not any(function.infiniband for function in machine.functions.values()):
         raise ValueError(f"profile {machine.profile.name} has no network card with RDMA")
     machine.require_driver()
+    if machine.driver.loaded_flavour != "proprietary":
+        raise ValueError("the open modules of this machine need no nvidia_peermem")
     machine.peer_memory = False

@@ -134,7 +134,7 @@ class Machine:
     services: systemd's ActiveState by unit. packages: installed versions by name. Both only of what goes with the GPUs.
     surroundings: what the machine answers in place of this process's own limits, environment and libraries.
     running, upcoming: the kernel that runs, and the one that the next boot takes.
-    peer_memory: nvidia_peermem is loaded where there are network cards.
+    peer_memory: nvidia_peermem is loaded, where there are network cards and the modules are not the open ones.
     missing_nodes: device nodes below /dev that should be there and are not.
     """
 

@@ -63,7 +63,7 @@ def write_driver(machine: Machine, tree: Tree, kernel: str, *, whole: bool) -> N
             _started(machine, tree, driver.loaded_version)
     if any(function.kind == "nic" for function in machine.functions.values()):
         loaded += [("mlx5_ib", 450560, 0, "-"), ("mlx5_core", 2138112, 1, "mlx5_ib,")]
-        if machine.peer_memory and driver.loaded_version is not None:
+        if machine.peer_memory and driver.loaded_flavour == "proprietary":
             loaded += [("nvidia_peermem", 16384, 0, "-")]
     lines = (f"{name} {size} {users} {by} Live 0x0000000000000000\n" for name, size, users, by in loaded)
     tree.raw("proc/modules", "".join(lines).encode())

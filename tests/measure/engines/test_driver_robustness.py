@@ -37,13 +37,14 @@ machine = Path(sys.argv[1])
 simulator.make(simulator.load("p100-pcie-x2"), machine, (), STAND_INS)
 os.environ["GPUCHECK_SIMULATOR"] = str(machine)
 from gpucheck.host import live_source
-from gpucheck.measure.bandwidth import Options, Watch
+from gpucheck.measure.bandwidth import BandwidthOptions, Watch
 from gpucheck.render.json import to_json
 from gpucheck.run.links import bandwidth
 def step(step, number):
     if number == 5:
         simulator.switch(machine, ["gpu-lost:gpu=1"])
-print(to_json(bandwidth(live_source(isolated=True, deadline_s=60.0), Options(depth="quick"), Watch(step=step))))
+host = live_source(isolated=True, deadline_s=60.0)
+print(to_json(bandwidth(host, BandwidthOptions(depth="quick"), Watch(step=step))))
 """
 
 

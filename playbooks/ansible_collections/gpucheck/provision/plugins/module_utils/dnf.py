@@ -43,7 +43,7 @@ def mend(module, host, seconds):
 
 
 def plans_through(module, order):  # noqa: ARG001 - as apt's
-    """False: rpm's database has to be mended first, before dnf can say what the transaction would do."""
+    """False: rpm's database has to be mended first, before dnf can simulate the transaction."""
     return False
 
 

@@ -9,7 +9,7 @@ import glob
 import os
 import shutil
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import host_plan, record, transaction
+from ansible_collections.gpucheck.provision.plugins.module_utils import host_plan, origin, record
 
 FOLDER = "/var/lib/gpucheck/packages"
 CURRENT, PREVIOUS = "current", "previous"
@@ -41,7 +41,7 @@ def without_epoch(version):
 def files(*patterns):
     """{(name, version): path} of the package files that fit."""
     found = {}
-    for path in [path for pattern in patterns for path in sorted(glob.glob(pattern))]:
+    for path in [path for pattern in patterns for path in sorted(glob.glob(pattern, recursive=True))]:
         with contextlib.suppress(ValueError):
             found[named(path)] = path
     return found
@@ -53,9 +53,9 @@ def folder_files(name):
 
 
 def keep(names, packages, other_set, most_bytes):
-    """Keep the files of the packages that are installed now, and of the set before; remove all others of ours.
+    """Keep the files of the packages that are installed now, and of the set before; remove all others of this folder.
 
-    names: of packages that came with us. packages: {name: version} installed. other_set: whether the set is another
+    names: of packages that gpucheck installed. packages: {name: version} installed. other_set: whether the set is another
     than at the last call. most_bytes: the largest files go first beyond it. Raises OSError.
     """
     current, previous, cached = folder_files(CURRENT), folder_files(PREVIOUS), files(*CACHES)
@@ -135,6 +135,6 @@ def in_place_of(specs, plan, packages):
     along = [
         path
         for (name, version), path in sorted(there.items())
-        if name not in names and transaction.NVIDIA.search(name) and without_epoch(packages.get(name, "")) != version
+        if name not in names and origin.NAMES.search(name) and without_epoch(packages.get(name, "")) != version
     ]
     return [paths.get(spec, spec) for spec in specs] + along

@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import apt
+from ansible_collections.gpucheck.provision.plugins.module_utils import kept
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, attempt, last_words
 from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan import BUNDLE_PLACE
 from ansible_collections.gpucheck.provision.plugins.module_utils.kernel_headers import later_kernels
@@ -14,7 +14,6 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files i
 
 # What has the module's sources; GPUDirect Storage and GDRCopy are built after the driver is there.
 SOURCES = re.compile(r"^(kmod-)?nvidia-(?!fs).*(dkms|kernel.*-source)")
-RPM_CACHE = "/var/cache/dnf/*/packages"
 FOLDER = "/var/tmp"  # noqa: S108 - on a disk; the folder below it is made by mkdtemp
 # The open modules take 2 GB while they are built, and a quarter of an hour on one core.
 SPACE_BYTES, DEADLINE_S = 4 << 30, 3000
@@ -35,16 +34,12 @@ def arriving(moves):
     return {name: version for name, version in rows if SOURCES.search(name)}
 
 
-def package_files(found, manager):
-    """Paths of the package files, of those that are on the host."""
-    if manager == "apt":
-        patterns = ["{}_{}_*.deb".format(name, found[name].replace(":", "%3a")) for name in found]
-        folders = [apt.ARCHIVES, os.path.join(BUNDLE_PLACE, "**")]
-    else:
-        patterns = ["{}-{}.*.rpm".format(name, found[name].rpartition(":")[2]) for name in found]
-        folders = [RPM_CACHE, os.path.join(BUNDLE_PLACE, "**")]
-    rows = [glob.glob(os.path.join(folder, pattern), recursive=True) for pattern in patterns for folder in folders]
-    return sorted({os.path.basename(path): path for paths in rows for path in paths}.values())
+def package_files(found):
+    """Paths of the package files, of those that are on the host. found: versions by name."""
+    bundle = [os.path.join(BUNDLE_PLACE, "**", kind) for kind in ("*.deb", "*.rpm")]
+    there = kept.files(os.path.join(kept.FOLDER, "*", "*"), *bundle, *kept.CACHES)
+    keys = [(name, kept.without_epoch(version)) for name, version in found.items()]
+    return sorted(there[key] for key in keys if key in there)
 
 
 def obstacle(facts, order):
@@ -73,7 +68,7 @@ def try_out(module, order, moves, facts):
     folder = tempfile.mkdtemp(prefix="gpucheck-build-", dir=FOLDER)
     try:
         manager = order["plan"]["package_manager"]
-        for path in package_files(found, manager):
+        for path in package_files(found):
             status, _, errors = attempt(module, [*UNPACK[manager], path, folder])
             if status:
                 return "{} cannot be unpacked: {}".format(path, last_words(errors))
