@@ -55,8 +55,8 @@ def folder_files(name):
 def keep(names, packages, other_set, most_bytes):
     """Keep the files of the packages that are installed now, and of the set before; remove all others of this folder.
 
-    names: of packages that gpucheck installed. packages: {name: version} installed. other_set: whether the set is another
-    than at the last call. most_bytes: the largest files go first beyond it. Raises OSError.
+    names: of packages that gpucheck installed. packages: {name: version} installed. other_set: whether the set is
+    another than at the last call. most_bytes: the largest files go first beyond it. Raises OSError.
     """
     current, previous, cached = folder_files(CURRENT), folder_files(PREVIOUS), files(*CACHES)
     there = {(name, without_epoch(packages[name])) for name in set(names) & set(packages)}
