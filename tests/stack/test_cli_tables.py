@@ -286,3 +286,20 @@ def test_user_without_a_home_that_can_be_read_has_the_shipped_tables(monkeypatch
         assert run("tables").exit_code == 0
     monkeypatch.setattr(Path, "is_dir", refused)
     assert run("tables").exit_code == 0
+
+
+def test_tables_that_other_users_may_write_are_not_used(monkeypatch, tmp_path):
+    """They hold versions and keys of packages."""
+    folder = tmp_path / "gpucheck" / "knowledge"
+    folder.mkdir(parents=True)
+    (folder / "drivers.yml").write_text("nonsense: [", encoding="utf-8")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert run("tables").exit_code != 0
+    folder.chmod(0o777)
+
+    done = run("tables")
+
+    assert done.exit_code == 0
+    assert (
+        f"tables with rows from {folder} are not used: {folder} can be written by other users (mode 777)" in done.stderr
+    )

@@ -83,10 +83,16 @@ KNOWLEDGE = "gpucheck.knowledge"
 
 def _use_site_tables(context: click.Context, _parameter: click.Parameter, folder: Path | None) -> None:
     from gpucheck.knowledge.site import SiteTableError, is_there, own_folder, use_site_tables
+    from gpucheck.processes.trust import distrust
 
     used = context.meta[KNOWLEDGE] = folder or own_folder()
-    if folder is None and not is_there(used):
-        return
+    if folder is None:
+        if not is_there(used):
+            return
+        # Versions and keys of packages come from these files.
+        if (reason := distrust(used, own=False)) is not None:
+            note(f"tables with rows from {used} are not used: {reason}")
+            return
     try:
         names = use_site_tables(used)
     except SiteTableError as error:
