@@ -4,6 +4,7 @@ Source: the bridges above GPUs and network cards in sysfs. A host with fewer car
 most switches with a GPU have a card is a switch without one a finding.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -48,8 +49,21 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         for gpu in () if equal else gpus:
             subject = msgspec.structs.replace(host, name=f"gpu:{gpu.bus_id}")
             yield subject.fails("network.gpu-without-card", "no network card", "a network card", switch=gpu.path[1])
-    if not without:
+    fewer = [] if without else _fewer(switches)
+    for gpus, count, usual in fewer:
+        for gpu in gpus:
+            subject = msgspec.structs.replace(host, name=f"gpu:{gpu.bus_id}", unit="RDMA devices")
+            yield subject.fails("network.gpu-with-fewer-cards", count, usual, switch=gpu.path[1])
+    if not without and not fewer:
         yield host.passes(f"a network card below each of {len(switches)} switches")
+
+
+def _fewer(switches: list[Below]) -> list[tuple[list[PciDevice], int, int]]:
+    """Return GPUs of the switches that have fewer RDMA devices than is usual: their number, and the usual one."""
+    counts = [sum(len(nic.infiniband_names) for nic in nics) for _, nics in switches]
+    usual, times = Counter(counts).most_common(1)[0]
+    few = [(gpus, count, usual) for (gpus, _), count in zip(switches, counts, strict=True) if count < usual]
+    return few if len(few) * FEW <= times else []
 
 
 def _no_rdma(facts: Facts, infiniband: list[str]) -> Finding:

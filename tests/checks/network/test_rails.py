@@ -18,6 +18,18 @@ def test_a_gpu_without_a_card_is_named():
     assert finding.cause == "nic-rail"
 
 
+def test_a_gpu_with_fewer_ports_than_the_others_is_named():
+    """A card with two functions of which one is not there."""
+    pci = host(card(), card(), card(), card()).pci
+    second = tuple(nic(n, f"mlx5_{n + 4}", function=1) for n in range(4))
+
+    assert codes(rails, facts(pci=pci + second)) == [None]
+    (finding,) = judge(rails, facts(pci=pci + second[:3]))
+    assert (finding.code, finding.subject) == ("network.gpu-with-fewer-cards", "gpu:0000:33:00.0")
+    assert (finding.seen, finding.wanted) == (1, 2)
+    assert codes(rails, facts(pci=pci + second[:2])) == [None]
+
+
 def test_two_gpus_of_a_lower_switch_share_a_card():
     """DGX-2: four GPUs and two cards below the first switch, half of them below each second one."""
     way = "0000:00:01.0", "0000:01:00.0", "0000:02:00.0"
