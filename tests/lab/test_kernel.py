@@ -86,7 +86,9 @@ def looks_as_written(host, folder, state):
     assert seen == expected
 
 
-@pytest.mark.parametrize(("profile", "flavour"), [("p100-pcie-x2", "proprietary"), ("hgx-h100-x8", "open")])
+@pytest.mark.parametrize(
+    ("profile", "flavour"), [("p100-pcie-x2", "proprietary"), ("hgx-h100-x8", "open"), ("hgx-h100-x8", "proprietary")]
+)
 def test_a_loaded_driver_looks_as_the_simulator_writes_it(tmp_path, profile, flavour):
     """Every file and link of the tree, so that readers need not know who wrote it."""
     host = Host(tmp_path / "host", profile)

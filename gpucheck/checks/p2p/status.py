@@ -265,7 +265,7 @@ def _staged_finding(m: Machine, claim: Claim, code: str, values: dict[str, str],
     reached = f"staged copies: {span(rates)} GB/s one way{f', usual {span(usual)}' if usual else ''}"
     return claim.finding(
         code,
-        subject="host" if len(pairs) == len(m.pairs) else m.subject(pairs),
+        subject="host" if len(pairs) == len(m.pairs) > 1 else m.subject(pairs),
         seen=f"no P2P on {len(pairs)} of {len(m.pairs)} pairs",
         wanted=None if claim.verdict is Verdict.PASS else "P2P",
         evidence=(

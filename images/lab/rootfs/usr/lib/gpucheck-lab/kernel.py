@@ -34,6 +34,8 @@ NVIDIA_MODULES = (
     "nvidia_uvm 2080768 0 - Live 0x0000000000000000",
     "nvidia 103956480 1 nvidia_uvm, Live 0x0000000000000000",
 )
+# As a host with network cards has it from the vendor's RDMA stack; the open modules need none (DMA-BUF).
+PEER_MEMORY = "nvidia_peermem 16384 0 - Live 0x0000000000000000"
 # Device ids below Turing's first: their GPUs have no GSP, which the open module needs. (provisioning facts, section 16)
 FIRST_OPEN_DEVICE = 0x1DF7
 
@@ -144,6 +146,12 @@ def load_nouveau():
     bind(gpus(), "nouveau")
 
 
+def with_peer_memory(lines, flavour):
+    """The lines, and nvidia_peermem where there are network cards and the modules are not the open ones."""
+    has_cards = any(line.split()[0] == "mlx5_core" for line in lines)
+    return [*lines, PEER_MEMORY] if has_cards and flavour == "proprietary" else lines
+
+
 def load_nvidia():
     """Load the installed nvidia module. Returns None, or why the kernel would refuse."""
     module = installed()
@@ -171,7 +179,7 @@ def load_nvidia():
     write(LIVE / "root/sys/module/nvidia/refcnt", "0\n")
     banner = PROC_VERSION[flavour].format(version=module["version"])
     write(LIVE / "root/proc/driver/nvidia/version", f"{banner}\nGCC version:  gcc version 12.2.0\n")
-    proc_modules(lambda lines: [*NVIDIA_MODULES, *lines])
+    proc_modules(lambda lines: with_peer_memory([*NVIDIA_MODULES, *lines], flavour))
     bind(gpus(), "nvidia")
     bind(switches(), "nvidia-nvswitch")
     for path in device_files():
@@ -224,7 +232,7 @@ def device_files():
 def remove(module):
     """Take a module out of the simulated kernel."""
     shutil.rmtree(LIVE / "root/sys/module" / module)
-    gone = ("nvidia", "nvidia_uvm") if module == "nvidia" else (module,)
+    gone = ("nvidia", "nvidia_uvm", "nvidia_peermem") if module == "nvidia" else (module,)
     proc_modules(lambda lines: [line for line in lines if line.split()[0] not in gone])
     if module == "nvidia":
         shutil.rmtree(LIVE / "root/proc/driver/nvidia")
