@@ -19,6 +19,8 @@ MODULES = "/proc/modules"
 PEER_MEMORY = re.compile(r"^(nvidia_peermem|nv_peer_mem) ", re.MULTILINE)
 RELEASE = re.compile(r"(\d{1,3})\.(\d{1,3})\.")
 DMA_BUF = (5, 12)
+# The driver of the cards that has it from that version on; of others it depends on theirs.
+WITH_DMA_BUF = "mlx5_core"
 WITH_BACKPORTS = ".el8"
 
 
@@ -43,7 +45,10 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     elif peer:
         yield host.passes(peer[1])
     elif driver.loaded_flavour == "open" and kernel is not None and kernel >= DMA_BUF:
-        yield host.passes("DMA-BUF")
+        if all(card.pci.driver == WITH_DMA_BUF for card in found):
+            yield host.passes("DMA-BUF")
+        else:
+            yield host.unknown("network.gpudirect-unknown")
     elif modules is None or (driver.loaded_flavour == "open" and WITH_BACKPORTS in facts.system.kernel):
         yield host.unknown("network.gpudirect-unknown")
     elif driver.loaded_flavour == "open":

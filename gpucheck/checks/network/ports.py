@@ -18,6 +18,8 @@ from gpucheck.topology.nics import Card, groups_of
 NAME = "nic-ports"
 # So many equal cards of one state show what is usual on this host; one may itself be the odd one.
 ENOUGH = 2
+# The driver of EFA reports every port as active at 100 Gb/s (drivers/infiniband/hw/efa/efa_verbs.c of Linux).
+AMAZON = "1d0f"
 TRAINED = ("init", "initializing", "armed")
 # The same where only the output of a tool is known, and with it not the use of a port.
 PRINTED = 3
@@ -36,6 +38,9 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     if none is not None:
         yield none
         return
+    if all(card.pci.vendor_id == AMAZON for card in found):
+        yield Subject(check=NAME).skips("network.port-state-fixed", len(found))
+        return
     own = [finding for same in groups_of(found) for finding in _of_equals(same, found)]
     yield from own
     if not own:
@@ -52,7 +57,7 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
 def of_printed(devices: Sequence[RdmaDevice]) -> Iterator[Finding]:
     """The same for devices that a tool printed, of which no place shows the use: a spare port looks like a fault."""
     every = {(device.name, port.number): (device, port) for device in devices for port in device.ports}
-    if every and all(port.is_active for _, port in every.values()) and len(_rates(every.values())) < 2:
+    if every and all(map(_shows_link, (port for _, port in every.values()))) and len(_rates(every.values())) < 2:
         evidence = tuple(_text(device, port) for device, port in every.values())
         yield Subject(check=NAME, evidence=evidence).passes(f"{len(every)} of {len(every)} active")
     for device, port in every.values():
@@ -78,6 +83,11 @@ def of_printed(devices: Sequence[RdmaDevice]) -> Iterator[Finding]:
             if best is not None and port.rate_gbit_s < best:
                 seen, wanted = f"{port.rate_gbit_s:g} Gb/s", f"{best:g} Gb/s"
                 yield subject.warns("network.port-slower", seen, wanted, **values._asdict())
+
+
+def _shows_link(port: RdmaPort) -> bool:
+    """The port is active, and not of a driver that has one answer for every port, as that of EFA."""
+    return port.is_active and port.link_layer not in ("unknown", "unspecified")
 
 
 def _rates(every: Iterable[tuple[RdmaDevice, RdmaPort]]) -> set[float | None]:

@@ -72,13 +72,13 @@ def document(
     is never cut, however wide, and can be read back. best: the choices of GPUs too. whole: for a page.
     """
     found = Findings(worst_first(topology.findings, [gpu.pci_bus_id for gpu in topology.gpus if gpu.pci_bus_id]))
-    told = [*_expectations(topology), *_advice(topology.advice, best), *_variables(topology)]
+    rates = [*_expectations(topology), *_advice(topology.advice, best), *_variables(topology)]
     verdicts = [finding.verdict for finding in topology.findings]
-    body: list[Block] = [*_identities(topology, width), *matrix(topology, width), *_legends(topology), *told]
+    body: list[Block] = [*_identities(topology, width), *matrix(topology, width), *_legends(topology), *rates]
     if whole:
-        rates = [Section("rates", "What the links allow", told)] if told else []
+        allowed = [Section("rates", "What the links allow", rates)] if rates else []
         gpus = [Section("gpus", "GPUs", [_gpus_and_places(topology)])] if topology.gpus else []
-        body = [*gpus, *sections(topology, topology.findings, about), *rates]
+        body = [*gpus, *sections(topology, topology.findings, about), *allowed]
     return Document(
         command="topo",
         host=heading(topology, topology.findings),

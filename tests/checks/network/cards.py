@@ -37,6 +37,7 @@ def nic(place, name="", path=None, function=0, node=0, **changes):
         numa_node=node,
         net_names=(f"ib{place}",),
         infiniband_names=(name,) if name else (),
+        driver="mlx5_core",
     )
     return msgspec.structs.replace(device, **changes)
 

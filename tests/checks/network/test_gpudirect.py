@@ -38,5 +38,14 @@ def test_one_of_two_ways_is_enough(driver, kernel, modules, verdict, code):
     assert (finding.verdict, finding.code) == (verdict, code)
 
 
+def test_dma_buf_of_another_driver_of_the_cards_is_not_known():
+    found = host(card(), card(), driver=OPEN, files={"/proc/modules": OTHERS})
+    pci = tuple(msgspec.structs.replace(one, driver="bnxt_en") if one.is_network_card else one for one in found.pci)
+
+    (finding,) = judge(gpudirect, msgspec.structs.replace(found, pci=pci))
+
+    assert (finding.verdict, finding.code) == (UNKNOWN, "network.gpudirect-unknown")
+
+
 def test_without_cards_nothing_is_asked_for():
     assert [finding.verdict for finding in judge(gpudirect, host())] == [SKIP]

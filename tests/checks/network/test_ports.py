@@ -1,6 +1,7 @@
 """Ports that carry traffic of GPUs: a port that differs from its equals is named, and nothing else is."""
 
 import pytest
+from msgspec.structs import replace
 
 from gpucheck.checks.network import ports
 from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
@@ -59,7 +60,6 @@ def test_a_host_without_any_active_port_is_one_unknown():
     [
         ("a site on slower switches", host(*(card(port(rate_gbit_s=200.0)) for _ in range(3)))),
         ("rate of a port that is down", host(*ALIKE, card(board="other", model="other"))),
-        ("EFA, which always reports the same", host(*(card(port(link_layer="unknown"), firmware=None),) * 3)),
         ("Grace, a card a GPU", grace(*ALIKE, card())),
         ("an only card that is down beside one of another board", host(card(), card(DOWN, board="SIM_OTHER"))),
     ],
@@ -101,6 +101,14 @@ def test_cards_whose_use_is_not_known_are_listed_and_not_judged():
     (finding,) = judge(ports, none)
     assert (finding.verdict, finding.code) == (SKIP, "network.no-card-of-gpus")
     assert finding.evidence == ("mlx5_3 port 1: down, polling, infiniband",)
+
+
+def test_ports_whose_driver_has_one_answer_are_no_evidence():
+    """EFA reports ACTIVE and 100 Gb/s whatever the card does."""
+    found = host(*(card(port(link_layer="unknown"), firmware=None),) * 3)
+    efa = tuple(replace(one, vendor_id="1d0f") if one.is_network_card else one for one in found.pci)
+
+    assert judged(facts(pci=efa, rdma=found.rdma)) == [(SKIP, "network.port-state-fixed", "host")]
 
 
 def test_hosts_without_rdma_and_with_one_unused_port_are_skipped():
