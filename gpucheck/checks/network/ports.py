@@ -6,7 +6,6 @@ which rate, differs from site to site: a port is compared with the same port of 
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from gpucheck.checks.network._cards import NEEDS, about, cards, lines, words
 from gpucheck.knowledge.codes import Subject
@@ -23,13 +22,6 @@ AMAZON = "1d0f"
 TRAINED = ("init", "initializing", "armed")
 # The same where only the output of a tool is known, and with it not the use of a port.
 PRINTED = 3
-
-
-class Values(NamedTuple):
-    """What identifies a port in a finding."""
-
-    device: str
-    port: int
 
 
 def evaluate(facts: Facts) -> Iterator[Finding]:
@@ -70,19 +62,22 @@ def of_printed(devices: Sequence[RdmaDevice]) -> Iterator[Finding]:
         ]
         up = [other for other in equals if other.is_active]
         subject = Subject(check=NAME, name=f"nic:{device.name}", evidence=(_text(device, port),))
-        values = Values(device.name, port.number)
         if _is_linked(port) and not port.is_active:
-            yield subject.warns("network.port-without-manager", port.state, "active", **values._asdict())
+            yield subject.warns(
+                "network.port-without-manager", port.state, "active", device=device.name, port=port.number
+            )
         elif port.state is not None and not port.is_active:
             spare = device.card and any(p.is_active for one, p in every.values() if one.card == device.card)
             odd = len(up) >= PRINTED and len(up) == len(equals) and not spare
             code = "network.port-odd" if odd else "network.port-unused"
-            yield subject.finding(Verdict.WARN if odd else Verdict.UNKNOWN, code, port.state, **values._asdict())
+            yield subject.finding(
+                Verdict.WARN if odd else Verdict.UNKNOWN, code, port.state, device=device.name, port=port.number
+            )
         elif port.rate_gbit_s is not None and len(up) >= PRINTED and len({other.rate_gbit_s for other in up}) == 1:
             best = up[0].rate_gbit_s
             if best is not None and port.rate_gbit_s < best:
                 seen, wanted = f"{port.rate_gbit_s:g} Gb/s", f"{best:g} Gb/s"
-                yield subject.warns("network.port-slower", seen, wanted, **values._asdict())
+                yield subject.warns("network.port-slower", seen, wanted, device=device.name, port=port.number)
 
 
 def _shows_link(port: RdmaPort) -> bool:
