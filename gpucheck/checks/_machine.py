@@ -4,7 +4,14 @@ from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
-from gpucheck.checks._names import board_of, is_geforce_without_p2p, known_model, nvlink_of
+from gpucheck.checks._names import (
+    SMALL_BAR1_MIB,
+    board_of,
+    is_geforce_without_p2p,
+    known_model,
+    needs_large_bar1,
+    nvlink_of,
+)
 from gpucheck.knowledge import nvlink_factor, pcie_gb_s
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, Port
 from gpucheck.topology.islands import islands
@@ -15,7 +22,6 @@ NEAR = ("PIX", "PXB")
 FASTEST_SLOT = 63.0  # GB/s raw of Gen5 x16: more between two GPUs is NVLink, whatever the product
 # Links of products that were sold on boards with one or two links a pair, and their numbers.
 MESHED, MESHED_LINKS = (4, 6), (2, 1)
-WINDOW_MIB = 256  # BAR1 without Resizable BAR
 
 
 class Link(NamedTuple):
@@ -352,13 +358,12 @@ class Machine:
         return tuple(row.bus_id for row in self.host.acs if row.control & REDIRECT) or named
 
     def has_small_bar(self, pair: Pair) -> bool:
-        """Whether peers see 256 MiB of the memory; cards before Ampere have no larger BAR1."""
+        """Whether peers see 256 MiB of the memory of a card that needs a larger BAR1."""
         sizes = [self.gpu(i).bar1_mib for i in pair]
-        if any(float(model.compute_capability) < 8 for i in pair if (model := self.models[i])):
+        if any(needs_large_bar1(self.models[i]) is False for i in pair):
             return False
-        return any(size is not None and size <= WINDOW_MIB for size in sizes) or (
-            self.host.rebar is False and None in sizes
-        )
+        small = any(size is not None and size <= SMALL_BAR1_MIB for size in sizes)
+        return small or (self.host.rebar is False and None in sizes)
 
     @property
     def several_nodes(self) -> bool:

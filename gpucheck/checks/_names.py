@@ -25,6 +25,11 @@ BOARDS = (
     (r"\bRTX\s*(?:30[6-9]0|40[789]0)|\bA(?:100|800|40|30|10)\b|\bA[456]000\b|\bL(?:4|20|40S?)\b", (4, 16)),
     (r"\bRTX\s*50[789]0|\bRTX PRO [56]000|\bH(?:20|100|200|800)\b", (5, 16)),
 )
+# BAR1 while Resizable BAR or Above 4G Decoding is off, and the compute capability from which a card of each class needs
+# a larger one for its peers: aikitoria/open-gpu-kernel-modules#22 is an RTX 3090 with 256 MiB whose peers get wrong
+# data. Workstation cards of Ampere come with it and copy through mailboxes (general knowledge).
+SMALL_BAR1_MIB = 256
+LARGE_BAR1_FROM = {"datacenter": (8, 0), "geforce": (8, 0), "workstation": (8, 9)}
 
 
 @lru_cache(maxsize=256)
@@ -53,3 +58,15 @@ def board_of(name: str | None) -> tuple[int, int] | None:
 def is_geforce_without_p2p(name: str | None) -> bool:
     """Whether the stock driver forbids peer-to-peer over PCIe on this card."""
     return bool(name) and GEFORCE.search(str(name)) is not None and not re.search(r"\bA\d{4}|Quadro", str(name))
+
+
+def needs_large_bar1(model: GpuModel | None, capability: str | None = None) -> bool | None:
+    """Whether peers of this GPU need more than the small window; None if its capability is not known.
+
+    capability: that the driver reports.
+    """
+    capability = capability or (model.compute_capability if model else None)
+    if capability is None:
+        return None
+    major, _, minor = capability.partition(".")
+    return (int(major), int(minor or 0)) >= LARGE_BAR1_FROM[model.cls if model else "geforce"]

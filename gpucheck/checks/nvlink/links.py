@@ -20,6 +20,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Check, Finding, Gpu, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Confidence
+from gpucheck.model.finding.root_cause import FOUND
 from gpucheck.printable import counted
 from gpucheck.topology.view import PAST, STATE_CALL
 
@@ -31,29 +32,25 @@ SWITCHED_OFF = "NvLinkDisable: 1"
 
 
 class Ports(NamedTuple):
-    """up: active ports. down, asleep: numbers of ports that are not. wanted: by the model, None where not known."""
+    """NVLinks of one GPU. up: active ports, of those listed. wanted: by the model, None where that is not known.
 
-    gpu: Gpu
+    down, asleep: numbers of the other ports, empty where a tool printed counts only; then there is no gpu either.
+    """
+
+    subject: Subject
+    name: str
     model: GpuModel | None
     up: int
-    down: tuple[int, ...]
-    asleep: tuple[int, ...]
+    listed: int
     wanted: int | None
+    down: tuple[int, ...] = ()
+    asleep: tuple[int, ...] = ()
+    gpu: Gpu | None = None
 
     @property
     def bridged(self) -> bool:
         """Whether the model has its links only through a bridge, which a host need not have."""
         return bool(self.model and self.model.nvlink and self.model.nvlink.bridge)
-
-    @property
-    def evidence(self) -> tuple[str, ...]:
-        asleep = f", asleep: {_numbers(self.asleep)}" if self.asleep else ""
-        counts = f"{self.up} of {len(self.gpu.nvlinks)} ports active, inactive: {_numbers(self.down) or 'none'}{asleep}"
-        return (f"{STATE_CALL}: {counts}",)
-
-    @property
-    def subject(self) -> Subject:
-        return about(NAME, self.gpu, *self.evidence, unit="NVLinks")
 
 
 @with_gpus(NAME)
@@ -62,33 +59,58 @@ def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     options = dict(re.findall(r"^(\w+): *(\d+)$", facts.texts[PARAMS] or "", re.MULTILINE))
     limit = int(options.get("RmNvlinkBandwidthLinkCount", 0)) or None  # links that the driver may use, None for all
     every = [_ports(gpu, limit) for gpu in nvml.gpus]
-    linked = [ports for ports in every if ports.up or ports.wanted or (ports.wanted is None and ports.gpu.nvlinks)]
+    linked = [ports for ports in every if ports.up or ports.wanted or (ports.wanted is None and ports.listed)]
     if not linked:
         yield Subject(check=NAME).skips("nvlink.no-nvlink")
     elif options.get("NvLinkDisable", "0") != "0" and not any(ports.up for ports in linked):
         yield Subject(check=NAME, evidence=(f"{PARAMS}: {SWITCHED_OFF}",)).skips("nvlink.switched-off")
     else:
-        yield from _one_per_link([(ports, _evaluate(ports, facts.system.virtual, nvml, linked)) for ports in linked])
+        virtual, gpus = facts.system.virtual, len(nvml.gpus)
+        found = [(ports, _refused(ports, nvml) or state(ports, linked, virtual, gpus=gpus)) for ports in linked]
+        yield from _one_per_link(found)
         short = [ports for ports in linked if 0 < ports.up < (ports.wanted or 0)]
         yield from filter(None, map(_mode, short))
 
 
-def _evaluate(ports: Ports, virtual: str | None, nvml: NvmlReading, linked: list[Ports]) -> Finding:
-    refused = _refused(ports, nvml)
-    if refused is not None:
-        return refused
+def state(ports: Ports, every: Sequence[Ports], virtual: str | bool | None, *, gpus: int) -> Finding:
+    """Return the finding about the links of one GPU, of all on the host that have some.
+
+    virtual: a hypervisor may have taken links away. gpus: of the host; one alone has no use for links.
+    """
+    others = [other for other in every if other is not ports]
     if ports.wanted is None:
         return _unknown_model(ports)
     if ports.up >= ports.wanted:
         return _mode(ports) or ports.subject.passes(ports.up)
     if ports.up == 0 and ports.bridged:
         return ports.subject.skips("nvlink.no-bridge", 0, ports.wanted)
-    if ports.up == 0:
-        return _none_up(ports, virtual, nvml, linked)
+    if ports.up == 0 and gpus == 1:
+        return ports.subject.skips("nvlink.one-gpu", 0, ports=ports.listed)
+    if ports.up == 0 and virtual and not any(other.up for other in others):
+        if ports.listed:  # seen on a guest that was to have them, and had them after a reboot (azhpc-images#443)
+            return ports.subject.skips("nvlink.guest-without-active", 0, ports=ports.listed, virtual=virtual)
+        return ports.subject.skips("nvlink.guest-without-nvlink", 0, virtual=virtual)
     if ports.asleep and ports.up + len(ports.asleep) >= ports.wanted:
         return ports.subject.warns("nvlink.links-asleep", ports.up, ports.wanted, asleep=ports.asleep)
-    others = any(other.up >= (other.wanted or 0) > 0 for other in linked if other is not ports)
-    return _inactive(ports, certain=virtual is None or others)
+    certain = not virtual or any(other.up >= (other.wanted or 0) > 0 for other in others)
+    return _short(ports, ports.wanted, "certain" if certain else "likely")
+
+
+def _short(ports: Ports, wanted: int, confidence: Confidence) -> Finding:
+    """Return FAIL for links that are inactive, or that the model has and NVML does not list."""
+    fails, model = ports.subject.fails, ports.model.name if ports.model else ports.name
+    if not ports.up and ports.listed:
+        return fails("nvlink.none-active", 0, wanted, ports=ports.listed, model=model, links=wanted)
+    if not ports.up:
+        return fails("nvlink.none-listed", 0, wanted, model=model, links=wanted)
+    if ports.listed < wanted:
+        code = "topology.bridge-nvlinks-not-listed" if ports.bridged else "topology.nvlinks-not-listed"
+        return fails(code, ports.up, wanted, model=model, expected=wanted, listed=ports.listed)
+    if ports.gpu is None:
+        code, lost = "links.nvlinks-lost", wanted - ports.up
+        return fails(code, ports.up, wanted, confidence=confidence, lost=lost, total=wanted)
+    code = "topology.bridge-nvlinks-inactive" if ports.bridged else "topology.nvlinks-inactive"
+    return fails(code, ports.up, wanted, confidence=confidence, model=model, links=ports.down)
 
 
 def _ports(gpu: Gpu, limit: int | None = None) -> Ports:
@@ -96,32 +118,16 @@ def _ports(gpu: Gpu, limit: int | None = None) -> Ports:
     model = gpu_by_pci_id(gpu.device_id) or find_gpu(gpu.name)
     asleep = tuple(link.link for link in gpu.nvlinks if link.state == "asleep")
     down = tuple(link.link for link in gpu.nvlinks if not link.active and link.link not in asleep)
-    wanted = model.nvlink.links if model and model.nvlink else 0 if model else None
-    if wanted is not None and limit:
-        wanted = min(wanted, limit)
-    return Ports(gpu, model, gpu.active_nvlinks, down, asleep, wanted)
+    up, listed, wanted = gpu.active_nvlinks, len(gpu.nvlinks), _of_model(model)
+    inactive = f"inactive: {_numbers(down) or 'none'}{f', asleep: {_numbers(asleep)}' if asleep else ''}"
+    subject = about(NAME, gpu, f"{STATE_CALL}: {up} of {listed} ports active, {inactive}", unit="NVLinks")
+    wanted = min(wanted, limit) if wanted is not None and limit else wanted
+    return Ports(subject, gpu.name, model, up, listed, wanted, down, asleep, gpu)
 
 
-def _inactive(ports: Ports, *, certain: bool) -> Finding:
-    """Return FAIL for ports that are reported inactive, or that the model has and NVML does not list.
-
-    certain: not where a hypervisor may have taken the links away.
-    """
-    model, listed = ports.model.name if ports.model else ports.gpu.name, len(ports.gpu.nvlinks)
-    if ports.wanted is not None and listed < ports.wanted:
-        code = "topology.bridge-nvlinks-not-listed" if ports.bridged else "topology.nvlinks-not-listed"
-        return ports.subject.fails(code, ports.up, ports.wanted, model=model, expected=ports.wanted, listed=listed)
-    code = "topology.bridge-nvlinks-inactive" if ports.bridged else "topology.nvlinks-inactive"
-    sure: Confidence = "certain" if certain else "likely"
-    return ports.subject.fails(code, ports.up, ports.wanted, confidence=sure, model=model, links=ports.down)
-
-
-def _none_active(ports: Ports) -> Finding:
-    """Return FAIL for a GPU none of whose links is active, by whether NVML lists them."""
-    model, listed = ports.model.name if ports.model else ports.gpu.name, len(ports.gpu.nvlinks)
-    if listed:
-        return ports.subject.fails("nvlink.none-active", 0, ports.wanted, ports=listed, model=model, links=ports.wanted)
-    return ports.subject.fails("nvlink.none-listed", 0, ports.wanted, model=model, links=ports.wanted)
+def _of_model(model: GpuModel | None) -> int | None:
+    """Return the links of a model; 0 without NVLink, None if the model is not known."""
+    return (model.nvlink.links if model.nvlink else 0) if model else None
 
 
 def _one_per_link(found: Sequence[tuple[Ports, Finding]]) -> Iterator[Finding]:
@@ -130,14 +136,14 @@ def _one_per_link(found: Sequence[tuple[Ports, Finding]]) -> Iterator[Finding]:
     NVML names no far end of an inactive link. But on a board without NVSwitch each link has its ends on two GPUs.
     """
     short = [(ports, finding) for ports, finding in found if finding.cause == "nvlink-down"]
-    kinds = {link.remote_kind for ports, _ in found for link in ports.gpu.nvlinks if link.active}
+    kinds = {link.remote_kind for ports, _ in found if ports.gpu for link in ports.gpu.nvlinks if link.active}
     if len(short) != 2 or kinds != {"gpu"} or len(short[0][0].down) != len(short[1][0].down):
         yield from (finding for _, finding in found)
         return
     (one, first), (other, second) = short
     both = Subject(
         check=NAME,
-        name=f"pair:{one.gpu.pci_bus_id}-{other.gpu.pci_bus_id}",
+        name=f"pair:{'-'.join(end.subject.name.removeprefix('gpu:') for end in (one, other))}",
         unit=first.unit,
         evidence=tuple(dict.fromkeys((*first.evidence, *second.evidence))),
     ).fails(
@@ -157,89 +163,52 @@ def _numbers(links: Sequence[int]) -> str:
 
 def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
     """Return UNKNOWN if NVML did not return the state of links that this GPU may have."""
-    gaps = [gap for gap in gaps_of(nvml, ports.gpu, STATE_CALL) if gap.code not in PAST]
-    if not gaps or ports.up >= (ports.wanted or ports.up + 1):
+    if ports.gpu is None or ports.up >= (ports.wanted or ports.up + 1):
         return None
-    gap = gaps[0]
-    if gap.code in (NOT_IN_LIBRARY, DEPRECATED):  # the model has NVLink, so a missing call does not justify a SKIP
+    gap = next((gap for gap in gaps_of(nvml, ports.gpu, STATE_CALL) if gap.code not in PAST), None)
+    if gap is not None and gap.code in (NOT_IN_LIBRARY, DEPRECATED):  # the model has NVLink, so this is no SKIP
         subject = about(NAME, ports.gpu, evidence(gap))
         return subject.unknown("nvlink.state-not-offered", call=gap.call, nvml_code=gap.code)
-    return not_reported(NAME, nvml, ports.gpu, STATE_CALL, what="NVLink state")
-
-
-def _none_up(ports: Ports, virtual: str | None, nvml: NvmlReading, linked: list[Ports]) -> Finding:
-    """No link at all: switched off on purpose, or broken, by what else there is."""
-    subject, listed = ports.subject, len(ports.gpu.nvlinks)
-    if len(nvml.gpus) == 1:
-        return subject.skips("nvlink.one-gpu", 0, ports=listed)
-    if virtual and not any(other.up for other in linked):
-        if listed:  # seen on a guest that was to have them, and had them after a reboot (azhpc-images#443)
-            return subject.skips("nvlink.guest-without-active", 0, ports=listed, virtual=virtual)
-        return subject.skips("nvlink.guest-without-nvlink", 0, virtual=virtual)
-    return _none_active(ports)
+    return not_reported(NAME, nvml, ports.gpu, STATE_CALL, what="NVLink state") if gap is not None else None
 
 
 def _mode(ports: Ports) -> Finding | None:
     """Return WARN where the driver was set to use less of the bandwidth of the links."""
-    mode = ports.gpu.health.nvlink_bandwidth
+    mode = ports.gpu.health.nvlink_bandwidth if ports.gpu else None
     if mode in (None, "full"):
         return None
     return ports.subject.warns("nvlink.bandwidth-limited", f"NVLink bandwidth mode {mode}", "full")
 
 
 def _unknown_model(ports: Ports) -> Finding:
-    if ports.up == len(ports.gpu.nvlinks):
+    if ports.up == ports.listed:
         return ports.subject.passes(ports.up)
-    return ports.subject.unknown("nvlink.model-unknown", ports.up, model=ports.gpu.name)
+    return ports.subject.unknown("nvlink.model-unknown", ports.up, model=ports.name or "the model")
 
 
 def rule(case: Case) -> Iterator[Finding]:
     """Lost links, links that are not used by design and an uneven matrix."""
     m = case.machine
-    lost = {i: count for i in range(m.count) if (count := _lost(m, i))}
-    for i, count in lost.items():
-        yield _counted(m, i, count)
+    every = [_counted(m, i) for i in range(m.count) if m.gpu(i).nvlinks.active is not None]
+    states = [(ports, state(ports, every, m.host.virtual, gpus=m.count)) for ports in every]
+    lost = [finding for _, finding in states if finding.verdict in FOUND]
+    yield from lost
+    # Of GPUs without a model and without an active link there is one finding for all.
+    yield from (one for ports, one in states if one.verdict is Verdict.UNKNOWN and (ports.name or ports.up))
     yield from _dark(m)
     yield from _by_design(m)
     if not lost and m.pairs and len({gpu.model for gpu in m.seen.gpus}) == 1:
         yield from _uneven(m)
 
 
-def _wanted(m: Machine, i: int) -> int | None:
-    """Return the links in use on the product; the count of ports if the product is not known."""
-    counted, model = m.gpu(i).nvlinks, m.models[i]
-    if model and model.nvlink:
-        return min(model.nvlink.links, counted.total or model.nvlink.links)
-    return counted.total
-
-
-def _lost(m: Machine, i: int) -> int:
-    """Return how many links of GPU i should be up and are not; 0 if that is by design or not known."""
-    active, wanted, model = m.gpu(i).nvlinks.active, _wanted(m, i), m.models[i]
-    if active is None or not wanted or active >= wanted:
-        return 0
-    product = model.nvlink if model else None
-    if active == 0 and (m.host.virtual or not product or product.bridge):
-        return 0  # a card without a bridge is a normal product
-    alike = len({gpu.nvlinks.active for gpu in m.seen.gpus}) == 1 and m.count > 1
-    return (
-        0 if alike and product and product.bridge and wanted >= FOUR_WAY and active * 2 == wanted else wanted - active
+def _counted(m: Machine, i: int) -> Ports:
+    """Return the ports of a GPU as a tool counted them."""
+    gpu, model = m.gpu(i), m.models[i]
+    up, listed = gpu.nvlinks.active or 0, gpu.nvlinks.total or 0
+    subject = Subject(
+        check=COUNTED, name=m.gpu_label(i), unit="NVLinks", evidence=(f"active {up}, ports {gpu.nvlinks.total}",)
     )
-
-
-def _counted(m: Machine, i: int, lost: int) -> Finding:
-    gpu, known = m.gpu(i), m.models[i] is not None
-    bridge = bool((model := m.models[i]) and model.nvlink and model.nvlink.bridge)
-    verdict = Verdict.FAIL if known else Verdict.WARN
-    return Claim(COUNTED, verdict, others=("nvlink-missing",) if bridge else ()).finding(
-        "links.nvlinks-lost" if known else "links.nvlinks-lost-of-ports",
-        subject=m.gpu_label(i),
-        seen=f"{gpu.nvlinks.active} links",
-        wanted=f"{_wanted(m, i)} links",
-        lost=lost,
-        total=_wanted(m, i),
-        evidence=(f"active {gpu.nvlinks.active}, ports {gpu.nvlinks.total}",),
-    )
+    return Ports(subject, gpu.model or "", model, up, listed, _of_model(model))
 
 
 def _dark(m: Machine) -> Iterator[Finding]:
@@ -252,7 +221,7 @@ def _dark(m: Machine) -> Iterator[Finding]:
 
 def _by_design(m: Machine) -> Iterator[Finding]:
     for i, gpu in enumerate(m.seen.gpus):
-        active, total, wanted = gpu.nvlinks.active, gpu.nvlinks.total, _wanted(m, i)
+        active, total, wanted = gpu.nvlinks.active, gpu.nvlinks.total, _of_model(m.models[i])
         if active and total and wanted and wanted <= active < total:
             yield Claim(COUNTED, Verdict.PASS).finding(
                 "links.nvlinks-by-design",

@@ -8,6 +8,7 @@ other over PCIe.
 from collections.abc import Iterator
 
 from gpucheck.checks._case import Case, Claim
+from gpucheck.checks._names import SMALL_BAR1_MIB, needs_large_bar1
 from gpucheck.checks._nvml import about, not_reported, of_each_gpu, set_by_the_host
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.model import Check, Finding, Gpu, NvmlReading, PciDevice, Verdict
@@ -15,11 +16,6 @@ from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
 
 NAME = "bar1"
-# BAR1 while Resizable BAR or Above 4G Decoding is off.
-SMALL = 256 << 20
-# Compute capability from which a card of each class needs a large window for its peers. GeForce and workstation cards
-# of Ampere come with 256 MiB and copy through mailboxes (general knowledge).
-LARGE_FROM = {"datacenter": (8, 0), "geforce": (8, 9), "workstation": (8, 9)}
 
 
 @of_each_gpu(NAME, nothing="pcie.no-bar1")
@@ -31,14 +27,14 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     seen = gpu.bar1_bytes >> 20
     if seen == 0:
         return subject.unknown("pcie.bar1-unknown")
-    if gpu.bar1_bytes > SMALL:
+    if seen > SMALL_BAR1_MIB:
         return subject.passes(seen)
     model = gpu_by_pci_id(gpu.device_id)
-    capability = gpu.compute_capability or (model.compute_capability if model is not None else None)
-    if capability is None:
+    needed = needs_large_bar1(model, gpu.compute_capability)
+    if needed is None:
         missing = not_reported(NAME, nvml, gpu, "nvmlDeviceGetCudaComputeCapability", what="required BAR1 size")
         return missing or subject.skips("pcie.bar1-no-capability", seen)
-    if _number(capability) < LARGE_FROM[model.cls if model is not None else "geforce"]:
+    if not needed:
         return subject.skips("pcie.bar1-small-by-design", seen)
     if facts.system.virtual is not None:
         return set_by_the_host(NAME, facts.system.virtual, subject.name, (f"BAR1 {seen} MiB",))
@@ -64,11 +60,6 @@ def _has_pcie_peer(nvml: NvmlReading, pci: tuple[PciDevice, ...], gpu: Gpu) -> b
     return None if None in status.values() else False
 
 
-def _number(capability: str) -> tuple[int, int]:
-    major, _, minor = capability.partition(".")
-    return int(major), int(minor or 0)
-
-
 def rule(case: Case) -> Iterator[Finding]:
     """A small window of cards without P2P: a driver with P2P would need a larger one."""
     m = case.machine
@@ -82,5 +73,7 @@ CHECK = Check(
     frozenset({"hardware", "pcie", "quick"}),
     evaluate=evaluate,
     needs=("nvml", "pci", "system"),
-    thresholds=(f"at most {SMALL >> 20} MiB is small, on a data center GPU of Ampere or another GPU of Ada and newer",),
+    thresholds=(
+        f"at most {SMALL_BAR1_MIB} MiB is small, on a data center GPU of Ampere or another GPU of Ada and newer",
+    ),
 )

@@ -3,10 +3,13 @@
 import pytest
 from msgspec.structs import replace as changed
 
+from gpucheck.checks._case import Case
+from gpucheck.checks._machine import Machine
 from gpucheck.checks.nvlink import errors as nvlink_errors
 from gpucheck.checks.nvlink import links as nvlink
 from gpucheck.model import DEFECT, NvLink5Counts, NvmlGap
-from tests.checks.judging import FAIL, PASS, WARN, codes, judge
+from gpucheck.model.diagnosis.observations import NvLinkCount, Observations, ObservedGpu, ObservedHost
+from tests.checks.judging import FAIL, PASS, SKIP, WARN, codes, judge
 from tests.fakes import SYSTEM, facts
 from tests.machines import DRIVER, h100, p100, reading
 
@@ -128,6 +131,20 @@ def test_inactive_link_of_a_guest_is_certain_where_a_peer_has_all_its_links():
 
     assert [(f.verdict, f.confidence) for f in (alone, with_peer)] == [(FAIL, "likely"), (FAIL, "certain")]
     assert with_peer.evidence == ("nvmlDeviceGetNvLinkState: 17 of 18 ports active, inactive: 17",)
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H100 80GB HBM3", "NVIDIA H100 NVL", "NVIDIA Unlisted"])
+@pytest.mark.parametrize("virtual", [None, "kvm"])
+@pytest.mark.parametrize("up", [(18, 17), (12, 12), (18, 0), (0, 0)])
+def test_counts_that_a_tool_printed_are_decided_as_the_ports_of_nvml(name, virtual, up):
+    """Two GPUs with 18 ports each; a board of an unknown product has what it has."""
+    gpus = [changed(with_links(h100(n), links), name=name, device_id="ffff") for n, links in enumerate(up)]
+    counted = [ObservedGpu(model=name, nvlinks=NvLinkCount(active=links, total=18)) for links in up]
+    seen = Observations(gpus=tuple(counted), host=ObservedHost(virtual=bool(virtual)))
+
+    both = [*nvlink.rule(Case(Machine(seen)))], judge(nvlink, host(reading(*gpus), virtual))
+    problems = [[(f.verdict, f.cause, f.confidence) for f in one if f.verdict not in (PASS, SKIP)] for one in both]
+    assert problems[0] == problems[1]
 
 
 def counting(gpu, link=0, **counts):

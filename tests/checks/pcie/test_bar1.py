@@ -24,6 +24,9 @@ def of(capability):
 
 
 CARDS = (geforce(0), geforce(1))
+AMPERE = tuple(
+    replace(card, name="NVIDIA GeForce RTX 3090", device_id="2204", compute_capability="8.6") for card in CARDS
+)
 # NVML keeps the numbers of the GPUs when it has lost one, and the matrix has no row for that one.
 ONE_LOST = (geforce(0), replace(geforce(1), index=3))
 
@@ -48,6 +51,7 @@ def unknown_peers(code):
         # Copies of a GeForce are staged through the host without peers over PCIe; a data center GPU needs it anyway.
         (host(*CARDS), "pcie.bar1-small"),
         (host(*CARDS, p2p=REFUSED), "pcie.bar1-no-pcie-peer"),
+        (host(*AMPERE), "pcie.bar1-small"),
         (host(*ONE_LOST), "pcie.bar1-small"),
         (host(*ONE_LOST, p2p=REFUSED), "pcie.bar1-no-pcie-peer"),
         (host(h100(0), h100(1)), "pcie.bar1-small"),
