@@ -5,8 +5,7 @@ from math import log
 from statistics import median
 from typing import NamedTuple
 
-from gpucheck.checks._machine import Link, Machine, Pair
-from gpucheck.checks._names import nvlink_of
+from gpucheck.checks._machine import Link, Machine, Pair, nvlink_of
 from gpucheck.knowledge import healthy_rates
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.finding.verdict import Verdict, worst

@@ -11,11 +11,12 @@ pages; gres.conf, File=). Variables hide nothing: without a cgroup every GPU is 
 from collections.abc import Iterable, Mapping
 
 from gpucheck.checks._nvml import FORBIDDEN, on_the_bus
-from gpucheck.knowledge.codes import Subject
+from gpucheck.knowledge.codes import Subject, reported
 from gpucheck.model import DeviceFile, Finding, NvmlGap, NvmlReading, Partial, PciDevice, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding.naming import bus_ids
 
+WSL = "wsl"
 SESSION_NEEDS = ("nvml", "pci", "system", "device_files")
 # Kernel drivers that hold a device for a virtual machine.
 PASSED_THROUGH = ("vfio-pci", "pci-stub", "pciback", "nvgrace_gpu_vfio_pci", "nvidia_vgpu_vfio")
@@ -83,18 +84,13 @@ def session_finding(subject: Subject, share: Partial, facts: Facts) -> Finding:
         return subject.skips("session.some-gpus-hidden", usable=numbers, count=usable, total=total)
     if not usable:
         return subject.unknown("session.container-without-gpus", "0 GPUs", container=container, total=total)
-    requested = _requested(facts.environment, total)
+    # How many GPUs the container toolkit was to add; in a job of Slurm its share decides, whatever an image sets.
+    chosen, requested = facts.environment.get("NVIDIA_VISIBLE_DEVICES", ""), 0
+    if not ("SLURM_JOB_ID" in facts.environment or "MIG" in chosen or ":" in chosen or chosen in ("", "void", "none")):
+        requested = total if chosen == "all" else len({word for word in chosen.split(",") if word})
     if requested > usable:
         return subject.unknown("session.fewer-than-requested", f"{usable} GPUs", f"{requested}", requested=requested)
     return subject.skips("session.container-with-some-gpus", container=container, count=usable, total=total)
-
-
-def _requested(environment: Mapping[str, str], total: int) -> int:
-    """How many GPUs the container toolkit was to add; in a job of Slurm its share decides, whatever an image sets."""
-    chosen = environment.get("NVIDIA_VISIBLE_DEVICES", "")
-    if "SLURM_JOB_ID" in environment or "MIG" in chosen or ":" in chosen or chosen in ("", "void", "none"):
-        return 0
-    return total if chosen == "all" else len({word for word in chosen.split(",") if word})
 
 
 def judged(findings: Iterable[Finding], share: Partial, pci: Iterable[PciDevice]) -> tuple[Finding, ...]:
@@ -117,3 +113,13 @@ def _of_the_node(finding: Finding, share: Partial) -> Finding:
     return subject.skips(
         "session.gpu-of-others", finding.seen, finding.wanted, by=share.by, on_the_node=verdict, found=found
     )
+
+
+def absent(check: str, virtual: str | None) -> Finding | None:
+    """Return the SKIP of a check whose subject WSL does not have by design (knowledge/codes/session.yml).
+
+    The GPU belongs to Windows. Programs reach it through /dev/dxg; in Linux there is no kernel module, no device file
+    of NVIDIA and no PCI device, and NVML lists no processes (NVIDIA CUDA on WSL user guide, known limitations).
+    """
+    skips = reported(check).get(Verdict.SKIP, ()) if virtual == WSL else ()
+    return next((Subject(check=check).skips(code) for code in skips if code.startswith("session.wsl-")), None)

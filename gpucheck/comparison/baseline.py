@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from gpucheck.checks._uptime import up_hours
+from gpucheck.checks.pcie.errors import up_hours
 from gpucheck.comparison.counters import NAME, of_gpu, of_port, rises
 from gpucheck.comparison.rates import SETTINGS, changed_settings, changes, slower
 from gpucheck.knowledge.codes import Subject

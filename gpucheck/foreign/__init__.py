@@ -3,7 +3,15 @@
 The result is the content, or an error of one line.
 """
 
-from gpucheck.foreign.files import UnreadableInput, opened, read_bytes, read_text, shown, text_of
-from gpucheck.foreign.packed import unpacked, unpacked_pieces
+from gpucheck.foreign.files import (
+    UnreadableInput,
+    opened,
+    read_bytes,
+    read_text,
+    shown,
+    text_of,
+    unpacked,
+    unpacked_pieces,
+)
 
 __all__ = ["UnreadableInput", "opened", "read_bytes", "read_text", "shown", "text_of", "unpacked", "unpacked_pieces"]

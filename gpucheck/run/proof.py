@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gpucheck.checks.software._plan import PLAN, Unreadable, read_plan
 from gpucheck.checks.software._wheels import FRAMEWORKS
+from gpucheck.checks.software.stack import PLAN, Unreadable, read_plan
 from gpucheck.model.facts import Source
 from gpucheck.run.step import RunStep
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gpucheck.checks._wsl import absent
+from gpucheck.checks._session import absent
 from gpucheck.model import Check, Finding, Verdict
 from gpucheck.model.facts import Source
 

@@ -152,10 +152,14 @@ def test_a_value_that_no_gpu_has_is_skipped_once_for_the_host():
 
 @pytest.mark.parametrize(("check", "changes", "calls"), REFUSED)
 def test_missing_value_without_a_refusal_is_unknown(check, changes, calls):
-    """Clocks apart: recordings made before they were queried have neither. They skip, and pass nothing."""
-    found = about_the_gpu(check, host(changes, [], 0))
+    assert [finding.verdict for finding in about_the_gpu(check, host(changes, [], 0))] == [Verdict.UNKNOWN]
 
-    assert [finding.verdict for finding in found] == ([] if check is clock_limit else [Verdict.UNKNOWN])
+
+def test_recordings_made_before_clocks_were_queried_skip_and_pass_nothing():
+    """They have neither clock."""
+    clocks = {"health.application_clock_mhz": None, "health.default_application_clock_mhz": None}
+
+    assert about_the_gpu(clock_limit, host(clocks, [], 0)) == []
 
 
 @pytest.mark.parametrize(

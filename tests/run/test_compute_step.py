@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.checks.software._plan import PLAN
+from gpucheck.checks.software.stack import PLAN
 from gpucheck.model import Verdict
 from gpucheck.model.compute import Sample
 from gpucheck.run.steps import compute

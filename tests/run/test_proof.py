@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.checks.software._plan import PLAN
+from gpucheck.checks.software.stack import PLAN
 from gpucheck.cli.stack.common import as_json
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable

@@ -5,8 +5,8 @@ below the product's maximum, which is therefore no reference. Clocks locked with
 they show as a low clock under load, with the throttle reasons.
 """
 
-from gpucheck.checks._nvml import about, not_reported, of_each_gpu
-from gpucheck.model import Check, Finding, Gpu, NvmlReading
+from gpucheck.checks._nvml import about, gaps_of, not_reported, of_each_gpu
+from gpucheck.model import Check, Finding, Gpu
 from gpucheck.model.facts import Facts
 
 NAME = "clock-limit"
@@ -18,8 +18,8 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     """One finding for each GPU that has application clocks; GeForce boards and newer drivers report none."""
     clock, default = gpu.health.application_clock_mhz, gpu.health.default_application_clock_mhz
     if clock is None or default is None:
-        # A recording made before they were queried has neither clocks nor a failed call.
-        queried = isinstance(facts.nvml, NvmlReading) and any(gap.call in CALLS for gap in facts.nvml.gaps)
+        # A recording made before they were queried has neither clock nor a failed call.
+        queried = clock is not default or any(gaps_of(facts.nvml, gpu, *CALLS))
         return not_reported(NAME, facts.nvml, gpu, *CALLS, what="application clock") if queried else None
     most = f"{gpu.health.max_sm_clock_mhz} MHz" if gpu.health.max_sm_clock_mhz else "not reported"
     subject = about(NAME, gpu, f"application clock {clock} MHz, default {default} MHz, maximum {most}", unit="MHz")

@@ -9,8 +9,15 @@ from collections.abc import Iterator
 import msgspec
 
 from gpucheck.checks._nvml import FORBIDDEN, LOST, about, evidence, lost_gaps, not_looked, on_the_bus, refusal
-from gpucheck.checks._session import PASSED_THROUGH, SESSION_NEEDS, allotted, refused_handles, session, session_finding
-from gpucheck.checks._wsl import WSL
+from gpucheck.checks._session import (
+    PASSED_THROUGH,
+    SESSION_NEEDS,
+    WSL,
+    allotted,
+    refused_handles,
+    session,
+    session_finding,
+)
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
     DEFECT,
@@ -55,23 +62,25 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     bad += [_missing(one, len(gpus), present, files.get(one.bus_id)) for one in missing[len(refused) :]]
     bad += _absent(facts, nvml, on_bus.keys() | gpus.keys())
     unseen = sorted(gpus.keys() - {device.bus_id for device in pci})
-    if not gpus and not on_bus and not refused:
-        yield _nothing(elsewhere)
+    passed = Subject(check=NAME, evidence=tuple(map(_sysfs, elsewhere)))
+    if not gpus and not on_bus and not refused and elsewhere:
+        driver = elsewhere[0].driver
+        yield passed.unknown("gpu.all-passed-through", "0 GPUs", count=len(elsewhere), driver=driver)
+    elif not gpus and not on_bus and not refused:
+        yield passed.unknown("gpu.none-found", "0 GPUs")
     elif unseen and facts.system.virtual != WSL:
-        yield _no_bus(unseen, gpus)
+        lines = [f"nvmlDeviceGetPciInfo: {bus_id} {gpus[bus_id].name}" for bus_id in unseen]
+        seen = f"NVML shows {len(gpus)} GPUs, {len(unseen)} of them not visible in /sys"
+        yield Subject(check=NAME, evidence=tuple(lines)).unknown("gpu.pci-devices-hidden", seen)
     elif gpus and not bad:
-        yield Subject(check=NAME, evidence=tuple(map(_what, nvml.gpus))).passes(_models(nvml.gpus))
+        names = [gpu.name for gpu in nvml.gpus]
+        seen = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
+        yield Subject(check=NAME, evidence=tuple(map(_what, nvml.gpus))).passes(seen)
     yield from bad
     if share:
         yield session_finding(Subject(check=NAME), share, facts)
     if elsewhere and gpus:
-        subject = Subject(check=NAME, evidence=tuple(map(_sysfs, elsewhere)))
-        yield subject.skips("gpu.some-passed-through", count=len(elsewhere), driver=elsewhere[0].driver)
-
-
-def _models(gpus: tuple[Gpu, ...]) -> str:
-    names = [gpu.name for gpu in gpus]
-    return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
+        yield passed.skips("gpu.some-passed-through", count=len(elsewhere), driver=elsewhere[0].driver)
 
 
 def _what(gpu: Gpu) -> str:
@@ -160,20 +169,6 @@ def _absent(facts: Facts, nvml: NvmlReading, known: set[str]) -> Iterator[Findin
     if not numbers and count.isdecimal() and int(count) > len(known):
         subject = Subject(check=NAME, evidence=lines)
         yield subject.fails("gpu.fewer-than-allotted", f"{len(known)} GPUs on the PCI bus", f"{count} or more")
-
-
-def _nothing(elsewhere: list[PciDevice]) -> Finding:
-    subject = Subject(check=NAME, evidence=tuple(map(_sysfs, elsewhere)))
-    if elsewhere:
-        count, driver = len(elsewhere), elsewhere[0].driver
-        return subject.unknown("gpu.all-passed-through", "0 GPUs", count=count, driver=driver)
-    return subject.unknown("gpu.none-found", "0 GPUs")
-
-
-def _no_bus(unseen: list[str], gpus: dict[str, Gpu]) -> Finding:
-    lines = tuple(f"nvmlDeviceGetPciInfo: {bus_id} {gpus[bus_id].name}" for bus_id in unseen)
-    seen = f"NVML shows {len(gpus)} GPUs, {len(unseen)} of them not visible in /sys"
-    return Subject(check=NAME, evidence=lines).unknown("gpu.pci-devices-hidden", seen)
 
 
 def _sysfs(device: PciDevice) -> str:

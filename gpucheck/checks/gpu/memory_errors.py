@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from gpucheck.checks._nvml import Nvml, about, gaps_of, not_reported, of_each_gpu
 from gpucheck.knowledge.actions import of_recovery_action
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, Health, SramErrors
+from gpucheck.model import Check, Finding, Gpu, Health
 from gpucheck.model.facts import Facts
 
 NAME = "memory-errors"
@@ -34,26 +34,18 @@ RECOVERY = {
 def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     """The worst finding about each GPU that counts its memory errors."""
     subject = about(NAME, gpu, *_evidence(gpu))
-    problem = _error(subject, gpu) or _missing(facts.nvml, gpu) or _setting(subject, gpu)
+    error = _current(subject, gpu.health) or _past(subject, gpu.health)  # whatever else was not reported
+    problem = error or _missing(facts.nvml, gpu) or _setting(subject, gpu)
     known = ", ".join(_known(gpu))
     return problem or (subject.passes(known) if known else None)
 
 
-def _error(subject: Subject, gpu: Gpu) -> Finding | None:
-    """The worst error that was reported, whatever else was not."""
-    return _worn(subject, gpu.health) or _current(subject, gpu.health) or _past(subject, gpu.health)
-
-
-def _worn(subject: Subject, health: Health) -> Finding | None:
-    """What no reset repairs."""
+def _current(subject: Subject, health: Health) -> Finding | None:
+    """The worst of what is now; first what no reset repairs."""
     if health.row_remap and health.row_remap.failed:
         return subject.fails("gpu.row-remap-failed", "row remapping failed")
     if health.sram and health.sram.threshold_exceeded:
         return subject.fails("gpu.sram-threshold-exceeded", "SRAM error threshold exceeded")
-    return None
-
-
-def _current(subject: Subject, health: Health) -> Finding | None:
     if uncorrected := health.ecc_counts.volatile_uncorrected:
         return subject.fails("gpu.memory-uncorrected", _errors(uncorrected, "volatile"), 0)
     if health.sram and (uncorrected := health.sram.volatile_uncorrected):
@@ -143,19 +135,14 @@ def _evidence(gpu: Gpu) -> Iterator[str]:
         rows = health.spare_rows
         left = f"{rows.every} all, {rows.most} most, {rows.some} some, {rows.few} few, {rows.none} none"
         yield f"banks by spare rows left (nvmlDeviceGetRowRemapperHistogram): {left}"
-    if health.sram:
-        yield _sram(health.sram)
+    if sram := health.sram:
+        now = f"{sram.volatile_corrected} corrected, {sram.volatile_parity} parity, {sram.volatile_sec_ded} SEC-DED"
+        ever = f"{sram.aggregate_corrected} corrected, {sram.aggregate_parity} parity, {sram.aggregate_sec_ded} SEC-DED"
+        exceeded = _yes("exceeded", sram.threshold_exceeded)
+        yield f"nvmlDeviceGetSramEccErrorStatus: volatile {now}; aggregate {ever}; threshold {exceeded}"
     if health.retired_pages:
         page = health.retired_pages
         yield f"{PAGES[1]}: {page.single_bit} single-bit, {page.double_bit} double-bit, {_yes('pending', page.pending)}"
-
-
-def _sram(sram: SramErrors) -> str:
-    """The counters since the driver was loaded and over the life of the board."""
-    now = f"{sram.volatile_corrected} corrected, {sram.volatile_parity} parity, {sram.volatile_sec_ded} SEC-DED"
-    ever = f"{sram.aggregate_corrected} corrected, {sram.aggregate_parity} parity, {sram.aggregate_sec_ded} SEC-DED"
-    exceeded = _yes("exceeded", sram.threshold_exceeded)
-    return f"nvmlDeviceGetSramEccErrorStatus: volatile {now}; aggregate {ever}; threshold {exceeded}"
 
 
 def _count(count: int | None) -> str:

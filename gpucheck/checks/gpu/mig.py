@@ -16,19 +16,13 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     on, pending = gpu.health.mig, gpu.health.mig_pending
     if on is None:
         return not_reported(NAME, facts.nvml, gpu, "nvmlDeviceGetMigMode", what="MIG mode")
-    later = "not reported" if pending is None else _word(pending)
-    evidence = f"nvmlDeviceGetMigMode: current {_word(on)}, pending {later}"
-    subject = about(NAME, gpu, evidence)
+    now, later = ({True: "on", False: "off", None: "not reported"}[state] for state in (on, pending))
+    subject = about(NAME, gpu, f"nvmlDeviceGetMigMode: current {now}, pending {later}")
     if pending is not None and pending != on:
-        seen = f"MIG change pending (now {_word(on)}, {_word(pending)} after reset)"
-        return subject.warns("gpu.mig-pending", seen)
+        return subject.warns("gpu.mig-pending", f"MIG change pending (now {now}, {later} after reset)")
     if on:
         return subject.warns("gpu.mig-enabled", "MIG enabled", "disabled")
     return subject.passes("MIG disabled")
-
-
-def _word(on: bool) -> str:
-    return "on" if on else "off"
 
 
 CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), evaluate=evaluate, needs=("nvml",))

@@ -5,7 +5,7 @@ rank of a job wait.
 """
 
 from gpucheck.checks._nvml import about, not_reported, of_each_gpu
-from gpucheck.model import Check, Finding, Gpu, Health
+from gpucheck.model import Check, Finding, Gpu
 from gpucheck.model.facts import Facts
 
 NAME = "power-limit"
@@ -19,20 +19,15 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     limit, default = gpu.health.power_limit_w, gpu.health.power_default_w
     if limit is None or default is None:
         return not_reported(NAME, facts.nvml, gpu, *CALLS, what="power limit")
-    evidence = f"limit {limit:g} W, default {default:g} W, {_range(gpu.health)}"
-    subject = about(NAME, gpu, evidence, unit="W")
+    least, most = gpu.health.power_min_w, gpu.health.power_max_w
+    allowed = "allowed range not reported" if None in (least, most) else f"allowed {least:g} to {most:g} W"
+    subject = about(NAME, gpu, f"limit {limit:g} W, default {default:g} W, {allowed}", unit="W")
     if limit <= 0 or default <= 0:
         return subject.unknown("gpu.power-limit-unknown", limit_w=limit, default_w=default)
     if limit >= default - TOLERANCE_W:
         return subject.passes(limit)
     percent = round(100 * limit / default)
     return subject.warns("gpu.power-limit-lowered", limit, default, percent=percent, default_w=default)
-
-
-def _range(health: Health) -> str:
-    if health.power_min_w is None or health.power_max_w is None:
-        return "allowed range not reported"
-    return f"allowed {health.power_min_w:g} to {health.power_max_w:g} W"
 
 
 CHECK = Check(

@@ -4,8 +4,6 @@ Source: nvmlDeviceGetComputeRunningProcesses. A busy GPU invalidates every timin
 is left over from an earlier job. Inside a container NVML lists the processes of the container's PID namespace only.
 """
 
-from collections.abc import Iterator
-
 from gpucheck.checks._nvml import about, not_reported, of_each_gpu
 from gpucheck.model import Check, Finding, Gpu, GpuProcess
 from gpucheck.model.facts import Facts
@@ -25,7 +23,13 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     if gpu.health.processes is None:
         return not_reported(NAME, facts.nvml, gpu, *CALLS, what="GPU processes")
     users = [process for process in gpu.health.processes if process.kind == "compute"]
-    subject = about(NAME, gpu, *map(_line, users[:SHOWN]), *_in_use(gpu), unit="processes")
+    lines, health = [*map(_line, users[:SHOWN])], gpu.health
+    # What shows that a GPU is in use although no process is listed.
+    if health.memory_used_bytes is not None:
+        lines.append(f"GPU memory in use: {health.memory_used_bytes >> 20} MiB")
+    if health.gpu_utilization_percent is not None:
+        lines.append(f"GPU utilization: {health.gpu_utilization_percent} %")
+    subject = about(NAME, gpu, *lines, unit="processes")
     if users and all((user.name or "").endswith(MPS_SERVER) for user in users):
         return subject.warns("gpu.mps-server-running", len(users), 0)
     if users:
@@ -38,14 +42,6 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
 def _line(process: GpuProcess) -> str:
     used = "memory not reported" if process.memory_bytes is None else f"{process.memory_bytes >> 20} MiB"
     return f"process {process.pid} {process.name or '(name not reported)'}: {used}"
-
-
-def _in_use(gpu: Gpu) -> Iterator[str]:
-    """What shows that a GPU is in use although no process is listed."""
-    if gpu.health.memory_used_bytes is not None:
-        yield f"GPU memory in use: {gpu.health.memory_used_bytes >> 20} MiB"
-    if gpu.health.gpu_utilization_percent is not None:
-        yield f"GPU utilization: {gpu.health.gpu_utilization_percent} %"
 
 
 CHECK = Check(NAME, frozenset({"software", "quick"}), evaluate=evaluate, needs=("nvml", "system"))

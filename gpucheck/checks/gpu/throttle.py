@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from gpucheck.checks._case import UNDER_LOAD, Case, Claim
 from gpucheck.checks._nvml import about, not_reported, of_each_gpu
-from gpucheck.model import Check, Finding, Gpu, Health, Verdict
+from gpucheck.model import Check, Finding, Gpu, Verdict
 from gpucheck.model.facts import Facts
 
 NAME = "throttle"
@@ -28,14 +28,22 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     if health.clocks_event_reasons is None:
         return not_reported(NAME, facts.nvml, gpu, *CALLS, what="clock event reasons")
     reasons = ", ".join(health.clocks_event_reasons) or "none"
-    subject = about(NAME, gpu, *_evidence(health, reasons))
+    margin = health.temperature_margin_c
+    left = "margin not reported" if margin is None else f"{margin} C left"
+    subject = about(
+        NAME,
+        gpu,
+        f"{CALLS[0]}: {reasons}",
+        f"core temperature {_number(health.temperature_c, 'C')}, "
+        f"hardware slowdown at {_number(health.temperature_slowdown_c, 'C')}, {left}",
+        f"SM clock {_number(health.sm_clock_mhz, 'MHz')}, maximum {_number(health.max_sm_clock_mhz, 'MHz')}",
+    )
     seen = f"clock event reasons {reasons}"
     for reason, code in HARDWARE.items():
         if reason in health.clocks_event_reasons:
             return subject.fails(code, seen, "no hardware slowdown")
     if "sw-thermal" in health.clocks_event_reasons:
         return subject.warns("gpu.software-thermal-slowdown", seen, "no thermal slowdown")
-    margin = health.temperature_margin_c
     if margin is not None and margin <= MARGIN_C:
         hot = "" if health.temperature_c is None else f"{health.temperature_c} C, "
         seen, wanted = f"{hot}{max(margin, 0)} C below slowdown", f"more than {MARGIN_C} C below slowdown"
@@ -43,21 +51,8 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     return subject.passes(seen)
 
 
-def _evidence(health: Health, reasons: str) -> tuple[str, ...]:
-    def number(value: int | None, unit: str) -> str:
-        return f"{value} {unit}" if value else "not reported"
-
-    return (
-        f"{CALLS[0]}: {reasons}",
-        f"core temperature {number(health.temperature_c, 'C')}, "
-        f"hardware slowdown at {number(health.temperature_slowdown_c, 'C')}, {_left(health)}",
-        f"SM clock {number(health.sm_clock_mhz, 'MHz')}, maximum {number(health.max_sm_clock_mhz, 'MHz')}",
-    )
-
-
-def _left(health: Health) -> str:
-    margin = health.temperature_margin_c
-    return "margin not reported" if margin is None else f"{margin} C left"
+def _number(value: int | None, unit: str) -> str:
+    return f"{value} {unit}" if value else "not reported"
 
 
 def rule(case: Case) -> Iterator[Finding]:

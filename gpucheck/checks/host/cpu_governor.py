@@ -17,11 +17,6 @@ GOVERNOR, DRIVER = f"{FOLDER}/scaling_governor", f"{FOLDER}/scaling_driver"
 SCALE_THEMSELVES = ("intel_pstate", "amd-pstate-epp")
 
 
-def _cpus_without_governor(facts: Facts) -> tuple[str, ...]:
-    """Whether sysfs shows the CPUs at all; it matters where there is no frequency scaling, as in most guests."""
-    return () if _read(facts, GOVERNOR) else (f"folder:{CPUS}",)
-
-
 def _read(facts: Facts, path: str) -> str:
     return (facts.texts[path] or "").strip()
 
@@ -47,5 +42,6 @@ CHECK = Check(
     frozenset({"software", "settings", "quick"}),
     evaluate=evaluate,
     needs=(f"text:{GOVERNOR}", f"text:{DRIVER}"),
-    more=_cpus_without_governor,
+    # Whether sysfs shows the CPUs at all matters where there is no frequency scaling, as in most guests.
+    more=lambda facts: () if _read(facts, GOVERNOR) else (f"folder:{CPUS}",),
 )

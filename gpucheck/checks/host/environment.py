@@ -22,11 +22,6 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
 
 
-def _for_hidden_gpus(facts: Facts) -> tuple[str, ...]:
-    """NVML shows every GPU, whatever the variable is set to."""
-    return ("nvml",) if VISIBLE in facts.environment else ()
-
-
 def _settings(text: str | None) -> dict[str, str]:
     lines = (line.strip() for line in (text or "").splitlines())
     pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
@@ -135,5 +130,6 @@ CHECK = Check(
     frozenset({"software", "settings", "quick"}),
     evaluate=evaluate,
     needs=("environment", *(f"text:{path}" for path in FILES.values())),
-    more=_for_hidden_gpus,
+    # NVML shows every GPU, whatever the variable is set to.
+    more=lambda facts: ("nvml",) if VISIBLE in facts.environment else (),
 )

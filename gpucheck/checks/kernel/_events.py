@@ -1,15 +1,254 @@
-"""What the messages of a kernel log report: Xids, SXids, and the classes of messages of the knowledge room."""
+"""From lines of the kernel log to whole messages, and to what they report.
+
+The driver and the kernel spread some messages over several lines: sentences of NVRM, error records of the firmware,
+stack traces. Each becomes one text. Nothing here is unbounded: long lines are cut, joins end after a number of lines.
+A message is an Xid or SXid, by its code and for some codes by the rest of the line, or of a class of
+kernel_messages.yml.
+"""
 
 import re
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from gpucheck.checks.kernel._text import BUS, LogMessage, bus_id, of_another_driver
-from gpucheck.checks.kernel._xids import CAUSED_BY, Code, Meaning, of_xid, sxid, xid
-from gpucheck.knowledge.kernel_messages import KernelMessage, follows
+from gpucheck.knowledge.advice import Advice
+from gpucheck.knowledge.kernel_messages import Confidence, KernelMessage, Verdict, follows
 from gpucheck.knowledge.kernel_messages import messages as classes
+from gpucheck.knowledge.xid import SXID_CAUSE, Catalogued, Xid, nvlink5, recovery_action, sxid_family, sxids, xids
+from gpucheck.model import KernelLine
+from gpucheck.model.finding import Action, Owner
+
+MAX_LINE = 2048  # the kernel cuts its own lines at about 1000 characters
+MAX_TEXT = 8192
+BUS = (
+    r"(?P<bus>(?<![0-9a-fA-F])(?<![0-9a-fA-F]:)(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[01][0-9a-fA-F](?:\.[0-7])?"
+    r"(?![0-9a-fA-F]|:[0-9a-fA-F]))"
+)
+SENTENCE = re.compile(
+    r"NVRM: (?:The NVIDIA (?:v?GPU [0-9a-fA-F:.]{4,20}|\S.{0,80}GPU installed)|API mismatch:|This PCI I/O region"
+    r"|request_mem_region|This can occur|Failing GPU memory)"
+)
+OWN_SENTENCE = re.compile(r"NVRM: (?:Xid|GPU |The NVIDIA|loading|None of|No NVIDIA|RmInit|rm_|This |API )")
+SENTENCE_LINES = 7
+RECORD = re.compile(r"(?:\{\d{1,9}\})?\[Hardware Error\]:")
+RECORD_LINES = 40
+TRACE = re.compile(
+    r"blocked for more than \d|soft lockup|\bBUG:|general protection fault|\bOops\b|hard LOCKUP|kernel BUG at"
+)
+TRACE_PART = re.compile(
+    r"\+0x[0-9a-f]+/0x|Call Trace|Tainted|\btask:|RIP:|RSP:|RAX:|RDX:|RBP:|R10:|R13:|TASK>|IRQ>|Code:|echo 0 >"
+    r"|Hardware name|Workqueue|\bCPU: \d|[FC]S: |CR2: |odules linked in|PKRU"
+)
+TRACE_LINES = 60
+NAMED_GPU = re.compile(rf"(?:NVRM: (?:Xid \(|GPU (?:at )?|The NVIDIA v?GPU )(?:PCI:)?|\bnvidia ){BUS}")
+NAMED_SWITCH = re.compile(rf"\bnvidia-nvswitch(?:\d{{0,3}}: SXid \(PCI:| ){BUS}")
+NAMED_BY_DRIVER = re.compile(rf"\b(?P<driver>[a-z][\w-]{{1,30}}) {BUS}: ")
+MAY_MATTER = {"nvidia", "nvidia-nvswitch", "nouveau", "pcieport", "pci", "vfio-pci", "device"}
+
+
+class LogMessage(NamedTuple):
+    """One message: its text, the line it started with, and its place among the others."""
+
+    text: str
+    line: KernelLine
+    number: int
+
+
+class Named(NamedTuple):
+    """What the log reports about PCI functions: GPUs, NVSwitches, and devices with other drivers."""
+
+    gpus: frozenset[str]
+    switches: frozenset[str]
+    others: frozenset[str]
+
+
+def messages(lines: Iterable[KernelLine]) -> list[LogMessage]:
+    flat = [(part[:MAX_LINE], line) for line in lines for part in line.text.split("\n")]
+    found: list[LogMessage] = []
+    at = 0
+    while at < len(flat):
+        text, line = flat[at]
+        parts = [text, *_more(flat, at + 1, text)]
+        found.append(LogMessage(" ".join(parts)[:MAX_TEXT], line, len(found)))
+        at += len(parts)
+    return found
+
+
+def named(log: Iterable[LogMessage]) -> Named:
+    """The GPUs, the switches and the other devices that the messages name."""
+    gpus: set[str | None] = set()
+    switches: set[str | None] = set()
+    others: set[str | None] = set()
+    for message in log:
+        gpus |= {bus_id(match["bus"]) for match in NAMED_GPU.finditer(message.text)}
+        switches |= {bus_id(match["bus"]) for match in NAMED_SWITCH.finditer(message.text)}
+        by_driver = NAMED_BY_DRIVER.finditer(message.text)
+        others |= {bus_id(match["bus"]) for match in by_driver if match["driver"] not in MAY_MATTER}
+    found = (gpus, switches, others - gpus - switches)
+    return Named(*(frozenset(bus for bus in ids if bus) for ids in found))
+
+
+def bus_id(text: str | None) -> str | None:
+    """``0000:3B:00``, ``3b:00.0`` and ``00000000:3b:00.0`` as Linux writes it. None for what no card can have."""
+    if text is None:
+        return None
+    text = text.lower()
+    parts = (text if text.count(":") > 1 else f"0000:{text}").split(":")
+    domain, bus, device = parts[0][-4:] if parts[0][:-4].strip("0") == "" else parts[0], parts[1], parts[2]
+    device = device if "." in device else f"{device}.0"
+    if (domain, bus) == ("0000", "00") and device.startswith("00"):
+        return None  # the host bridge of every machine: a placeholder, never a card
+    return f"{domain}:{bus}:{device}"
+
+
+def _more(flat: list[tuple[str, KernelLine]], start: int, head: str) -> Iterator[str]:
+    if RECORD.search(head):
+        for text, _ in flat[start : start + RECORD_LINES]:
+            if not RECORD.search(text) or "Hardware error from" in text:
+                return
+            yield text
+    elif TRACE.search(head):
+        for text, _ in flat[start : start + TRACE_LINES]:
+            if TRACE.search(text) or "NVRM: " in text or not TRACE_PART.search(text):
+                return
+            yield text
+    elif SENTENCE.search(head) and not _ended(head):
+        for text, _ in flat[start : start + SENTENCE_LINES]:
+            _, found, rest = text.partition("NVRM: ")
+            if not found or OWN_SENTENCE.search(text):
+                return
+            yield rest.strip()
+            if _ended(text):
+                return
+
+
+def _ended(text: str) -> bool:
+    return text.rstrip().endswith((".", "!"))
+
+
+XID = re.compile(r"NVRM: Xid:? ?(?:\((?P<where>[^()]{0,80})\):?)? ?(?P<code>\d{1,5})(?![\w.])(?P<text>.*)")
+SXID = re.compile(r"nvidia-nvswitch\d{0,3}: SXid \((?P<where>[^()]{0,80})\): (?P<code>\d{1,6})(?!\w)(?P<text>.*)")
+FABRIC_SXID = re.compile(
+    rf"detected NVSwitch (?P<text>non-fatal|fatal) error (?P<code>\d{{1,6}})\b(?:.{{0,80}}pci bus id (?P<where>{BUS}))?"
+)
+PLACE = re.compile(BUS)
+SEVERITY = re.compile(r"\b(?P<non>non-?)?fatal\b", re.IGNORECASE)
+ACTION = re.compile(
+    r"changed (?:from .{1,60} )?to (?:(?P<number>0x[0-9a-f]{1,8})\b ?)?\(?(?P<name>[A-Za-z][\w -]{0,40})", re.I
+)
+NVLINK5 = re.compile(
+    r"(?P<units>[A-Z][\w/]{1,60}) +(?P<fatal>Nonfatal|Fatal) +XC\d +i\d+ +Link (?P<link>-?\d{1,3})"
+    r"(?: \((?P<info>0x[0-9a-f]{1,8}) (?P<status>0x[0-9a-f]{1,8}))?",
+    re.IGNORECASE,
+)
+CAUSED_BY = re.compile(r"caused by previous Xid (?P<code>\d{1,5})")
+
+
+class Meaning(NamedTuple):
+    """One kind of message: its severity, a summary, its code with values, and the steps of its row."""
+
+    verdict: Verdict
+    summary: str
+    code: str
+    values: dict[str, Any]
+    steps: tuple[Advice, ...] = ()
+    cause: str | None = None
+    confidence: Confidence = "certain"
+    action: Action | None = None
+    owner: Owner | None = None
+
+
+class Code(NamedTuple):
+    """One Xid or SXid of a line. bus: as the line names it, None where it does not."""
+
+    key: str
+    bus: str | None
+    meaning: Meaning
+    follows: frozenset[str] = frozenset()
+
+
+def xid(text: str) -> Code | None:
+    match = XID.search(text)
+    return of_xid(int(match["code"]), _place(match["where"]), match["text"]) if match else None
+
+
+def sxid(text: str) -> Code | None:
+    """The SXid of a message, as the driver of the switch or fabric manager reports it."""
+    match = SXID.search(text) or FABRIC_SXID.search(text)
+    return _of_sxid(int(match["code"]), _place(match["where"]), match["text"]) if match else None
+
+
+def _place(where: str | None) -> str | None:
+    match = PLACE.search(where) if where else None
+    return bus_id(match["bus"]) if match else None
+
+
+def of_xid(code: int, bus: str | None, text: str = "") -> Code:
+    row = xids().get(code)
+    after = frozenset({"any" if row.follows == "any" else f"xid:{row.follows}"}) if row and row.follows else frozenset()
+    return Code(f"xid:{code}", bus, _xid_meaning(code, row, text), after)
+
+
+def _xid_meaning(code: int, row: Xid | None, text: str) -> Meaning:
+    if row is None:
+        return Meaning("warn", f"Xid {code}", "kernel.xid-not-known", {"xid": code}, (), "xid", "possible")
+    summary, cause = f"Xid {code}: {row.reading}", row.cause or "xid"
+    meaning = _of_row(Meaning(row.verdict, summary, "kernel.xid-event", {"xid": code}, cause=cause), row)
+    if row.detail == "recovery-action" and (match := ACTION.search(text)):
+        action = recovery_action(match["name"].strip(), int(match["number"], 16) if match["number"] else None)
+        if action is not None:
+            name = match["name"].strip()
+            meaning = meaning._replace(
+                verdict=action.verdict,
+                summary=f"Xid 154: {action.does} ({name})",
+                code="kernel.recovery-action",
+                values={"xid": code, "required": name},
+            )
+            return _of_row(meaning, action)
+    if row.detail == "nvlink5" and (match := NVLINK5.search(text)):
+        return _nvlink5_meaning(code, meaning, match)
+    return meaning
+
+
+def _nvlink5_meaning(code: int, meaning: Meaning, match: re.Match[str]) -> Meaning:
+    fatal = match["fatal"].lower() == "fatal"
+    link = f" on link {int(match['link'])}" if int(match["link"]) >= 0 else ""
+    summary = f"Xid {code}: NVLink 5 {'fatal' if fatal else 'non-fatal'} error, {match['units']}{link}"
+    down = fatal and "NETIR" in match["units"]
+    meaning = meaning._replace(
+        summary=summary, verdict="fail" if fatal else "warn", cause="nvlink-down" if down else meaning.cause
+    )
+    if match["info"] is None:
+        return meaning
+    info, status = int(match["info"], 16), int(match["status"], 16)
+    found = (nvlink5(code, unit, info >> 20 & 0x3F, status) for unit in match["units"].split("/"))
+    rule = next((rule for rule in found if rule), None)
+    if rule is None:
+        return meaning
+    verdict: Verdict = "warn" if rule.verdict == "fail" and not fatal else rule.verdict
+    return _of_row(meaning._replace(verdict=verdict), rule)
+
+
+def _of_sxid(code: int, bus: str | None, text: str) -> Code:
+    row, family = sxids().get(code), sxid_family(code)
+    reading = row.reading if row else f"error of the {family}" if family else "error"
+    severity = SEVERITY.search(text)
+    verdict: Verdict = row.verdict if row else "warn"
+    if severity:
+        verdict = "fail" if not severity["non"] else "warn" if verdict == "fail" else verdict
+    meaning = Meaning(verdict, f"SXid {code}: {reading}", "kernel.sxid-not-known", {"sxid": code}, cause=SXID_CAUSE)
+    if row:
+        found = "kernel.sxid-event" if row.steps else "kernel.sxid-without-action"
+        meaning = _of_row(meaning._replace(code=found, cause=row.cause), row)
+    return Code(f"sxid:{code}", bus, meaning)
+
+
+def _of_row(meaning: Meaning, row: Catalogued) -> Meaning:
+    """The meaning with what its row asks for."""
+    return meaning._replace(steps=row.steps, action=row.action, owner=row.owner)
+
 
 RANK = ("note", "warn", "fail")
 ANY_XID = "xid"
@@ -102,7 +341,12 @@ def _message(row: KernelMessage, bus: str | None, message: LogMessage, machine: 
     elif row.about == "nic" and bus:
         subject = f"nic:{bus}"
     elif row.about in ("device", "port"):
-        if bus is None or of_another_driver(message.text, bus):
+        # By the driver of another kind of device: ``mlx5_core 0000:5c:00.0: PCIe Bus Error``.
+        drivers = {m["driver"] for m in NAMED_BY_DRIVER.finditer(message.text) if bus_id(m["bus"]) == bus}
+        # In a log that names its GPUs, a function that is neither a GPU nor a port is another device.
+        named = bool(machine.gpus | machine.switches)
+        another = named and (row.about == "device" or "pcieport " not in message.text)
+        if bus is None or drivers - MAY_MATTER:
             return None
         if bus in machine.gpus:
             subject = f"gpu:{bus}"
@@ -111,7 +355,7 @@ def _message(row: KernelMessage, bus: str | None, message: LogMessage, machine: 
         elif bus in machine.above:
             place = bus
             meaning = meaning._replace(summary=f"{row.says} at PCIe port {bus}, above {', '.join(machine.above[bus])}")
-        elif machine.complete or bus in machine.others or _another_device(row, message, machine):
+        elif machine.complete or bus in machine.others or another:
             return None
         else:
             place = bus
@@ -124,11 +368,6 @@ def _message(row: KernelMessage, bus: str | None, message: LogMessage, machine: 
             )
     after = follows(row.key)
     return Event(row.key, subject, message, meaning, after, place, row.about == "gpu" or subject.startswith("gpu:"))
-
-
-def _another_device(row: KernelMessage, message: LogMessage, machine: Machine) -> bool:
-    """In a log that names its GPUs, a function that is neither a GPU nor a port is another device."""
-    return bool(machine.gpus | machine.switches) and (row.about == "device" or "pcieport " not in message.text)
 
 
 def _clearing(pattern: str, log: list[LogMessage]) -> dict[str | None, int]:

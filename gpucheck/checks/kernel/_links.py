@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from gpucheck.checks.kernel._text import LogMessage
+from gpucheck.checks.kernel._events import LogMessage
 from gpucheck.model import KernelLine
 
 EVENT = re.compile(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-from gpucheck.checks.kernel._text import BUS, LogMessage, bus_id
+from gpucheck.checks.kernel._events import BUS, LogMessage, bus_id
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.kernel_messages import Family, Harmless, families, trouble
 from gpucheck.model import Finding, Verdict

@@ -11,11 +11,9 @@ from functools import cached_property
 
 from msgspec.structs import replace
 
-from gpucheck.checks.kernel._events import RANK, Event, Machine, events
+from gpucheck.checks.kernel._events import RANK, Event, LogMessage, Machine, Meaning, events, messages, named
 from gpucheck.checks.kernel._links import without_restored
 from gpucheck.checks.kernel._strangers import strangers
-from gpucheck.checks.kernel._text import LogMessage, messages, named
-from gpucheck.checks.kernel._xids import Meaning
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, KernelLine, KernelLog
 from gpucheck.model.facts import Facts

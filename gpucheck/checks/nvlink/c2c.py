@@ -27,7 +27,11 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     subject = about(NAME, gpu, *map(_line, links))
     up = sum(link.active is True for link in links)
     down = tuple(link.link for link in links if link.active is False)
-    noisy = [f"C2C link {link.link}: {_errors(link)}" for link in links if _is_noisy(link)]
+    noisy = [
+        f"C2C link {link.link}: {_errors(link)}"
+        for link in links
+        if link.interrupts or link.replays_in_a_row or (link.replays or 0) > TOLERATED
+    ]
     if down:
         seen, wanted = f"{up} of {len(links)} C2C links active", f"{len(links)} active"
         return subject.fails("nvlink.c2c-down", seen, wanted, links=down)
@@ -36,10 +40,6 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     if up < len(links):
         return not_reported(NAME, facts.nvml, gpu, *STATE_FIELDS, what="state of C2C links")
     return subject.passes(f"{up} of {len(links)} C2C links active")
-
-
-def _is_noisy(link: C2cLink) -> bool:
-    return bool(link.interrupts or link.replays_in_a_row) or (link.replays or 0) > TOLERATED
 
 
 def _errors(link: C2cLink) -> str:

@@ -47,35 +47,33 @@ def _unread(nvml: Nvml, gpu: Gpu) -> Finding | None:
     """Return UNKNOWN for a GPU with an unreadable link or counter, if nothing reports the same."""
     gaps = [gap for gap in nvml.gaps if gap.code not in (2, 3)] if isinstance(nvml, NvmlReading) else []
     subject = f"link:{gpu.pci_bus_id}/"
-    calls = tuple(dict.fromkeys(gap.call for gap in gaps if gap.subject.startswith(subject) and _counts(gap.call)))
+    every = [gap.call for gap in gaps if gap.subject.startswith(subject)]
+    calls = tuple(dict.fromkeys(c for c in every if c in CALLS or "NVLINK_ERROR" in c or "NVLINK_COUNT" in c))
     active = [link for link in gpu.nvlinks if link.active]
     if active and all(map(_complete, active)) and "nvmlDeviceGetNvLinkState" not in calls:
         return None
     return not_reported(NAME, nvml, gpu, *calls, what="NVLink error counters") if calls else None
 
 
-def _counts(call: str) -> bool:
-    return call in CALLS or "NVLINK_ERROR" in call or "NVLINK_COUNT" in call
-
-
 def _counted(gpu: Gpu) -> Finding | None:
-    links = [link for link in gpu.nvlinks if link.active and _reported(link)]
+    old = ("replay_errors", "recovery_errors", "crc_errors")
+    active = [link for link in gpu.nvlinks if link.active]
+    links = [link for link in active if link.counts or any(getattr(link, name) is not None for name in old)]
     if not links:
         return None
     subject = about(NAME, gpu, *(_line(link) for link in links if _errors(link) or _recoveries(link)))
     recovered = [f"NVLink {link.link}: {_times(_recoveries(link))}" for link in links if _recoveries(link)]
-    noisy = [f"NVLink {link.link}: {_worst(link)}" for link in links if sum(_errors(link).values()) > TOLERATED]
+    noisy = []
+    for link in links:
+        if sum((errors := _errors(link)).values()) > TOLERATED:
+            name, count = max(errors.items(), key=lambda item: item[1])
+            noisy.append(f"NVLink {link.link}: {count:,} {name}")
     if recovered:
         return subject.warns("nvlink.link-recovered", "; ".join(recovered), "0 recoveries")
     if noisy:
         return subject.warns("nvlink.packets-repeated", "; ".join(noisy), f"at most {TOLERATED} a link")
     total = sum(sum(_errors(link).values()) for link in links)
     return subject.passes(f"{total:,} errors on {len(links)} NVLinks")
-
-
-def _reported(link: NvLink) -> bool:
-    old = (link.replay_errors, link.recovery_errors, link.crc_errors)
-    return link.counts is not None or any(count is not None for count in old)
 
 
 def _complete(link: NvLink) -> bool:
@@ -102,11 +100,6 @@ def _times(recoveries: int) -> str:
     return f"{recoveries:,} recover{'ies' if recoveries > 1 else 'y'}"
 
 
-def _worst(link: NvLink) -> str:
-    name, count = max(_errors(link).items(), key=lambda item: item[1])
-    return f"{count:,} {name}"
-
-
 def _line(link: NvLink) -> str:
     parts = [f"{count} {name}" for name, count in _errors(link).items()]
     parts += [_times(_recoveries(link))] if _recoveries(link) else []
@@ -114,13 +107,9 @@ def _line(link: NvLink) -> str:
     parts += [f"{failed} of them failed"] if failed else []
     if link.counts is not None:
         rates = (("effective", link.counts.effective_ber), ("symbol", link.counts.symbol_ber))
-        parts += [f"{name} bit error rate {bit_error_rate(raw)}" for name, raw in rates if raw is not None]
+        # As nvidia-smi prints it: mantissa and decimal exponent.
+        parts += [f"{name} bit error rate {raw >> 8 & 0xF}e-{raw & 0xFF}" for name, raw in rates if raw is not None]
     return f"NVLink {link.link}: {', '.join(parts)}"
-
-
-def bit_error_rate(raw: int) -> str:
-    """Return an NVLink bit error rate as nvidia-smi prints it: mantissa and decimal exponent."""
-    return f"{raw >> 8 & 0xF}e-{raw & 0xFF}"
 
 
 def rule(case: Case) -> Iterator[Finding]:

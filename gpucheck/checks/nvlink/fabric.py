@@ -10,18 +10,12 @@ The state decides: the service only explains it. It may run on the host of a gue
 container, or, for a rack, on the switch trays.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
-from gpucheck.checks._nvml import evidence, gaps_of, lost_gaps, not_reported, with_gpus
-from gpucheck.checks._services import NOT_FOUND, unit_lines
-from gpucheck.checks.nvlink._fabric_health import (
-    NAME,
-    clique_finding,
-    health_findings,
-    is_nvlink5_board,
-    is_tray_gpu,
-)
+from gpucheck.checks._nvml import about, evidence, gaps_of, lost_gaps, not_reported, with_gpus
+from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
     DEFECT,
@@ -39,6 +33,7 @@ from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
 from gpucheck.topology.view import FAR_END, p2p_status
 
+NAME = "fabric"
 UNIT = "nvidia-fabricmanager"
 # The package's name on deb and rpm systems, before and since branch 580; the Ubuntu archive keeps a branch suffix.
 PACKAGES = ("nvidia-fabricmanager", "nvidia-fabric-manager", "nvidia-fabricmanager-580")
@@ -46,12 +41,21 @@ NVLSM = "nvlsm"
 NOT_SET_UP = "p2p.fabric-not-set-up"  # what denied access over NVLink shows on a board with NVSwitches
 CALLS = ("nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo")
 STATUS = {3: "not supported", 23: "insufficient resources", 999: "unknown error"}  # NVML return codes
+NOT_FOUND = "not-found"
+WORDS = {NOT_FOUND: "no such unit", None: "systemd cannot be queried from here"}
+
+
+def unit_lines(facts: Facts, unit: str, packages: Iterable[str]) -> tuple[str, ...]:
+    """Return evidence: the state of a unit, and those of its packages that are installed."""
+    state = facts.services[unit]
+    installed = (f"package {package.name} {package.version}" for package in facts.installed(packages))
+    return (f"{unit}.service: {WORDS.get(state, state)}", *installed)
 
 
 def more(facts: Facts) -> tuple[str, ...]:
     """NVLSM matters where a board that needs it is not ready."""
     gpus = facts.nvml.gpus if isinstance(facts.nvml, NvmlReading) else ()
-    waiting = any(gpu.fabric and not _ready(gpu.fabric) and is_nvlink5_board(gpu) for gpu in gpus)
+    waiting = any(gpu.fabric and not _ready(gpu.fabric) and _is_nvlink5_board(gpu) for gpu in gpus)
     return (f"package:{NVLSM}",) if waiting else ()
 
 
@@ -92,9 +96,13 @@ def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     for gpu in (*unread, *(gpu for gpu in lost if gpu not in unread and gpu.fabric)):
         yield from filter(None, [not_reported(NAME, nvml, gpu, *CALLS, what="fabric state")])
     if members:
-        yield from _registered(facts, nvml, members)
+        state = _state(facts, members)
+        yield from (state, *health_findings(members), *clique_findings(members), *_manager(facts, nvml, state))
     elif any(gpu.active_nvlinks for gpu in outside):
-        yield _no_state(outside)
+        # Seen on GB200 trays whose switch trays were not set up (gpud#1108).
+        lines = tuple(f"{gpu.pci_bus_id}: state not-supported, {gpu.active_nvlinks} NVLinks active" for gpu in outside)
+        seen = f"0 of {len(outside)} GPUs registered"
+        yield Subject(check=NAME, evidence=lines).warns("nvlink.tray-outside-fabric", seen, "all registered")
     elif unread or lost:
         return
     elif switched:
@@ -118,14 +126,6 @@ def of_gpus(gpus: Sequence[Gpu]) -> Iterator[Finding]:
 
 def _switches(facts: Facts) -> bool:
     return any(device.is_nvswitch for device in facts.pci)
-
-
-def _registered(facts: Facts, nvml: NvmlReading, members: list[Gpu]) -> Iterator[Finding]:
-    state = _state(facts, members)
-    yield state
-    yield from health_findings(members)
-    yield from filter(None, [clique_finding(members)])
-    yield from _manager(facts, nvml, state)
 
 
 def _far_end_refused(nvml: NvmlReading) -> NvmlGap | None:
@@ -185,13 +185,6 @@ def _release(package: PackageVersion) -> str:
     return (package.version.partition(":")[2] or package.version).split("-")[0]
 
 
-def _no_state(outside: list[Gpu]) -> Finding:
-    """Seen on GB200 trays whose switch trays were not set up (gpud#1108)."""
-    lines = tuple(f"{gpu.pci_bus_id}: state not-supported, {gpu.active_nvlinks} NVLinks active" for gpu in outside)
-    host = Subject(check=NAME, evidence=lines)
-    return host.warns("nvlink.tray-outside-fabric", f"0 of {len(outside)} GPUs registered", "all registered")
-
-
 def _without_state(facts: Facts, nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]:
     """GPUs before Hopper, and libraries before 525, report no registration: P2P status and the service have to do."""
     if not _switches(facts) and (refusal := _far_end_refused(nvml)):
@@ -204,7 +197,8 @@ def _without_state(facts: Facts, nvml: NvmlReading, nvlinks: NvLinks) -> Iterato
     pairs = [pair for pair in combinations(range(len(nvml.gpus)), 2) if nvlinks.between(*pair).links]
     status = [p2p_status(nvml, pair, ("nvlink",)) for pair in pairs]
     proven = bool(pairs) and all(one == "OK" for one in status)
-    unreported = "this NVML has no fabric call" if _no_call(nvml) else "no GPU reports a registration (before Hopper)"
+    no_call = any(gap.call in CALLS and gap.code == NOT_IN_LIBRARY for gap in nvml.gaps)
+    unreported = "this NVML has no fabric call" if no_call else "no GPU reports a registration (before Hopper)"
     p2p = f"P2P status over NVLink OK for {status.count('OK')} of {len(pairs)} pairs"
     host = Subject(check=NAME, evidence=(*_service_lines(facts), unreported, p2p))
     if _service(facts) == "active" or (proven and not (_down(facts) and _service(facts))):
@@ -233,14 +227,10 @@ def _without_far_end(gap: NvmlGap) -> Finding:
     return host.unknown("nvlink.far-end-unknown", call=gap.call, nvml_code=gap.code, error=gap.name)
 
 
-def _no_call(nvml: NvmlReading) -> bool:
-    return any(gap.call in CALLS and gap.code == NOT_IN_LIBRARY for gap in nvml.gaps)
-
-
 def _manager(facts: Facts, nvml: NvmlReading, state: Finding) -> Iterator[Finding]:
     """One finding a package. state: the finding about the fabric, which may have the mismatch already."""
     host, driver = Subject(check=NAME), nvml.driver_version
-    managed = _switches(facts) or any(map(is_nvlink5_board, nvml.gpus))
+    managed = _switches(facts) or any(map(_is_nvlink5_board, nvml.gpus))
     if not managed or facts.system.container or driver is None:  # nothing to manage here, or to compare with
         return
     if not facts.installed(PACKAGES) and state.verdict is Verdict.PASS:
@@ -251,6 +241,108 @@ def _manager(facts: Facts, nvml: NvmlReading, state: Finding) -> Iterator[Findin
             yield host.passes(seen)
         elif state.cause != "fabric-version-mismatch":
             yield host.fails("nvlink.manager-version", seen, driver, package=package.name, driver_version=driver)
+
+
+# Fields of the health mask as in nvml.h (NVML_GPU_FABRIC_HEALTH_MASK_*): shifts of two bits, 1 is true, 2 false, 0 not
+# reported, as on drivers that have the call and no health (gpud#1106: a healthy GB200 reports 0 throughout).
+TRUE = 1
+ROUTE_UNHEALTHY = 4
+LIMITS = {"degraded bandwidth": 0, "route recovery in progress": 2, "access timeout recovery in progress": 6}
+RECORDED = {"partition assigned": 12, "fabric manager connection": 14}
+CONFIGURATION_SHIFT, FINE = 8, (0, 1)
+CONFIGURATION = {
+    2: "incorrect system GUID",
+    3: "incorrect chassis serial number",
+    4: "no partition",
+    5: "insufficient NVLinks",
+    6: "incompatible GPU firmware",
+    7: "invalid location",
+    8: "invalid GPU state",
+}
+INSUFFICIENT_NVLINKS = 5
+
+
+def health_findings(gpus: Sequence[Gpu]) -> Iterator[Finding]:
+    for gpu in gpus:
+        if gpu.fabric is not None and gpu.fabric.state == "completed":
+            found = _evaluate(gpu, gpu.fabric.health_mask) if gpu.fabric.health_mask else None
+            yield from filter(None, [found or _summary(gpu, gpu.fabric)])
+
+
+def _evaluate(gpu: Gpu, mask: int) -> Finding | None:
+    states = [f"{name}: {mask >> shift & 3}" for name, shift in ({"route unhealthy": ROUTE_UNHEALTHY} | LIMITS).items()]
+    states += [f"{name}: {mask >> shift & 3}" for name, shift in RECORDED.items() if mask >> shift & 3]
+    configuration = mask >> CONFIGURATION_SHIFT & 0xF
+    line = f"fabric health mask 0x{mask:x} (1 = true, 2 = false): {', '.join(states)}, configuration: {configuration}"
+    subject = about(NAME, gpu, line)
+    tray = is_tray_gpu(gpu)
+    if configuration not in FINE:
+        seen = f"incorrect fabric configuration: {CONFIGURATION.get(configuration, f'code {configuration}')}"
+        code = "nvlink.tray-configuration-rejected" if tray else "nvlink.configuration-rejected"
+        cause = "nvlink-down" if configuration == INSUFFICIENT_NVLINKS else "fabric-degraded"
+        return subject.fails(code, seen, "none", cause=cause)
+    if mask >> ROUTE_UNHEALTHY & 3 == TRUE:
+        code = "nvlink.tray-route-unhealthy" if tray else "nvlink.route-unhealthy"
+        return subject.fails(code, "fabric route unhealthy", "healthy")
+    limits = tuple(name for name, shift in LIMITS.items() if mask >> shift & 3 == TRUE)
+    return _limited(subject, f"fabric with {', '.join(limits)}", limits, tray=tray) if limits else None
+
+
+def _limited(subject: Subject, seen: str, limits: tuple[str, ...], *, tray: bool) -> Finding:
+    code = "nvlink.tray-fabric-limited" if tray else "nvlink.fabric-limited"
+    return subject.warns(code, seen, "full bandwidth", limits=limits)
+
+
+def _summary(gpu: Gpu, fabric: Fabric) -> Finding | None:
+    """The driver's own verdict, where no bit of the mask shows more."""
+    line = f"fabric health: {fabric.health_summary}"
+    subject, tray = about(NAME, gpu, line), is_tray_gpu(gpu)
+    if fabric.health_summary == "unhealthy":
+        code = "nvlink.tray-fabric-unhealthy" if tray else "nvlink.fabric-unhealthy"
+        return subject.fails(code, "fabric unhealthy", "healthy")
+    if fabric.health_summary == "limited-capacity":
+        return _limited(subject, "fabric with limited capacity", ("limited capacity",), tray=tray)
+    return None
+
+
+def clique_findings(gpus: Sequence[Gpu]) -> Iterator[Finding]:
+    """Yield WARN where the registered GPUs of one host are not in one clique of one cluster."""
+    cliques = Counter(
+        (gpu.fabric.cluster_uuid, gpu.fabric.clique_id)
+        for gpu in gpus
+        if gpu.fabric is not None and gpu.fabric.state == "completed" and gpu.fabric.status == 0
+    )
+    if len(cliques) < 2:
+        return
+    parts = [f"clique {clique} ({count} GPU{'s' * (count > 1)})" for (_, clique), count in cliques.items()]
+    lines = tuple(
+        f"{gpu.pci_bus_id}: cluster {gpu.fabric.cluster_uuid}, clique {gpu.fabric.clique_id}"
+        for gpu in gpus
+        if gpu.fabric is not None
+    )
+    code = "nvlink.tray-fabric-divided" if any(map(is_tray_gpu, gpus)) else "nvlink.fabric-divided"
+    yield Subject(check=NAME, evidence=lines).warns(code, f"GPUs in {', '.join(parts)}", "one clique")
+
+
+def is_tray_gpu(gpu: Gpu) -> bool:
+    """Whether the GPU belongs to a rack's fabric: by its name, else by its cluster, else by its PCI id."""
+    named, numbered = find_gpu(gpu.name), gpu_by_pci_id(gpu.device_id)
+    if named is not None:
+        return named.fabric == "imex"
+    return in_cluster(gpu) or (numbered is not None and numbered.fabric == "imex")
+
+
+def _is_nvlink5_board(gpu: Gpu) -> bool:
+    """Whether the GPU is one of an HGX B200 or B300, whose switches no PCI device shows: they are managed through the
+    InfiniBand functions of the board, by fabric manager and NVLSM.
+    """
+    model = find_gpu(gpu.name) or gpu_by_pci_id(gpu.device_id)  # the driver knows ids that are not in the table
+    return model is not None and model.fabric == "nvlink5"
+
+
+def in_cluster(gpu: Gpu) -> bool:
+    """Whether the driver reports a cluster that the GPU shares with other hosts."""
+    return gpu.fabric is not None and gpu.fabric.spans_hosts
 
 
 CHECK = Check(

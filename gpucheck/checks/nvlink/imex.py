@@ -11,8 +11,7 @@ ComputeDomain, for which NVIDIA has the unit masked. So a unit that is only inac
 from collections.abc import Iterator
 
 from gpucheck.checks._nvml import with_gpus
-from gpucheck.checks._services import NOT_FOUND, unit_lines
-from gpucheck.checks.nvlink._fabric_health import in_cluster, is_tray_gpu
+from gpucheck.checks.nvlink.fabric import NOT_FOUND, in_cluster, is_tray_gpu, unit_lines
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, NvmlReading
 from gpucheck.model.facts import Facts

@@ -11,8 +11,7 @@ from itertools import combinations
 
 from gpucheck.checks._case import Case, Claim, listed, span
 from gpucheck.checks._healthy import Level, staged
-from gpucheck.checks._machine import Machine, Pair
-from gpucheck.checks._names import is_geforce_without_p2p, nvlink_of
+from gpucheck.checks._machine import Machine, Pair, is_geforce_without_p2p, nvlink_of
 from gpucheck.checks._nvml import LOST, evidence, gaps_of, with_gpus
 from gpucheck.checks.nvlink.fabric import NOT_SET_UP
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id

@@ -8,7 +8,7 @@ other over PCIe.
 from collections.abc import Iterator
 
 from gpucheck.checks._case import Case, Claim
-from gpucheck.checks._names import SMALL_BAR1_MIB, needs_large_bar1
+from gpucheck.checks._machine import SMALL_BAR1_MIB, needs_large_bar1
 from gpucheck.checks._nvml import about, not_reported, of_each_gpu, set_by_the_host
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.model import Check, Finding, Gpu, NvmlReading, PciDevice, Verdict

@@ -5,18 +5,17 @@ counter and error fields of the GPU. Link errors are often counted at the far en
 boot, so a few are normal and only their rate counts; uncorrected errors have no normal rate.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
 from gpucheck.checks._case import Case, new_errors
 from gpucheck.checks._nvml import lost_gaps, no_gpu_on_the_bus, not_looked, not_reported
-from gpucheck.checks._uptime import UPTIME, up_hours
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading, PciDevice
 from gpucheck.model.facts import Facts
 
-NAME = "pcie-errors"
+NAME, UPTIME = "pcie-errors", "/proc/uptime"
 # Corrected errors an hour, above which a link is worth a look. The specification allows a bit error rate of 1e-12,
 # which is one every few seconds on a busy Gen4 x16 link; well-wired links stay two orders below that.
 PER_HOUR = 60.0
@@ -25,6 +24,15 @@ CALLS = (
     "nvmlDeviceGetFieldValues",
     *(f"NVML_FI_DEV_PCIE_COUNT_{kind}" for kind in ("CORRECTABLE_ERRORS", "NON_FATAL_ERROR", "FATAL_ERROR")),
 )
+
+
+def up_hours(text: str | None) -> float | None:
+    """Return hours since boot, None if unknown. text: of /proc/uptime."""
+    words = (text or "").split()
+    try:
+        return float(words[0]) / 3600 if words else None
+    except ValueError:
+        return None
 
 
 def evaluate(facts: Facts) -> Iterator[Finding]:
@@ -44,7 +52,11 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     hours = up_hours(facts.texts[UPTIME])
     found = [finding for device in counted if (finding := _evaluate(device, gpus.get(device.bus_id), hours))]
     if isinstance(nvml, NvmlReading):
-        found += _uncounted(nvml, [(gpus[one.bus_id], one) for one in pci if one.bus_id in gpus], counted)
+        # GPUs that are lost, and those on whose path nothing counts although NVML might.
+        by_bus_id = {device.bus_id for device in counted}
+        for gpu, device in [(gpus[one.bus_id], one) for one in pci if one.bus_id in gpus]:
+            if lost_gaps(nvml, gpu) or not by_bus_id & {device.bus_id, *device.path}:
+                found += filter(None, [not_reported(NAME, nvml, gpu, *CALLS, what="PCIe error count")])
     yield from found
     if not counted and not found:
         yield host.skips("pcie.errors-not-counted")
@@ -54,16 +66,6 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
 
 def _counts(gpu: Gpu | None) -> bool:
     return gpu is not None and any(count is not None for count in msgspec.structs.astuple(gpu.health.pcie_errors))
-
-
-def _uncounted(
-    nvml: NvmlReading, gpus: Iterable[tuple[Gpu, PciDevice]], counted: Iterable[PciDevice]
-) -> Iterator[Finding]:
-    """GPUs that are lost, and those on whose path nothing counts although NVML might."""
-    by_bus_id = {device.bus_id for device in counted}
-    for gpu, device in gpus:
-        if lost_gaps(nvml, gpu) or not by_bus_id & {device.bus_id, *device.path}:
-            yield from filter(None, [not_reported(NAME, nvml, gpu, *CALLS, what="PCIe error count")])
 
 
 def _evaluate(device: PciDevice, gpu: Gpu | None, hours: float | None) -> Finding | None:

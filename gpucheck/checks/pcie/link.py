@@ -129,7 +129,12 @@ def _low(m: Machine, i: int, field: str) -> Iterator[Finding]:
 def _narrow_by_design(m: Machine) -> Iterator[Finding]:
     """Fewer lanes than the card has, because of the slot, the board or the provider of a guest."""
     narrow = [i for i in range(m.count) if m.is_narrow_by_design(i)]
-    halves = [i for i in range(m.count) if i not in narrow and _is_half(m, i)]
+    halves = [
+        i
+        for i in range(m.count)
+        if i not in narrow and (width := m.gpu(i).pcie.width) and width * 2 == m.design[i][1]
+        if not any(own.max_width for own in m.own_ports(i))
+    ]
     if narrow:
         pcie, above = m.gpu(narrow[0]).pcie, any(port.max_width for i in narrow for port in m.gpu(i).path)
         shared = "links.narrow-slot" if above else "links.narrow-split"
@@ -146,11 +151,6 @@ def _narrow_by_design(m: Machine) -> Iterator[Finding]:
             wanted=f"x{m.design[halves[0]][1]}",
             count=len(halves),
         )
-
-
-def _is_half(m: Machine, i: int) -> bool:
-    width, design = m.gpu(i).pcie.width, m.design[i][1]
-    return bool(width and design and width * 2 == design) and not any(own.max_width for own in m.own_ports(i))
 
 
 def low_link(m: Machine, i: int, field: str) -> bool | None:

@@ -116,17 +116,14 @@ def placed(m: Machine, i: int, rows: list[HostDevice]) -> Finding | None:
             nodes=tuple(sorted({row.numa_node for row in other if row.numa_node is not None})),
             node=node,
         )
-    if node is None and best.numa_node is not None and m.host.sockets != 1 and _slower_than_others(m, i, best):
+    same = [row for row in m.measured.host_device if row.numa_node == best.numa_node and row.gpu != i]
+    rates = [row.slower for row in same if m.gpu(row.gpu).model == m.gpu(i).model]
+    slower = best.slower < SLOWER_NODE * max(rates, default=0.0) and m.passed[i] > ABOVE_PCIE * best.slower
+    if node is None and best.numa_node is not None and m.host.sockets != 1 and slower:
         return claim.finding(
             "access.host-node-suspected", subject=m.gpu_label(i), seen=best.slower, wanted=most, node=best.numa_node
         )
     return None
-
-
-def _slower_than_others(m: Machine, i: int, best: HostDevice) -> bool:
-    same = [row for row in m.measured.host_device if row.numa_node == best.numa_node and row.gpu != i]
-    rates = [row.slower for row in same if m.gpu(row.gpu).model == m.gpu(i).model]
-    return bool(rates) and best.slower < SLOWER_NODE * max(rates) and m.passed[i] > ABOVE_PCIE * best.slower
 
 
 CHECK = Check(

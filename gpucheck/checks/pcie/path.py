@@ -4,8 +4,7 @@ Source: sysfs {current,max}_link_{speed,width} of every bridge above the GPU (Li
 the speed of its own link, which is why the pcie-link check covers that one; the links further up do not.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from gpucheck.checks._case import Case, Claim, link_words
 from gpucheck.checks._machine import Machine
@@ -29,39 +28,29 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield set_by_the_host(NAME, facts.system.virtual)
         return
     hops = {device.bus_id: device for device in facts.pci}
-    behind = _gpus_behind(gpus, hops)
+    # GPUs by the bridge above them, without the port that holds the GPU: its link is the GPU's own.
+    behind: dict[str, list[str]] = {}
+    for gpu in gpus:
+        for bus_id in gpu.path[:-1]:
+            if bus_id in hops:
+                behind.setdefault(bus_id, []).append(gpu.bus_id)
     if not behind:
         yield Subject(check=NAME).skips("pcie.no-switch-above")
         return
     reduced = {bus_id: below for bus_id, below in behind.items() if _reduced(hops[bus_id].link)}
     for bus_id, below in reduced.items():
-        if not _same_link_above(hops[bus_id], hops, reduced):
-            yield _narrow(hops[bus_id], below)
+        hop = hops[bus_id]
+        above = hops.get(hop.path[-1]) if hop.path and hop.kind != "switch-downstream" else None
+        # Where the port above is the other end of the same link, one finding is enough.
+        if above is None or above.bus_id not in reduced or above.link != hop.link:
+            yield _narrow(hop, below)
     if not reduced:
         yield _whole(gpus, [hops[bus_id] for bus_id in behind])
-
-
-def _gpus_behind(gpus: Iterable[PciDevice], hops: dict[str, PciDevice]) -> dict[str, list[str]]:
-    """GPUs by the bridge above them, without the port that holds the GPU: its link is the GPU's own."""
-    behind = defaultdict(list)
-    for gpu in gpus:
-        for bus_id in gpu.path[:-1]:
-            if bus_id in hops:
-                behind[bus_id].append(gpu.bus_id)
-    return behind
 
 
 def _reduced(link: PcieLink) -> bool:
     pairs = ((link.generation, link.max_generation), (link.width, link.max_width))
     return any(now is not None and able is not None and now < able for now, able in pairs)
-
-
-def _same_link_above(hop: PciDevice, hops: dict[str, PciDevice], reduced: dict[str, list[str]]) -> bool:
-    """Whether the port above is the other end of the same link: one finding is enough."""
-    if not hop.path or hop.kind == "switch-downstream":
-        return False
-    above = hops.get(hop.path[-1])
-    return above is not None and above.bus_id in reduced and above.link == hop.link
 
 
 def _narrow(hop: PciDevice, gpus: list[str]) -> Finding:
@@ -82,16 +71,13 @@ def _narrow(hop: PciDevice, gpus: list[str]) -> Finding:
 
 
 def _whole(gpus: list[PciDevice], hops: list[PciDevice]) -> Finding:
-    unknown = [hop for hop in hops if not _is_known(hop.link)]
-    words = {hop.bus_id: link_words(hop.link.generation, hop.link.width) for hop in hops}
-    host = Subject(check=NAME, evidence=tuple(f"sysfs {bus_id}: {speed}" for bus_id, speed in words.items()))
+    links = {hop.bus_id: (hop.link.generation, hop.link.width) for hop in hops}
+    limits = {hop.bus_id: (hop.link.max_generation, hop.link.max_width) for hop in hops}
+    unknown = [bus_id for bus_id, link in links.items() if None in (*link, *limits[bus_id])]
+    host = Subject(check=NAME, evidence=tuple(f"sysfs {bus_id}: {link_words(*link)}" for bus_id, link in links.items()))
     if unknown:
         return host.unknown("pcie.uplinks-unknown", unknown=len(unknown), links=len(hops))
     return host.passes(f"{len(hops)} PCIe links above {len(gpus)} GPUs at full speed and width")
-
-
-def _is_known(link: PcieLink) -> bool:
-    return None not in (link.generation, link.width, link.max_generation, link.max_width)
 
 
 def rule(case: Case) -> Iterator[Finding]:

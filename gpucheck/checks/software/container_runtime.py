@@ -67,7 +67,9 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         ),
     )
     cdi = any("nvidia" in name for name in specifications)
-    configured = cdi or "nvidia" in (runtimes or ()) or "nvidia" in _containerd(facts)
+    # Nothing of containerd where Docker configures it.
+    parts = (facts.texts[CONTAINERD], *(facts.folders[CONTAINERD_PARTS] or ())) if _containerd_alone(facts) else ()
+    configured = cdi or "nvidia" in (runtimes or ()) or any("nvidia" in (part or "") for part in parts)
     if runtimes is None:
         yield subject.fails("software.docker-config-invalid", f"{DAEMON} is not JSON", path=DAEMON)
     elif not engines:
@@ -82,13 +84,6 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         engine = "docker" if set(engines) & set(DOCKER) else "containerd" if "containerd.io" in engines else "podman"
         code = "software.engine-without-cdi" if engine == "podman" else "software.engine-not-configured"
         yield subject.warns(code, "container engines not configured for NVIDIA GPUs", engine=engine)
-
-
-def _containerd(facts: Facts) -> str:
-    """The configuration of containerd and the names of its parts; nothing where Docker configures it."""
-    if not _containerd_alone(facts):
-        return ""
-    return "\n".join((facts.texts[CONTAINERD] or "", *(facts.folders[CONTAINERD_PARTS] or ())))
 
 
 def _described(daemon: str | None, runtimes: tuple[str, ...] | None) -> str:

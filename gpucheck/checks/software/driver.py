@@ -75,7 +75,11 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield subject.fails("software.driver-versions-differ", seen, "one version")
         return
     yield subject.passes(library)
-    yield from _next_boot(facts.driver, loaded)
+    installed = facts.driver.installed_version
+    if installed is not None and loaded is not None and installed != loaded:
+        lines = (f"module file of the running kernel: {installed}", f"/sys/module/nvidia/version: {loaded}")
+        seen = f"driver {loaded} loaded, {installed} installed"
+        yield HOST.with_evidence(*lines).warns("software.driver-pending-reboot", seen, "the same version")
 
 
 def _without_version(subject: Subject, nvml: NvmlReading) -> Finding:
@@ -86,15 +90,6 @@ def _without_version(subject: Subject, nvml: NvmlReading) -> Finding:
     if gap.code == DEFECT:
         return subject.unknown("software.driver-version-defect", seen, error=gap.name)
     return subject.unknown("software.driver-version-error", seen, error=gap.name, returned=gap.code)
-
-
-def _next_boot(driver: DriverState, loaded: str | None) -> Iterator[Finding]:
-    installed = driver.installed_version
-    if installed is None or loaded is None or installed == loaded:
-        return
-    lines = (f"module file of the running kernel: {installed}", f"/sys/module/nvidia/version: {loaded}")
-    seen = f"driver {loaded} loaded, {installed} installed"
-    yield HOST.with_evidence(*lines).warns("software.driver-pending-reboot", seen, "the same version")
 
 
 def _unusable(failure: NvmlFailure, facts: Facts) -> Finding:
@@ -144,8 +139,12 @@ def meaning(
         verdict, code = Verdict.UNKNOWN, "software.control-device-denied"
     elif failure.code == DRIVER_NOT_LOADED:
         verdict, code = Verdict.FAIL, _not_loaded(driver, nodes, flavours)
+    elif failure.code == LIBRARY_NOT_FOUND:
+        both = driver.loaded_version is None
+        verdict, code = Verdict.FAIL, "software.library-and-module-missing" if both else "software.library-missing"
     else:
-        verdict, code = _meaning(failure.code, driver.loaded_version)
+        unknown = "software.nvml-failure-undefined" if failure.code < 0 else "software.nvml-failure-unexplained"
+        verdict, code = MEANINGS.get(failure.code, (Verdict.UNKNOWN, unknown))
     seen = f"NVML not available: {failure.call} {'returned' if failure.code > 0 else 'ended with'} {failure.name}"
     return subject.finding(
         verdict,
@@ -155,14 +154,6 @@ def meaning(
         returned=failure.code,
         flavour=driver.installed_flavour,
     )
-
-
-def _meaning(returned: int, loaded: str | None) -> tuple[Verdict, str]:
-    if returned == LIBRARY_NOT_FOUND:
-        return Verdict.FAIL, "software.library-and-module-missing" if loaded is None else "software.library-missing"
-    if returned in MEANINGS:
-        return MEANINGS[returned]
-    return Verdict.UNKNOWN, "software.nvml-failure-undefined" if returned < 0 else "software.nvml-failure-unexplained"
 
 
 def _not_loaded(driver: DriverState, nodes: Collection[str] | None, flavours: Collection[str]) -> str:

@@ -30,35 +30,24 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     copies = defaultdict(list)
     for library in every:
         copies[library.soname].append(library)
-    twice = {soname: places for soname, places in copies.items() if len(_folders(places)) > 1}
+    folders = {soname: {PurePosixPath(one.path).parent for one in places} for soname, places in copies.items()}
+    twice = {soname: places for soname, places in copies.items() if len(folders[soname]) > 1}
     for soname, places in twice.items():
-        yield _twice(soname, places)
+        seen = f"{len(places)} copies of {soname}"
+        yield _subject(places).warns("software.library-copies", seen, "1 copy", library=soname)
     # One that is there twice is reported once.
     found = (library for library in every if library.soname not in twice)
     overruling = [library for library in found if library.source == FROM_ENVIRONMENT]
     if overruling and frameworks:
-        yield _overruled(overruling, frameworks)
+        names = sorted({library.soname for library in overruling})
+        seen, code = f"LD_LIBRARY_PATH contains {', '.join(names)}", "software.library-path-overrides"
+        yield _subject(overruling).warns(code, seen, libraries=names, frameworks=frameworks)
     if not twice and not (overruling and frameworks):
         subject = Subject(check=NAME, evidence=tuple(f"{library.soname}: {library.path}" for library in every))
         if every:
             yield subject.passes(f"{len(copies)} CUDA librar{'y' if len(copies) == 1 else 'ies'}, one copy each")
         else:
             yield subject.skips("software.no-cuda-libraries")
-
-
-def _folders(places: list[LoaderLibrary]) -> set[str]:
-    return {str(PurePosixPath(library.path).parent) for library in places}
-
-
-def _twice(soname: str, places: list[LoaderLibrary]) -> Finding:
-    seen = f"{len(places)} copies of {soname}"
-    return _subject(places).warns("software.library-copies", seen, "1 copy", library=soname)
-
-
-def _overruled(libraries: list[LoaderLibrary], frameworks: tuple[str, ...]) -> Finding:
-    names = sorted({library.soname for library in libraries})
-    seen = f"LD_LIBRARY_PATH contains {', '.join(names)}"
-    return _subject(libraries).warns("software.library-path-overrides", seen, libraries=names, frameworks=frameworks)
 
 
 def _subject(libraries: list[LoaderLibrary]) -> Subject:

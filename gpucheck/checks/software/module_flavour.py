@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from gpucheck.checks._nvml import no_gpu_on_the_bus
 from gpucheck.knowledge import generation_of, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, DriverState, Finding, PciDevice
+from gpucheck.model import Check, Finding, PciDevice
 from gpucheck.model.facts import Facts
 
 NAME = "module-flavour"
@@ -19,7 +19,9 @@ NAME = "module-flavour"
 def evaluate(facts: Facts) -> Iterator[Finding]:
     """One finding for each GPU that the flavor does not serve, else one for the host."""
     driver, gpus = facts.driver, [device for device in facts.pci if device.is_nvidia_gpu]
-    flavour = _flavour(driver)
+    # The installed module's only if none is loaded, or the same version: another file is not what runs.
+    same = driver.loaded_version in (None, driver.installed_version)
+    flavour = driver.loaded_flavour or (driver.installed_flavour if same else None)
     host = Subject(
         check=NAME,
         evidence=(
@@ -43,12 +45,6 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield subject.fails("software.module-flavour-wrong", seen, needed, flavour=flavour, needed=needed)
     if not wrong:
         yield host.passes(f"{flavour} kernel modules")
-
-
-def _flavour(driver: DriverState) -> str | None:
-    """The installed module's only if none is loaded, or the same version: another file is not what runs."""
-    same = driver.loaded_version in (None, driver.installed_version)
-    return driver.loaded_flavour or (driver.installed_flavour if same else None)
 
 
 def _module(version: str | None, flavour: str | None) -> str:

@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from gpucheck.checks._case import Case, Claim, listed
 from gpucheck.checks._healthy import direct, level
-from gpucheck.checks._machine import Machine, Pair
-from gpucheck.checks._names import nvlink_of
+from gpucheck.checks._machine import Machine, Pair, nvlink_of
 from gpucheck.checks.host.environment import slows_collectives
 from gpucheck.diagnose.rules.copies import NO_PATH
 from gpucheck.diagnose.suspects import hang_of

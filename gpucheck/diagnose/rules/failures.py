@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 
 from gpucheck.checks._case import Case, Claim, listed
-from gpucheck.checks._machine import Machine
-from gpucheck.checks._names import nvlink_of
+from gpucheck.checks._machine import Machine, nvlink_of
 from gpucheck.model.diagnosis.observations import CopyFailure
 from gpucheck.model.finding import Confidence, Finding
 from gpucheck.model.finding.verdict import Verdict

@@ -8,7 +8,7 @@ import msgspec
 
 from gpucheck.foreign import UnreadableInput, read_bytes, unpacked
 from gpucheck.foreign.documents import bounded
-from gpucheck.foreign.packed import GZIP
+from gpucheck.foreign.files import GZIP
 from gpucheck.host.recording import SCHEMA, Recording
 from gpucheck.model import NotRecorded
 

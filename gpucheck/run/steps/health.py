@@ -3,7 +3,7 @@
 import msgspec
 
 from gpucheck.checks._nvml import no_gpus, not_looked
-from gpucheck.checks._uptime import UPTIME, up_hours
+from gpucheck.checks.pcie.errors import UPTIME, up_hours
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Gpu, NvmlFailure, NvmlGap
 from gpucheck.model.facts import Facts, Source

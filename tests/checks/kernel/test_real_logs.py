@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpucheck.checks.kernel import log as check
-from gpucheck.checks.kernel._events import Machine, events
-from gpucheck.checks.kernel._text import messages, named
+from gpucheck.checks.kernel._events import Machine, events, messages, named
 from gpucheck.host.kernel_log import ABOUT_GPUS
 from gpucheck.host.recording.redaction import Pseudonyms, redacted
 from gpucheck.imports.logs import kernel_log as reader

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace as changed
 
 from gpucheck.checks.nvlink import fabric, imex
-from gpucheck.checks.nvlink._fabric_health import is_tray_gpu
+from gpucheck.checks.nvlink.fabric import is_tray_gpu
 from gpucheck.model import DEFECT, Fabric, NvmlGap, PackageVersion
 from gpucheck.topology.view import FAR_END
 from tests.checks.judging import FAIL, PASS, UNKNOWN, WARN, codes, judge
