@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 import yaml
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from gpucheck import comparison, imports, simulator
 from gpucheck.diagnose import diagnose
@@ -297,11 +298,34 @@ def test_a_fault_of_training_reaches_the_ranks_and_alarms_no_check(row, name, ma
 ONLY_SIGN = {"arch-missing": "texts", "dkms-not-built": "kernels", "headers-missing": "kernels dkms"}
 ANSWERS = ("texts", "folders", "services", "packages")
 LOST = {"packages": None, "libraries": None, "kernels": (), "dkms": (), "device_files": (), "secure_boot": None}
+# Where None is a value that was not reported; of a recording, so many of them are taken out, one by one.
+REPORTED, DRAWN = ("nvml", "pci", "rdma", "system", "driver", "limits"), 30
+
+
+def reported(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every optional field that has a value."""
+    if isinstance(value, tuple):
+        for place, one in enumerate(value):
+            yield from reported(one, (*path, place))
+    elif isinstance(value, Struct):
+        for field in fields(type(value)):
+            if (inner := getattr(value, field.name)) is not None:
+                yield from [(*path, field.name)] if field.default is None else []
+                yield from reported(inner, (*path, field.name))
+
+
+def without(value: Any, path: tuple[Any, ...]) -> Any:
+    first, *rest = path
+    if isinstance(value, tuple):
+        return (*value[:first], without(value[first], (*rest,)), *value[first + 1 :])
+    return replace(value, **{first: without(getattr(value, first), (*rest,)) if rest else None})
 
 
 @pytest.mark.parametrize(("row", "name"), STANDARD)
 def test_a_fault_does_not_pass_if_the_host_does_not_answer_one_question(row, name, machine):
-    """A file, folder, service or package that cannot be read, and a program that is missing."""
+    """A value that NVML or sysfs does not report; a file, folder, service or package that cannot be read; a program
+    that is missing.
+    """
     host = LiveSource(Place(isolated=False, deadline_s=2.0, machine=machine(name, row["fault"])))
     run.verify(host, QUICK)
     recorded = recording(host.read(), version="1", now="2026-01-01T00:00:00+00:00")
@@ -309,6 +333,9 @@ def test_a_fault_does_not_pass_if_the_host_does_not_answer_one_question(row, nam
     less = [{kind: {**getattr(recorded, kind), key: None}} for kind, key in questions]
     only_sign = ONLY_SIGN.get(row["fault"].partition(":")[0], "").split()
 
+    values = [path for part in REPORTED for path in reported(getattr(recorded, part), (part,))]
+    for path in Random(row["fault"]).sample(values, min(len(values), DRAWN)):
+        assert run.verify(without(recorded, path), QUICK).verdict is not Verdict.PASS, path
     for change in (*less, *({kind: value} for kind, value in LOST.items())):
         verdict = run.verify(replace(recorded, **change), QUICK).verdict
         assert verdict is not Verdict.PASS or set(only_sign) & change.keys(), change

@@ -10,17 +10,15 @@ from collections import defaultdict
 from itertools import groupby, product
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from gpucheck import simulator
 from gpucheck.host import LiveSource, Place
-from gpucheck.model import Finding, NvmlFailure, NvmlReading, Verdict
+from gpucheck.model import Finding, Verdict
 from tests.boundary import (
     DEPRECATED,
     IDENTITY,
-    INSTEAD,
     LOUD,
     MUST,
     NOT_IN_LIBRARY,
@@ -116,17 +114,6 @@ def test_the_rules_name_calls_that_are_made(machine):
     assert {call for calls in RESTS_ON.values() for call in calls} - made == set()
 
 
-GPUS = ["0000:01:00.0", "0000:02:00.0"]
-
-
-def finding(check: str, verdict: str, subject: str = "host", **more: Any) -> Finding:
-    return Finding(check=check, verdict=Verdict(verdict), subject=subject, why="as it is", fix="nothing", **more)
-
-
-def gpu(number: int) -> str:
-    return f"gpu:{GPUS[number]}"
-
-
 # ---- with the child: what ends it, what delays it, what it lacks ----
 
 
@@ -183,37 +170,6 @@ def test_slow_is_neither_wedged_nor_anything_else(seconds, deadline_s, machine):
         assert verdicts(findings) == verdicts(machine.healthy)
 
 
-BRANCHES = [340, 390, 418, 450, 460, 470, 495, 510, 525, 535, 550, 560, 575]
-RELEASES = [(branch, name) for branch in BRANCHES for name in ("dgx1-v100", "hgx-a100-x8", "hgx-h100-x8")]
-SHORT = [(450, "a100-sxm-x4")]
-
-
-@pytest.mark.parametrize(
-    ("branch", "name"), sampled([*SHORT, *RELEASES], lambda _, one: one in (*SHORT, (340, "hgx-h100-x8")))
-)
-def test_an_older_library_costs_answers_and_accuses_nobody(branch, name, machine, tmp_path, monkeypatch):
-    """What it has no call for is not known: neither a PASS, nor a fault of the machine."""
-    healthy = machine(name).healthy
-    simulator.make(machine(name).profile, tmp_path / "old", [f"nvml-release:branch={branch}"], ())
-    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "old"))
-    host = LiveSource(Place(isolated=True, deadline_s=20.0, machine=tmp_path / "old"))
-    findings = quick_findings(host)
-    known = {(f.check, f.subject, f.cause) for f in healthy}
-
-    loud = [f for f in findings if f.verdict in LOUD and (f.check, f.subject, f.cause) not in known]
-    assert not [(f.check, f.verdict.value, f.subject, f.cause, f.seen) for f in loud]
-    assert not [f.check for f in findings if f.cause == "wedged-driver"]
-    reading = host.read("nvml").nvml
-    if branch < 390:  # the binding cannot start so old a library
-        assert isinstance(reading, NvmlFailure)
-        return
-    assert isinstance(reading, NvmlReading), reading
-    classes = [
-        {f.seen for f in fs if f.check == "topology" and f.verdict is Verdict.PASS} for fs in (findings, healthy)
-    ]
-    assert classes[0] <= classes[1]
-
-
 # ---- what NVML does not offer: not supported, not in this library, deprecated ----
 
 ABSENT = (NOT_SUPPORTED, NOT_IN_LIBRARY, DEPRECATED)
@@ -246,16 +202,3 @@ def test_nothing_is_wrong_where_nvml_offers_little(name, code, machine):
     findings = machine.findings(*(f"nvml-refuse:call={call},code={code}" for call in calls))
 
     assert false_words(machine, set(calls), code, findings) == []
-
-
-@pytest.mark.parametrize("name", sampled(BOARDS, lambda _, one: one == "p100-pcie-x2"))
-def test_nothing_is_wrong_where_nvml_does_not_offer_a_call(name, machine):
-    machine = machine(name)
-    wrong = []
-    for call in optional(machine):
-        calls = {call, *INSTEAD.get(call, ())}
-        for code in ABSENT:
-            findings = machine.findings(*(f"nvml-refuse:call={one},code={code}" for one in calls))
-            wrong += false_words(machine, calls, code, findings)
-
-    assert wrong == []

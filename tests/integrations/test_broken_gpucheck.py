@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.integrations.test_statuses import DRAINED, IDLE, PAGES, REASON, SCONTROL, slurm, whole
 from tests.shared import sampled
@@ -93,22 +92,6 @@ def test_slurm_leaves_the_node_as_it_was_and_starts_the_job(broken):
     done, _ = broken([PAGES / "slurm/gpucheck-prolog"])
     assert (done.returncode, done.stdout) == (0, b"")
     assert tidy(done.stderr)
-
-
-@every_way
-def test_the_daemon_set_keeps_the_last_report(broken, tmp_path):
-    pod = yaml.safe_load((PAGES / "kubernetes/daemonset.yaml").read_text(encoding="utf-8"))["spec"]["template"]
-    (container,) = pod["spec"]["containers"]
-    reports = tmp_path / "reports"
-    reports.mkdir()
-    once = container["args"][0].replace("/reports/", f"{reports}/").replace("sleep 3600", "exit 0")
-    (reports / "n1.json").write_text("old")
-    broken([*container["command"], once], NODE_NAME="n1")
-
-    # With -o the full disk and the closed stdout are not met: then it is a whole report.
-    text = (reports / "n1.json").read_text()
-    assert text == "old" or '"schema": "gpucheck.report/1"' in text
-    assert [path.name for path in reports.iterdir()] == ["n1.json"]
 
 
 @pytest.mark.parametrize("broken", ["killed"], indirect=True)

@@ -37,11 +37,7 @@ pytestmark = [
 NODES = ("n1", "n2", "n3")
 PASS = "gpucheck.slurm/1 pass 0\nend\n"
 LINK = "gpucheck:nvlink-down g2 17/18 reset-gpu"
-SLOW = "gpucheck:pcie-width-reduced g1 8/16 contact-support"
-FAIL = {
-    reason: f"gpucheck.slurm/1 fail 1\nfail {owner} {reason.split()[-1]} {reason}\nend\n"
-    for reason, owner in ((LINK, "node"), (SLOW, "site"))
-}
+FAIL = f"gpucheck.slurm/1 fail 1\nfail node reset-gpu {LINK}\nend\n"
 WARN = "gpucheck.slurm/1 warn 1\nwarn node change-setting gpucheck:persistence-off g0-1 change-setting\nend\n"
 STUB = """#!/bin/sh
 cat "{folder}/answers/$SLURMD_NODENAME" || exit 70
@@ -208,7 +204,7 @@ def slurm(tmp_path_factory):
 
 
 def test_the_health_check_drains_with_the_cause_and_resumes(slurm):
-    slurm.answers("n1", FAIL[LINK])
+    slurm.answers("n1", FAIL)
     slurm.until(lambda: slurm.state("n1") == "IDLE+DRAIN")
     assert slurm.reason("n1") == LINK
     shown = slurm.ask("sinfo", "-R", "--noheader")
@@ -225,7 +221,7 @@ def test_an_administrators_drain_stays(slurm):
     slurm.until(lambda: slurm.runs("gpucheck-health")[before:].count("n3") >= 2)
     assert (slurm.state("n3"), slurm.reason("n3")) == ("IDLE+DRAIN", "broken fan")
 
-    slurm.answers("n3", FAIL[LINK])
+    slurm.answers("n3", FAIL)
     before = len(slurm.runs("gpucheck-health"))
     slurm.until(lambda: slurm.runs("gpucheck-health")[before:].count("n3") >= 2)
     assert slurm.reason("n3") == "broken fan"
@@ -241,21 +237,6 @@ def test_a_warning_is_a_comment_and_goes_again(slurm):
 
     slurm.answers("n2", PASS)
     slurm.until(lambda: "Comment=" not in slurm.line("n2"))
-
-
-def test_at_most_the_share_of_the_policy_is_drained(slurm):
-    """40 % of three nodes is one."""
-    slurm.answers("n1", FAIL[LINK])
-    slurm.until(lambda: slurm.state("n1") == "IDLE+DRAIN")
-    slurm.answers("n2", FAIL[SLOW])
-    slurm.until(lambda: "n2: not drained: max-drained-percent 40 is reached" in slurm.log("gpucheck-health"))
-    assert slurm.state("n2") == "IDLE"
-
-    slurm.answers("n1", PASS)
-    slurm.until(lambda: slurm.state("n2") == "IDLE+DRAIN")
-    assert slurm.reason("n2") == SLOW
-    slurm.answers("n2", PASS)
-    slurm.until(lambda: slurm.state("n2") == "IDLE")
 
 
 @pytest.fixture
@@ -282,7 +263,7 @@ def job_state(slurm, job):
 
 def test_the_prolog_drains_with_our_reason_and_the_job_is_queued_again(without_health_check):
     slurm = without_health_check
-    slurm.answers("n1", FAIL[LINK])
+    slurm.answers("n1", FAIL)
     job = submit(slurm, "n1", "touch started")
     slurm.until(lambda: "DRAIN" in (slurm.state("n1") or ""))
     slurm.until(lambda: job_state(slurm, job) == "PENDING")
@@ -298,7 +279,7 @@ def test_the_prolog_drains_with_our_reason_and_the_job_is_queued_again(without_h
 def test_the_epilog_drains_after_the_job_that_broke_a_gpu(without_health_check):
     slurm = without_health_check
     answer = slurm.folder / "answers" / "n2"
-    text = FAIL[LINK].replace("\n", "\\n")
+    text = FAIL.replace("\n", "\\n")
     job = submit(slurm, "n2", f"printf '{text}' >{answer}")
     slurm.until(lambda: slurm.state("n2") == "IDLE+DRAIN", 60)
 
