@@ -113,11 +113,12 @@ def cli() -> None:
        70  internal error of gpucheck; GPUCHECK_DEBUG=1 prints the traceback
        74  the report could not be written, regardless of the verdict
       129  hung up (SIGHUP)
-      130  interrupted (Ctrl-C); verify, bandwidth and compute print what they have
+      130  interrupted (Ctrl-C); what was measured is printed
       141  the reader of stdout exited first (gpucheck ... | head)
       143  terminated (SIGTERM); as above
 
-    Only 0 to 3 are verdicts. NO_COLOR=1 and TERM=dumb turn colors off, --color always turns them on.
+    Only 0 to 3 are verdicts; --fail-on chooses which of them are not 0. NO_COLOR=1 and TERM=dumb turn colors off,
+    --color always turns them on.
     """
 
 

@@ -1,23 +1,29 @@
 """Test NCCL or Gloo collectives on one or more hosts"""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gpucheck.cli._shared.common import (
     Problem,
+    fail_on_option,
     measured_host,
     output_options,
     simulation_options,
     start_simulation,
+    timeout_option,
     usage_errors,
 )
 from gpucheck.cli._shared.progress import steps
-from gpucheck.cli._shared.shown import FORMATS, write_report
-from gpucheck.cli._shared.values import seconds
+from gpucheck.cli._shared.shown import FORMATS, measured, write_report
 from gpucheck.cli.bandwidth import parse_sizes
-from gpucheck.model.finding.verdict import EXIT_STATUS
+from gpucheck.model.finding.verdict import exit_status
+
+if TYPE_CHECKING:
+    from gpucheck.model.collectives import CollectivesReport
 
 MOST_RANKS = 1024  # on one host: each is a process
 
@@ -33,14 +39,8 @@ MOST_RANKS = 1024  # on one host: each is a process
 )
 @click.option("--devices", metavar="0,1|UUIDs", help="Use only these GPUs.")
 @click.option("--allow-busy-gpus", is_flag=True, help="Run on GPUs that other processes use.")
-@click.option(
-    "--timeout",
-    type=seconds(),
-    default=120.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time limit for all collectives after the ranks started.",
-)
+@timeout_option("one round of a collective", 60.0)
+@fail_on_option
 @output_options(*FORMATS)
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
@@ -50,6 +50,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     devices: str | None,
     allow_busy_gpus: bool,
     timeout: float,
+    fail_on: str,
     format_: str,
     output: Path | None,
     profile: str | None,
@@ -84,8 +85,11 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         contended=allow_busy_gpus,
         nodes=nodes,
     )
-    with measured_host() as host, steps(1) as progress:
-        progress(f"collectives, at most {timeout:g} s after the ranks started")
-        report = collectives(host, options)
-    write_report(report, lambda: document(report), format_, output)
-    return EXIT_STATUS[report.verdict]
+
+    def measure(keep: "Callable[[CollectivesReport], None]") -> "CollectivesReport":
+        with measured_host() as host, steps(1) as progress:
+            progress("collectives")
+            return collectives(host, options, keep)
+
+    report = measured(measure, lambda report: write_report(report, lambda: document(report), format_, output))
+    return exit_status((finding.verdict for finding in report.findings), fail_on)

@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,18 +10,18 @@ import click
 
 from gpucheck.cli._shared.common import (
     Problem,
+    fail_on_option,
     measured_host,
     note,
     output_options,
     simulation_options,
     start_simulation,
-    strict_option,
     usage_errors,
 )
-from gpucheck.cli._shared.shown import FORMATS, write_report
+from gpucheck.cli._shared.shown import FORMATS, measured, write_report
 from gpucheck.cli._shared.values import Number
 from gpucheck.cli.bandwidth.progress import bar
-from gpucheck.model.finding.verdict import EXIT_NOT_WRITTEN, EXIT_STATUS
+from gpucheck.model.finding.verdict import EXIT_NOT_WRITTEN, exit_status
 
 if TYPE_CHECKING:
     from gpucheck.compute.measure import ComputeOptions
@@ -53,9 +52,9 @@ def burnt_in(
     seconds: int,
     state: Path,
     max_temperature: float | None,
-    interrupted: "Callable[[ComputeReport], None]",
+    keep: "Callable[[ComputeReport], None]",
 ) -> "ComputeReport":
-    """Run the burn-in, or the rest of it. Raises Problem. interrupted: gets the report if a signal ends it."""
+    """Run the burn-in, or the rest of it. Raises Problem. keep: gets the report, if a signal ends it too."""
     from gpucheck.compute.burnin.measure import BurnInOptions
     from gpucheck.compute.burnin.plan import span
     from gpucheck.compute.burnin.run import Shown
@@ -67,7 +66,7 @@ def burnt_in(
     note(f"gpucheck: burn-in of {span(seconds)}, {begun}, kept in {state}; Ctrl-C ends it with what is proven so far")
     try:
         with bar(sys.stderr) as shown, measured_host() as host, usage_errors(StateError):
-            return burn_in(host, burn_in_options, Shown(step=shown, note=note), interrupted)
+            return burn_in(host, burn_in_options, Shown(step=shown, note=note), keep)
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise
@@ -99,7 +98,7 @@ def burnt_in(
 )
 @click.option("--devices", metavar="0,1|UUIDs|cpu,cpu", help="Use only these GPUs, or CPU processes.")
 @click.option("--allow-busy-gpus", is_flag=True, help="Compute on GPUs in use. A low rate is then at most WARN.")
-@strict_option
+@fail_on_option
 @output_options(*FORMATS)
 @click.option("-v", "--verbose", is_flag=True, help="Show the method and all evidence.")
 @simulation_options
@@ -110,7 +109,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     max_temperature: float | None,
     devices: str | None,
     allow_busy_gpus: bool,
-    strict: bool,
+    fail_on: str,
     format_: str,
     output: Path | None,
     verbose: bool,
@@ -129,37 +128,18 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     seconds = seconds_of(duration or "1h")
     start_simulation(profile, faults)
     from gpucheck.compute.measure import ComputeOptions
-    from gpucheck.model.finding.verdict import worst
-
-    def write(report: "ComputeReport", *, interrupted: bool = False) -> None:
-        _write(report, format_, output, verbose=verbose, interrupted=interrupted)
-
-    options = ComputeOptions(devices=devices, contended=allow_busy_gpus)
-    if level == "burn-in":
-        report = burnt_in(options, seconds, state or default_state(), max_temperature, write)
-    else:
-        report = _computed(options, partial(write, interrupted=True))
-    write(report)
-    return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]
-
-
-def _write(
-    report: "ComputeReport", format_: str, output: Path | None, *, verbose: bool, interrupted: bool = False
-) -> None:
     from gpucheck.render.subjects.compute import document
-
-    write_report(report, lambda: document(report), format_, output, verbose=verbose, interrupted=interrupted)
-
-
-def _computed(options: "ComputeOptions", interrupted: "Callable[[ComputeReport], None]") -> "ComputeReport":
     from gpucheck.run.steps.compute import compute
 
-    parts: list[ComputeReport] = []
-    try:
+    options = ComputeOptions(devices=devices, contended=allow_busy_gpus)
+
+    def measure(keep: "Callable[[ComputeReport], None]") -> "ComputeReport":
+        if level == "burn-in":
+            return burnt_in(options, seconds, state or default_state(), max_temperature, keep)
         with bar(sys.stderr) as shown, measured_host() as host:
-            return compute(
-                host, options, lambda step, number, count: shown(step.label, number, count), interrupted=parts.append
-            )
-    finally:  # when the bar is gone
-        for part in parts:
-            interrupted(part)
+            return compute(host, options, lambda step, number, count: shown(step.label, number, count), keep=keep)
+
+    report = measured(
+        measure, lambda report: write_report(report, lambda: document(report), format_, output, verbose=verbose)
+    )
+    return exit_status((finding.verdict for finding in report.findings), fail_on)

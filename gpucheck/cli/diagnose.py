@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucheck.cli._shared.common import Problem, output_options, strict_option, write_result
+from gpucheck.cli._shared.common import Problem, fail_on_option, output_options, write_result
 from gpucheck.cli._shared.completion import GPU, KIND
 from gpucheck.cli._shared.progress import steps
 from gpucheck.cli._shared.redaction import NO_REDACT
 from gpucheck.cli._shared.shown import FORMATS, write_report
 from gpucheck.foreign import read_bytes, shown, unpacked
-from gpucheck.model.finding.verdict import EXIT_STATUS
+from gpucheck.model.finding.verdict import exit_status
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--observations", metavar="FILE", help="Read observations and measurements (YAML or JSON). - is stdin.")
 @click.option("--kinds", is_flag=True, help="List the supported kinds of output.")
 @click.option("-v", "--verbose", count=True, help="Show all evidence.")
-@strict_option
+@fail_on_option
 @output_options(*FORMATS)
 @NO_REDACT
 def COMMAND(  # noqa: N802 - the name the command walk looks for
@@ -45,7 +45,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     observations: str | None,
     kinds: bool,
     verbose: int,
-    strict: bool,
+    fail_on: str,
     format_: str,
     output: Path | None,
     no_redact: bool,
@@ -91,7 +91,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
                 sources=tuple(shown(name) for name in sources),
                 model=model,
                 machine=machine,
-                strict=strict,
             )
     except NoSuchMachine as problem:
         raise Problem(f"{problem}.") from problem
@@ -105,7 +104,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         verbose=bool(verbose),
         redact=not no_redact,
     )
-    return EXIT_STATUS[found.verdict]
+    machines = (one for machine in found.machines for one in machine.findings)
+    return exit_status((one.verdict for one in (*found.findings, *machines)), fail_on)
 
 
 def _known(model: str) -> None:

@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from gpucheck.cli._shared.common import (
+    fail_on_option,
     output_options,
     simulation_options,
     start_simulation,
@@ -21,6 +22,7 @@ from gpucheck.cli._shared.completion import VARIANT
 from gpucheck.cli._shared.shown import write_report
 from gpucheck.cli._shared.width import columns, table
 from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, named, with_actions, worst
+from gpucheck.model.finding.verdict import exit_status
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ base_option = click.option("--base", metavar="IMAGE", help="Base image instead o
     show_default=True,
     help="Extent of the run. quick: only what can change in a running container. full: also import the framework.",
 )
-@timeout_option
+@timeout_option()
+@fail_on_option
 @output_options("text", "json")
 @simulation_options
 @click.pass_context
@@ -51,6 +54,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     ctx: click.Context,
     level: str,
     timeout: float,
+    fail_on: str,
     format_: str,
     output: Path | None,
     profile: str | None,
@@ -91,7 +95,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         "seconds": round(time.monotonic() - started, 3),
     }
     write_report(report, lambda: document(report), format_, output)
-    return EXIT_STATUS[verdict]
+    return exit_status((finding.verdict for finding in findings), fail_on)
 
 
 @COMMAND.result_callback()

@@ -60,7 +60,7 @@ LIBRARIES = ("libcuda", "libcudart", "libcudnn", "libnccl", "libnvidia-ml")
     help="Also ask every tool and every call, copy, compute and train on all GPUs: minutes of load.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask before --full.")
-@timeout_option
+@timeout_option()
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     output: Path,

@@ -9,16 +9,17 @@ import click
 from gpucheck.cli._shared.common import (
     NVML_SECONDS,
     Progress,
+    fail_on_option,
     output_options,
     progress_end,
     simulation_options,
     start_simulation,
+    timeout_option,
     usage_errors,
 )
-from gpucheck.cli._shared.shown import FORMATS, write_report
-from gpucheck.cli._shared.values import seconds
-from gpucheck.model import EXIT_STATUS
-from gpucheck.model.smoke import SmokeResult
+from gpucheck.cli._shared.shown import FORMATS, measured, write_report
+from gpucheck.model.finding.verdict import exit_status
+from gpucheck.model.smoke import SmokeReport, SmokeResult
 from gpucheck.processes.ranks.nodes import nodes_from
 from gpucheck.train.models import all_models
 from gpucheck.train.spec import PRECISIONS, SmokeOptions
@@ -67,14 +68,8 @@ NAMES = [*dict.fromkeys(name for _, name in STRATEGIES), "all"]
     metavar="DIR",
     help="Directory with the MNIST idx files, plain or .gz. Default: generated data of the same shape.",
 )
-@click.option(
-    "--timeout",
-    type=seconds(),
-    default=DEFAULTS.timeout_s,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time limit per run, on GPUs from the first step on. The rank that hangs is reported.",
-)
+@timeout_option("one training, on GPUs from the first step on", DEFAULTS.timeout_s)
+@fail_on_option
 @output_options(*FORMATS)
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
@@ -86,6 +81,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     steps: int | None,
     data: Path | None,
     timeout: float,
+    fail_on: str,
     format_: str,
     output: Path | None,
     profile: str | None,
@@ -121,10 +117,14 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         capabilities = {gpu.compute_capability for gpu in gpus if visible != "" and gpu.compute_capability}
         runs = plan(framework, strategy, with_fault(options), steps=steps, capabilities=sorted(capabilities))
         _check_data(data)
-    report, trainings = smoke(source, runs, Progress(len(runs)))
-    progress_end()
-    write_report(report, lambda: document(report, [_part(training) for training in trainings]), format_, output)
-    return EXIT_STATUS[report.verdict]
+
+    def write(found: "tuple[SmokeReport, tuple[Training, ...]]") -> None:
+        report, trainings = found
+        progress_end()
+        write_report(report, lambda: document(report, [_part(training) for training in trainings]), format_, output)
+
+    report, _ = measured(lambda keep: smoke(source, runs, Progress(len(runs)), keep), write)
+    return exit_status((finding.verdict for finding in report.findings), fail_on)
 
 
 def _check_data(folder: Path | None) -> None:

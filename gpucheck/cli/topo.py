@@ -9,18 +9,18 @@ from gpucheck.cli._shared.common import (
     OutputFile,
     Problem,
     drawing_only,
+    fail_on_option,
     open_host,
     output_options,
     recording_option,
     replay_mark,
     simulation_options,
-    strict_option,
     timeout_option,
     write_result,
 )
 from gpucheck.cli._shared.shown import FORMATS, write_report
 from gpucheck.cli._shared.width import columns
-from gpucheck.model.finding.verdict import EXIT_STATUS, Verdict, worst
+from gpucheck.model.finding.verdict import Verdict, exit_status
 from gpucheck.model.topology import Topology
 
 
@@ -28,8 +28,8 @@ from gpucheck.model.topology import Topology
 @click.option("--import", "source", metavar="FILE", help="Read the output of another tool instead. - is stdin.")
 @click.option("--best", type=click.IntRange(min=1), metavar="K", help="Select the best K GPUs of up to 16 for a job.")
 @click.option("--svg", type=OutputFile(), help="Also draw the host to FILE. With -: to stdout, instead of the text.")
-@strict_option
-@timeout_option
+@fail_on_option
+@timeout_option()
 @output_options(*FORMATS)
 @recording_option
 @simulation_options
@@ -37,7 +37,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     source: str | None,
     best: int | None,
     svg: Path | None,
-    strict: bool,
+    fail_on: str,
     timeout: float,
     format_: str,
     output: Path | None,
@@ -82,7 +82,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
             output,
         )
     verdicts = [finding.verdict for finding in topology.findings if finding.verdict is not Verdict.SKIP]
-    return EXIT_STATUS[worst(verdicts, strict=strict)] if verdicts else 0
+    return exit_status(verdicts, fail_on) if verdicts else 0
 
 
 def _advised(topology: Topology, best: int | None) -> Topology:

@@ -22,6 +22,7 @@ from gpucheck.model import Finding, Gpu, Verdict, worst
 from gpucheck.model.compute import ComputeDevice, ComputeReport
 from gpucheck.model.device import Device
 from gpucheck.model.facts import Source
+from gpucheck.processes.signals import undisturbed
 
 # Of Health, what explains a clock or a rate.
 SETTINGS = (
@@ -82,11 +83,11 @@ def measure(
     options: ComputeOptions,
     on_step: OnStep = lambda *_: None,
     answered: Answered = lambda *_: None,
-    interrupted: Callable[[ComputeReport], None] | None = None,
+    keep: Callable[[ComputeReport], None] | None = None,
 ) -> ComputeReport:
     """Run everything and evaluate it. Raises Unmeasurable if there is nothing to compute on, or not as asked.
 
-    interrupted: gets the report of what was computed when a signal ends the run, before its exception goes on.
+    keep: gets the report as soon as it is made: of what was computed when a signal ends the run, too.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     chosen = chosen_for(source, options)
@@ -97,25 +98,27 @@ def measure(
             small=not chosen.gpus,
             doubtful=doubtful,
             on_step=on_step,
-            keep=interrupted is not None,
+            keep=keep is not None,
         )
     finally:
         chosen.bench.close()
-    devices = with_settings(ran.devices, chosen.gpus)
-    findings = findings_of(devices, chosen)
+    with undisturbed():
+        devices = with_settings(ran.devices, chosen.gpus)
+        findings = findings_of(devices, chosen)
+        if ran.stopped is not None:
+            cut = Subject(check=NAME).unknown("compute.run-interrupted", "interrupted: the remaining steps unknown")
+            findings = (*findings, cut)
+        made = replace(
+            report_of(source, chosen, devices, findings),
+            versions=ran.versions,
+            started=started.isoformat(timespec="seconds"),
+            seconds=round(time.monotonic() - clock, 3),
+            load_seconds=ran.load_seconds,
+            notes=(*chosen.notes, *ran.notes),
+        )
+        if keep is not None:
+            keep(made)
     if ran.stopped is not None:
-        cut = Subject(check=NAME).unknown("compute.run-interrupted", "interrupted: the remaining steps unknown")
-        findings = (*findings, cut)
-    made = replace(
-        report_of(source, chosen, devices, findings),
-        versions=ran.versions,
-        started=started.isoformat(timespec="seconds"),
-        seconds=round(time.monotonic() - clock, 3),
-        load_seconds=ran.load_seconds,
-        notes=(*chosen.notes, *ran.notes),
-    )
-    if ran.stopped is not None and interrupted is not None:
-        interrupted(made)
         raise ran.stopped
     return made
 

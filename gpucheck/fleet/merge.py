@@ -178,7 +178,6 @@ def merge(
     labels: Labels | None = None,
     previous: FleetReport | None = None,
     now: datetime | None = None,
-    strict: bool = False,
 ) -> FleetReport:
     """One row a host (its newest report), compared with each other and with the previous merge.
 
@@ -199,7 +198,7 @@ def merge(
     named, agreements = with_votes(with_outliers(named, outliers))
     verdicts = [row.verdict for row in named]
     return FleetReport(
-        verdict=worst(verdicts, strict=strict),
+        verdict=worst(verdicts),
         simulated=any(row.simulated for row in named),
         hosts=tuple(named),
         counts={v.value: verdicts.count(v) for v in Verdict if v is not Verdict.SKIP},

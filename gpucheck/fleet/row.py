@@ -28,7 +28,7 @@ def contradictions(report: HostReport) -> list[str]:
     verdicts = {finding.verdict for finding in report.findings}
     listed = {Verdict(name): count for name, count in counted(report.findings).items()}
     found = []
-    if report.verdict not in (worst(verdicts), worst(verdicts, strict=True)):
+    if report.verdict is not worst(verdicts):
         found.append(f"its verdict is {report.verdict.name}, and its findings are {_counted(listed)}")
     if any(report.counts.get(verdict.value, 0) != count for verdict, count in listed.items()):
         counts = {verdict: report.counts.get(verdict.value, 0) for verdict in Verdict}

@@ -29,7 +29,7 @@ from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.device import Device
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.facts import Facts, Source
-from gpucheck.processes.signals import TerminatedError
+from gpucheck.processes.signals import TerminatedError, undisturbed
 from gpucheck.topology import of
 
 EngineName = Literal["driver", "cpu"]
@@ -79,13 +79,13 @@ class Planned(NamedTuple):
 class Watch(NamedTuple):
     """Callbacks for progress. answered: for each step with a result.
 
-    interrupted: gets the report of what was measured when a signal ends the run, before its exception goes on.
+    keep: gets the report as soon as it is made: of what was measured when a signal ends the run, too.
     """
 
     planned: Callable[[Planned], None] = lambda planned: None  # noqa: ARG005 - no progress shown
     step: Callable[[CopyStep, int], None] = lambda step, number: None  # noqa: ARG005 - no progress shown
     answered: Callable[[CopyStep, Answer], None] = lambda step, answer: None  # noqa: ARG005 - not kept
-    interrupted: Callable[[BandwidthReport], None] | None = None
+    keep: Callable[[BandwidthReport], None] | None = None
 
 
 class _Heard(NamedTuple):
@@ -147,83 +147,88 @@ def measure(
         parent_pid=os.getpid(),
     )
     results = Results(devices=place.machine.devices)
-    planned_s, scene = 0.0, place.scene
-    with _kept(results, watch) as stopped, Supervised(setup, patience) as child:
-        notes += tuple(f"environment variable removed for the measurement: {pair}" for pair in child.removed)
-        opened = child.open()
-        if isinstance(opened, Failure):
-            results.failures.append(opened)
-        else:
-            results.opened = opened
-            request = msgspec.structs.replace(
-                request,
-                methods=opened.methods,
-                buffer_bytes=opened.buffer_bytes,
-                peer_access=opened.peer_access,
-                numa_nodes=opened.numa_nodes,
-                fabric=_shares(scene, opened),
-            )
-            steps = plan(place.machine, request)
-            planned_s = sum(step.planned_s for step in steps)
-            watch.planned(_planned(engine, place.machine, steps))
+    planned_s, scene, after = 0.0, place.scene, None
+    with _kept(results, watch) as stopped:
+        with Supervised(setup, patience) as child:
+            notes += tuple(f"environment variable removed for the measurement: {pair}" for pair in child.removed)
+            opened = child.open()
+            if isinstance(opened, Failure):
+                results.failures.append(opened)
+            else:
+                results.opened = opened
+                request = msgspec.structs.replace(
+                    request,
+                    methods=opened.methods,
+                    buffer_bytes=opened.buffer_bytes,
+                    peer_access=opened.peer_access,
+                    numa_nodes=opened.numa_nodes,
+                    fabric=_shares(scene, opened),
+                )
+                steps = plan(place.machine, request)
+                planned_s = sum(step.planned_s for step in steps)
+                watch.planned(_planned(engine, place.machine, steps))
 
-            def low(so_far: Results) -> Iterable[tuple[Flow, ...]]:
-                if doubts is None or scene is None:
-                    return ()
-                return again(so_far, doubts(observations(so_far, place.machine, scene)))
+                def low(so_far: Results) -> Iterable[tuple[Flow, ...]]:
+                    if doubts is None or scene is None:
+                        return ()
+                    return again(so_far, doubts(observations(so_far, place.machine, scene)))
 
-            bus_ids = dict.fromkeys(gpu.pci_bus_id for gpu in scene.gpus) if scene is not None else ()
-            with Sampler((*bus_ids,), simulated=simulated) as sampler:
-                runner = _Heard(child, watch.answered)
-                run(steps, runner, results, machine=place.machine, request=request, low=low, progress=watch.step)
-            results.unread = sampler.rejected
-            if scene is not None:
-                scene = msgspec.structs.replace(scene, during=sampler.readings())
-            notes += opened.notes
-    after = query_child(max(patience, READING_S)) if scene is not None and not stopped else None
-    if scene is not None and isinstance(after, NvmlReading):
-        scene = msgspec.structs.replace(scene, after=after)
-    seen = observations(results, place.machine, scene) if scene is not None else Observations()
-    channels = bool(facts.folders[CHANNELS])
-    findings = gaps(
-        results, gpus=scene is not None, loaded=bool(seen.measured.under_load) or results.interrupted, channels=channels
-    )
-    if after is not None and results.failures:
-        findings = (*lost(results.devices, after), *findings)
-    findings = named(findings, scene.gpus if scene is not None else ())
-    counts = Counter(finding.verdict for finding in findings)
-    made = BandwidthReport(
-        host=facts.system.hostname,
-        simulated=simulated,
-        simulation=simulation,
-        engine=engine,
-        kind=kind_text(engine, simulated=simulated),
-        depth=options.depth,
-        versions=results.opened.versions if results.opened else {},
-        started=started.isoformat(timespec="seconds"),
-        seconds=round(time.monotonic() - clock, 3),
-        planned_s=round(planned_s, 3),
-        device_s=round(results.device_s, 3),
-        rounds=results.rounds,
-        devices=report.devices(results, place.machine),
-        method=report.method(results),
-        notes=notes,
-        pairs=report.measured_pairs(results, place.machine),
-        matrices=report.matrices(results, place.machine),
-        peer_access=report.peer_access(results, scene),
-        host_device=report.host_links(results, place.machine),
-        local_gb_s=report.local(results, place.machine),
-        crowds=report.crowds(results, place.machine),
-        sizes=report.sizes(results, place.machine),
-        tensor=report.tensor(results) if options.tensor_bytes is not None else None,
-        integrity=report.integrity(results),
-        observations=seen,
-        verdict=worst(counts),
-        findings=findings,
-        counts={verdict.value: counts[verdict] for verdict in Verdict},
-    )
-    if stopped and watch.interrupted is not None:
-        watch.interrupted(made)
+                bus_ids = dict.fromkeys(gpu.pci_bus_id for gpu in scene.gpus) if scene is not None else ()
+                with Sampler((*bus_ids,), simulated=simulated) as sampler:
+                    runner = _Heard(child, watch.answered)
+                    run(steps, runner, results, machine=place.machine, request=request, low=low, progress=watch.step)
+                results.unread = sampler.rejected
+                if scene is not None:
+                    scene = msgspec.structs.replace(scene, during=sampler.readings())
+                notes += opened.notes
+        if scene is not None and isinstance(after := query_child(max(patience, READING_S)), NvmlReading):
+            scene = msgspec.structs.replace(scene, after=after)
+    with undisturbed():
+        seen = observations(results, place.machine, scene) if scene is not None else Observations()
+        channels = bool(facts.folders[CHANNELS])
+        findings = gaps(
+            results,
+            gpus=scene is not None,
+            loaded=bool(seen.measured.under_load) or results.interrupted,
+            channels=channels,
+        )
+        if after is not None and results.failures:
+            findings = (*lost(results.devices, after), *findings)
+        findings = named(findings, scene.gpus if scene is not None else ())
+        counts = Counter(finding.verdict for finding in findings)
+        made = BandwidthReport(
+            host=facts.system.hostname,
+            simulated=simulated,
+            simulation=simulation,
+            engine=engine,
+            kind=kind_text(engine, simulated=simulated),
+            depth=options.depth,
+            versions=results.opened.versions if results.opened else {},
+            started=started.isoformat(timespec="seconds"),
+            seconds=round(time.monotonic() - clock, 3),
+            planned_s=round(planned_s, 3),
+            device_s=round(results.device_s, 3),
+            rounds=results.rounds,
+            devices=report.devices(results, place.machine),
+            method=report.method(results),
+            notes=notes,
+            pairs=report.measured_pairs(results, place.machine),
+            matrices=report.matrices(results, place.machine),
+            peer_access=report.peer_access(results, scene),
+            host_device=report.host_links(results, place.machine),
+            local_gb_s=report.local(results, place.machine),
+            crowds=report.crowds(results, place.machine),
+            sizes=report.sizes(results, place.machine),
+            tensor=report.tensor(results) if options.tensor_bytes is not None else None,
+            integrity=report.integrity(results),
+            observations=seen,
+            verdict=worst(counts),
+            findings=findings,
+            counts={verdict.value: counts[verdict] for verdict in Verdict},
+        )
+        if watch.keep is not None:
+            watch.keep(made)
+    if stopped:
         raise stopped[0]
     return made
 
@@ -235,7 +240,7 @@ def _kept(results: Results, watch: Watch) -> Iterator[list[BaseException]]:
     try:
         yield stopped
     except (KeyboardInterrupt, TerminatedError) as signal:
-        if watch.interrupted is None or not results.device_s:
+        if watch.keep is None or not results.device_s:
             raise
         stopped.append(signal)
         results.interrupted = True

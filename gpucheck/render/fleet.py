@@ -20,15 +20,21 @@ FORMATS = ("text", "json", *WRITERS, "markdown")
 
 
 def render(
-    fleet: FleetReport, format_: str, *, verbose: bool = False, width: int | None = None, change: Change | None = None
+    fleet: FleetReport,
+    format_: str,
+    *,
+    verbose: bool = False,
+    width: int | None = None,
+    change: Change | None = None,
+    fail_on: str = "warn",
 ) -> str:
-    """The report in one of FORMATS; options as for gpucheck.render.formats.show."""
+    """The report in one of FORMATS; options as for gpucheck.render.formats.render."""
     if format_ == "json":
         return b"".join(json_pieces(fleet)).decode()
     if format_ in WRITERS:
         module, name = WRITERS[format_]
-        write: Callable[[FleetReport], str] = getattr(import_module(f"gpucheck.render.{module}"), name)
-        return write(fleet)
+        write: Callable[..., str] = getattr(import_module(f"gpucheck.render.{module}"), name)
+        return write(fleet, fail_on=fail_on) if format_ == "junit" else write(fleet)
     from gpucheck.render.subjects.fleet import document
 
     return show(document(fleet, verbose=verbose, width=width), format_, width=width, change=change)

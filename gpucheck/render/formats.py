@@ -47,18 +47,20 @@ def render(
     verbose: bool = False,
     change: Change | None = None,
     conditions: "Conditions | None" = None,
+    fail_on: str = "warn",
 ) -> str:
     """A host's report in one format, a name of FORMATS. recorded: where a replayed report comes from.
 
     The formats for programs have no place for that. verbose, change: as for show(). conditions: of a Kubernetes node.
+    fail_on: what JUnit reports as no success, a key of FAIL_ON.
     """
     if format_ == "json":
         return to_json(report)
     if format_ in MACHINE:
         # What these need (XML) is loaded when they are called.
         writer = getattr(import_module(f"gpucheck.render.machine.{format_}"), f"to_{format_}")
-        options: dict[str, Any] = {"conditions": conditions} if format_ == "kubernetes" else {}
-        text: str = writer(report, **options)
+        more: dict[str, dict[str, Any]] = {"kubernetes": {"conditions": conditions}, "junit": {"fail_on": fail_on}}
+        text: str = writer(report, **more.get(format_, {}))
         return text
     if format_ == "markdown":
         from gpucheck.render.subjects import card

@@ -26,12 +26,10 @@ class Conclusion(NamedTuple):
     counts: dict[str, int]
 
 
-def conclude(
-    findings: Iterable[Finding], gpus: Iterable[NamedGpu] = (), wiring: Wiring | None = None, *, strict: bool = False
-) -> Conclusion:
+def conclude(findings: Iterable[Finding], gpus: Iterable[NamedGpu] = (), wiring: Wiring | None = None) -> Conclusion:
     """Return the findings with GPU indexes and actions, each fault led by one of them."""
     found = with_actions(joined(named(findings, gpus), wiring), causes())
-    return Conclusion(found, worst((one.verdict for one in found), strict=strict), counted(found))
+    return Conclusion(found, worst(one.verdict for one in found), counted(found))
 
 
 def joined(findings: Iterable[Finding], wiring: Wiring | None = None) -> tuple[Finding, ...]:

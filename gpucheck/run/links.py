@@ -1,5 +1,6 @@
 """Measure links and diagnose the measurements."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -23,15 +24,15 @@ DATA = "p2p-integrity"
 def bandwidth(source: Source, options: "BandwidthOptions", watch: "Watch | None" = None) -> "BandwidthReport":
     """Measure and diagnose copies between the GPUs of this host; low pairs are measured again alone.
 
-    watch.interrupted gets a report with its diagnosis too.
+    watch.keep gets a report with its diagnosis too.
     Raises gpucheck.measure.planning.selection.Unmeasurable when there is nothing to measure, or not as asked.
     """
 
     def judge(report: "BandwidthReport") -> "BandwidthReport":
         return evaluated(report, contended=options.contended)
 
-    if watch is not None and (give := watch.interrupted) is not None:
-        watch = watch._replace(interrupted=lambda report: give(judge(report)))
+    if watch is not None and (keep := watch.keep) is not None:
+        watch = watch._replace(keep=lambda report: keep(judge(report)))
     return judge(measured(source, options, watch))
 
 
@@ -51,15 +52,23 @@ def evaluated(report: "BandwidthReport", *, contended: bool = False) -> "Bandwid
     return replace(report, findings=findings, verdict=verdict, counts=counts)
 
 
-def collectives(source: Source, options: "CollectiveOptions") -> "CollectivesReport":
-    """Measure and diagnose collectives between ranks. Raises Unmeasurable if the request cannot be met."""
+def collectives(
+    source: Source, options: "CollectiveOptions", keep: "Callable[[CollectivesReport], None] | None" = None
+) -> "CollectivesReport":
+    """Measure and diagnose collectives between ranks. Raises Unmeasurable if the request cannot be met.
+
+    keep: as of gpucheck.measure.bandwidth.Watch.
+    """
     from gpucheck.measure.collectives.run import measure
 
-    report = measure(source, options)
-    passed = {finding.check for finding in report.findings if finding.verdict is Verdict.PASS}
-    found = (f for f in evaluate_links(report.observations) if f.verdict is not Verdict.PASS or f.check not in passed)
-    findings, verdict, counts = conclude((*report.findings, *found), source.read("nvml").gpus)
-    return replace(report, findings=findings, verdict=verdict, counts=counts)
+    def judge(report: "CollectivesReport") -> "CollectivesReport":
+        passed = {finding.check for finding in report.findings if finding.verdict is Verdict.PASS}
+        found = evaluate_links(report.observations)
+        every = (*report.findings, *(f for f in found if f.verdict is not Verdict.PASS or f.check not in passed))
+        findings, verdict, counts = conclude(every, source.read("nvml").gpus)
+        return replace(report, findings=findings, verdict=verdict, counts=counts)
+
+    return judge(measure(source, options, keep and (lambda report: keep(judge(report)))))
 
 
 def evaluate_links(seen: Observations) -> tuple[Finding, ...]:

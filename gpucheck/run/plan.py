@@ -48,7 +48,7 @@ print(json.dumps({
 """
 
 
-def compared(source: Source, plan: "Plan | None", where: str, *, import_torch: bool, strict: bool) -> Report:
+def compared(source: Source, plan: "Plan | None", where: str, *, import_torch: bool) -> Report:
     """Return the report of the check that compares a host with its plan. plan None: the plan on the host.
 
     where: the lock file, for findings. import_torch: also import torch in a child process.
@@ -64,7 +64,7 @@ def compared(source: Source, plan: "Plan | None", where: str, *, import_torch: b
         return Outcome(tuple(evaluated(check, source)), {})
 
     step = RunStep(check.name, check.tags, run, READ_S, CHECK_S)
-    return verify(source, [step], strict=strict)
+    return verify(source, [step])
 
 
 def query_torch(python: str = sys.executable, seconds: float = IMPORT_S) -> Imported:

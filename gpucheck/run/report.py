@@ -111,7 +111,6 @@ def report(
     started: datetime,
     seconds: float,
     *,
-    strict: bool,
     hurry: bool,
     interrupted: Finding | None = None,
 ) -> Report:
@@ -154,23 +153,22 @@ def report(
             partial=share,
         ),
         (*findings, *(reader.problems if interrupted is None else [interrupted])),
-        strict=strict,
     )
 
 
-def cut_short(names: Sequence[str], done: int) -> Finding:
-    """Return the finding that keeps an interrupted run from passing. names: of all steps, in order."""
-    seen, verify = f"interrupted after {done} of {len(names)} steps", Subject(check="verify")
-    if done < len(names):
-        return verify.unknown("run.steps-interrupted", seen, steps=tuple(names[done:]))
+def cut_short(left: Sequence[str], total: int) -> Finding:
+    """Return the finding that keeps an interrupted run from passing. left: names of the steps that did not run."""
+    seen, verify = f"interrupted after {total - len(left)} of {total} steps", Subject(check="verify")
+    if left:
+        return verify.unknown("run.steps-interrupted", seen, steps=tuple(left))
     return verify.unknown("run.run-interrupted", seen)
 
 
-def with_findings(report: Report, findings: tuple[Finding, ...], *, strict: bool) -> Report:
+def with_findings(report: Report, findings: tuple[Finding, ...]) -> Report:
     """Return the report with these findings, their verdict and counts; the topology's own point to the same root."""
     topology = report.topology
     gpus, wiring = (topology.gpus, topology.wiring) if topology else ((), None)
-    found, verdict, counts = conclude(findings, gpus, wiring, strict=strict)
+    found, verdict, counts = conclude(findings, gpus, wiring)
     if topology is not None:
         known = {(one.check, one.subject, one.cause, one.seen): one for one in found}
         own = conclude(topology.findings, gpus, wiring).findings

@@ -30,6 +30,7 @@ class RunStep(NamedTuple):
     seconds: the longest it may take before it is left behind. typical_s: what it takes on a healthy host: measured, or,
     for copies, planned.
     about: what it asks and how it decides, in the form of a check's docstring. also: other names of its findings.
+    waits: it needs NVML's answer, which takes as long as all other reads.
     """
 
     name: str
@@ -39,6 +40,7 @@ class RunStep(NamedTuple):
     typical_s: float
     about: str = ""
     also: tuple[str, ...] = ()
+    waits: bool = True
 
 
 def evaluated(check: Check, source: Source) -> Iterable[Finding]:

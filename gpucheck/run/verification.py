@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -78,7 +78,6 @@ def verify(
     source: Source,
     steps: Iterable[RunStep],
     *,
-    strict: bool = False,
     progress: Progress = lambda _: None,
     comparisons: Iterable[Comparison] = (),
     interrupted: Callable[[Report], None] | None = None,
@@ -91,38 +90,35 @@ def verify(
     interrupted: gets the report of what was found so far when a signal ends the run, before its exception goes on.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
-    findings: list[Finding] = []
-    measurements: dict[str, dict[str, Any]] = {}
-    not_proven = [*excluded]
     guard = Guard(source)
-    steps, done = tuple(steps), 0
+    steps, outcomes = tuple(steps), dict[str, Outcome]()
+
+    def result(interrupted: Finding | None = None) -> Report:
+        done = [outcomes[step.name] for step in steps if step.name in outcomes]
+        findings = [finding for outcome in done for finding in outcome.findings]
+        measured = {name: outcome.measurements for name, outcome in outcomes.items() if outcome.measurements}
+        hurry, seconds = guard.hurry or interrupted is not None, time.monotonic() - clock
+        whole = build_report(source, findings, measured, started, seconds, hurry=hurry, interrupted=interrupted)
+        if interrupted is not None:
+            return whole
+        not_proven = (*excluded, *(text for outcome in done for text in outcome.not_proven))
+        return msgspec.structs.replace(whole, not_proven=tuple(dict.fromkeys(not_proven)))
+
     try:
-        for step in steps:
+        for step in sorted(steps, key=lambda step: step.waits):
             progress(step.name)
-            outcome = guard.run(step)
-            findings += outcome.findings
-            not_proven += outcome.not_proven
-            if outcome.measurements:
-                measurements[step.name] = outcome.measurements
-            done += 1
-        seconds = time.monotonic() - clock
-        whole = build_report(source, findings, measurements, started, seconds, strict=strict, hurry=guard.hurry)
-        whole = msgspec.structs.replace(whole, not_proven=tuple(dict.fromkeys(not_proven)))
+            outcomes[step.name] = guard.run(step)
+        whole = result()
     except (KeyboardInterrupt, TerminatedError):
         if interrupted is not None:
-            cut = cut_short([step.name for step in steps], done)
-            seconds = time.monotonic() - clock
-            interrupted(
-                build_report(
-                    source, findings, measurements, started, seconds, strict=strict, hurry=True, interrupted=cut
-                )
-            )
+            left = [step.name for step in steps if step.name not in outcomes]
+            interrupted(result(cut_short(left, len(steps))))
         raise
     for compare in comparisons:
         found = tuple(compare(whole))
         if whole.partial is not None:
             found = judged(found, whole.partial, source.read("pci").pci)
-        whole = with_findings(whole, (*whole.findings, *found), strict=strict)
+        whole = with_findings(whole, (*whole.findings, *found))
     return whole
 
 
@@ -131,4 +127,4 @@ def _check_step(check: Check) -> RunStep:
         return Outcome(tuple(evaluated(check, source)), {})
 
     about = sys.modules[check.evaluate.__module__].__doc__ or ""
-    return RunStep(check.name, check.tags, run, READ_S, CHECK_S, about)
+    return RunStep(check.name, check.tags, run, READ_S, CHECK_S, about, waits="nvml" in check.needs)

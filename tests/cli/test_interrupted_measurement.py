@@ -1,12 +1,20 @@
-"""Ctrl-C and SIGTERM in the middle of bandwidth and compute: what was measured is printed, and is no pass."""
+"""Ctrl-C and SIGTERM in the middle of a measurement: what was measured is printed, and is no pass."""
 
 import json
+import os
+import signal as signals
 
 import pytest
 
 from gpucheck.cli.bandwidth import progress
+from gpucheck.compute.burnin import measure as burn_in
+from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.measure import Heard
+from gpucheck.measure.collectives import run as collectives
+from gpucheck.processes.ranks import supervisor
 from gpucheck.processes.signals import TerminatedError
+from gpucheck.run.steps import train
+from tests.train.outcomes import ON_CPU
 
 SIGNALS = [(KeyboardInterrupt(), 130), (TerminatedError(143), 143)]
 P100S = ("--simulate", "p100-pcie-x2")
@@ -54,6 +62,82 @@ def test_what_was_computed_is_printed(run, cut, signal, status):
     assert (answer, report["verdict"]) == (status, "unknown")
     assert all(gpu["digests"] for gpu in report["gpus"])
     assert "compute.run-interrupted" in [finding["code"] for finding in report["findings"]]
+
+
+@pytest.mark.parametrize("moment", ["_report", "plan", "closing"])
+def test_a_burn_in_prints_its_report_whenever_the_signal_comes(run, monkeypatch, tmp_path, moment):
+    """Its rounds may all be done: while the report is made, and while the processes of the GPUs are ended."""
+    owner, name = {"closing": (SimulatedBench, "close")}.get(moment, (burn_in, moment))
+    original = getattr(owner, name)
+
+    def late(*arguments, **options):
+        os.kill(os.getpid(), signals.SIGTERM)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, late)
+    status, out, _ = run(
+        "compute", "--level", "burn-in", *P100S, "--duration", "10m", "--state", tmp_path / "state", "--format", "json"
+    )
+
+    assert status == 143
+    assert (out == "") is (moment == "plan"), "before its first round there is nothing to print"
+    assert moment == "plan" or json.loads(out)["burn_in"]["ended"] == "complete"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("signal", "status"), SIGNALS)
+def test_collectives_that_were_measured_are_printed(run, monkeypatch, signal, status):
+    """The first rank writes what it has after each of them."""
+    watch = supervisor._watch
+
+    def until_the_first(ranks, started, timeout_s, is_stalled):
+        part = ranks[0]._directory.part
+
+        def is_cut(progress, now):
+            if part.exists():
+                raise signal
+            return is_stalled(progress, now)
+
+        return watch(ranks, started, timeout_s, is_cut)
+
+    monkeypatch.setattr(supervisor, "_watch", until_the_first)
+    answer, out, _ = run("collectives", "--sizes", "8K", "--format", "json")
+    report = json.loads(out)
+
+    assert (answer, report["verdict"]) == (status, "unknown")
+    assert report["results"][0]["operation"] == "all_reduce"
+    assert len(report["results"]) < 6
+    assert "measure.collectives-interrupted" in [finding["code"] for finding in report["findings"]]
+
+
+def test_collectives_have_the_limit_for_each_round():
+    stalled = collectives._stalled(5.0)
+
+    assert not stalled([b"rendezvous"], 0.0)
+    assert not stalled([b"rendezvous"], collectives.START_S)
+    assert stalled([b"rendezvous"], collectives.START_S + 1)
+    assert not stalled([b"all_reduce of 8192 bytes, round 1 of 7"], 100.0)
+    assert not stalled([b"all_reduce of 8192 bytes, round 2 of 7"], 106.0)
+    assert stalled([b"all_reduce of 8192 bytes, round 2 of 7"], 111.5)
+
+
+@pytest.mark.parametrize(("signal", "status"), SIGNALS)
+def test_trainings_that_ended_are_printed(run, monkeypatch, signal, status):
+    answers = iter([ON_CPU])
+
+    def run_smoke(_options):
+        try:
+            return next(answers)
+        except StopIteration:
+            raise signal from None
+
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", "")
+    monkeypatch.setattr(train, "run_smoke", run_smoke)
+    answer, out, _ = run("smoke", "--strategy", "all", "--framework", "torch", "--format", "json")
+    report = json.loads(out)
+
+    assert (answer, report["verdict"], len(report["outcomes"])) == (status, "unknown", 1)
+    assert report["findings"][-1]["code"] == "training.runs-interrupted"
 
 
 @pytest.mark.parametrize("command", ["bandwidth", "compute"])

@@ -55,12 +55,12 @@ def test_the_exit_status_says_how_much_was_lost(topo, paste, dropped, status):
     assert topo("--import", paste(text))[0] == status
 
 
-def test_strict_lets_not_knowing_outrank_a_warning(topo, paste):
+def test_fail_on_unknown_accepts_a_warning_and_not_what_is_unknown(topo, paste):
     text = "\n".join(line for line in MESH.splitlines() if not line.startswith(("GPU3", "GPU5")))
     file = paste(text.replace("GPU0\t X \tNV1", "GPU0\t X \tNV2"))
 
     assert topo("--import", file)[0] == 1
-    assert topo("--import", file, "--strict")[0] == 3
+    assert topo("--import", file, "--fail-on", "unknown")[0] == 3
 
 
 def test_nccl_xml_is_recognised(topo, paste):

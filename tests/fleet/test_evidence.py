@@ -58,17 +58,6 @@ def test_a_report_that_contradicts_itself_is_never_better_than_its_findings(name
     assert words in str(doubt.seen)
 
 
-@pytest.mark.parametrize("verdict", [Verdict.WARN, Verdict.UNKNOWN])
-def test_a_strict_run_and_another_are_both_right(verdict):
-    """verify --strict ranks UNKNOWN above WARN."""
-    warn = bad(verdict=Verdict.WARN)
-
-    (row,) = rows(report("a", findings=(warn, UNKNOWN), verdict=verdict))
-
-    assert row.verdict is verdict
-    assert [f.check for f in row.problems] == ["nvlink", "pcie-link"]
-
-
 def test_a_report_without_a_schema_is_none():
     """Whatever has the fields: only what calls itself a report is believed."""
     document = json.loads(msgspec.json.encode(report("a")))

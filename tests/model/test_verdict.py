@@ -1,6 +1,7 @@
 import pytest
 
 from gpucheck.model import Finding, Verdict, worst
+from gpucheck.model.finding.verdict import FAIL_ON, exit_status
 
 P, W, F, U, S = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN, Verdict.SKIP
 
@@ -14,10 +15,14 @@ def test_the_worst_part_decides(parts, whole):
     assert worst(parts) is whole
 
 
-def test_strict_lifts_not_knowing_above_a_warning():
-    """Whoever schedules jobs on the answer wants "could not look" to count."""
-    assert worst([P, U, W], strict=True) is U
-    assert worst([P, U, W, F], strict=True) is F
+@pytest.mark.parametrize(
+    ("verdicts", "of_each"),
+    [([P, S], (0, 0, 0)), ([S], (3, 3, 0)), ([P, U], (3, 3, 0)), ([P, W], (1, 0, 0)), ([W, U], (1, 3, 0))],
+)
+def test_fail_on_chooses_what_is_no_success(verdicts, of_each):
+    """Whoever schedules jobs may accept a warning, and not "could not look"; a failure is never accepted."""
+    assert tuple(exit_status(verdicts, fail_on) for fail_on in ("warn", "unknown", "fail")) == of_each
+    assert {exit_status([*verdicts, F], fail_on) for fail_on in FAIL_ON} == {2}
 
 
 @pytest.mark.parametrize("verdict", [W, F, U])

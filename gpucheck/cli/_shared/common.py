@@ -11,7 +11,7 @@ from gpucheck.cli._shared.completion import FAULT, PROFILE
 from gpucheck.cli._shared.output import OutputFile, Problem, drawing_only, usage_errors, write_result
 from gpucheck.cli._shared.progress import Progress, progress_end
 from gpucheck.cli._shared.values import once, seconds
-from gpucheck.model.finding.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
+from gpucheck.model.finding.verdict import EXIT_STATUS, EXIT_USAGE, FAIL_ON, Verdict
 from gpucheck.printable import one_line
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ __all__ = [
     "Problem",
     "Progress",
     "drawing_only",
+    "fail_on_option",
     "fault_option",
     "format_option",
     "measured_host",
@@ -38,7 +39,6 @@ __all__ = [
     "separated",
     "simulation_options",
     "start_simulation",
-    "strict_option",
     "timeout_option",
     "usage_errors",
     "write_result",
@@ -59,15 +59,25 @@ def separated(_ctx: click.Context, _param: click.Parameter, values: Sequence[str
     return tuple(value.strip() for text in values for value in text.split(","))
 
 
-strict_option = click.option("--strict", is_flag=True, help="Rank UNKNOWN above WARN.")
-timeout_option = click.option(
-    "--timeout",
-    type=seconds(),
-    default=NVML_SECONDS,
+fail_on_option = click.option(
+    "--fail-on",
+    type=click.Choice(list(FAIL_ON)),
+    default="warn",
     show_default=True,
-    metavar="SECONDS",
-    help="Time limit for NVML.",
+    help="Verdicts that end with a nonzero exit status. warn: WARN, UNKNOWN and FAIL. unknown: UNKNOWN and FAIL.",
 )
+
+
+def timeout_option(step: str = "one call of NVML", default: float = NVML_SECONDS) -> Callable[[F], F]:
+    """Add --timeout, which limits one step or call of the command, never its whole run."""
+    return click.option(
+        "--timeout",
+        type=seconds(),
+        default=default,
+        show_default=True,
+        metavar="SECONDS",
+        help=f"Time limit for {step}.",
+    )
 
 
 def fault_option(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -10,11 +10,30 @@ from gpucheck.cli._shared.output import replaces, write_result
 from gpucheck.cli._shared.redaction import of
 from gpucheck.cli._shared.width import columns
 from gpucheck.printable import one_line
+from gpucheck.processes.signals import ended_by_signals, undisturbed
 
 if TYPE_CHECKING:
     from gpucheck.render.blocks import Document
 
 FORMATS = ("text", "json", "html", "markdown")
+CUT = "interrupted"  # how the codes of findings end that a signal ended the run
+Report = TypeVar("Report")
+
+
+def measured(measure: Callable[[Callable[[Report], None]], Report], write: Callable[[Report], None]) -> Report:
+    """Measure, write the report and return it. A signal ends the measuring, and nothing else.
+
+    measure: hands each report that it makes, of a part too, to its argument: the last one is written.
+    """
+    kept: list[Report] = []
+    with undisturbed():
+        try:
+            with ended_by_signals():
+                kept.append(measure(kept.append))
+        finally:
+            if kept:
+                write(kept[-1])
+    return kept[-1]
 
 
 def print_part(text: str, output: Path) -> None:
@@ -24,20 +43,20 @@ def print_part(text: str, output: Path) -> None:
 
 
 def write_report(
-    report: object,
+    report: Any,
     build: "Callable[[], Document]",
     format_: str,
     output: Path | None,
     *,
     verbose: bool = False,
     redact: bool = True,
-    interrupted: bool = False,
 ) -> None:
     """Print or write a report in one of FORMATS. build: makes its document. redact: the Markdown. Raises Problem.
 
-    interrupted: it is a part, which does not replace a file that holds a whole report; it goes to stderr as text then.
+    A part, of a run that a signal ended, does not replace a file that holds a whole report: it goes to stderr as text.
     """
-    if interrupted and output is not None and replaces(output):
+    is_part = any((finding.code or "").endswith(CUT) for finding in report.findings)
+    if is_part and output is not None and replaces(output):
         from gpucheck.render.formats import show
 
         print_part(show(build(), "text", verbose=verbose), output)

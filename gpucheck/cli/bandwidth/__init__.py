@@ -3,7 +3,6 @@
 import re
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,17 +10,16 @@ import click
 
 from gpucheck.cli._shared.common import (
     Problem,
+    fail_on_option,
     measured_host,
     output_options,
     simulation_options,
     start_simulation,
-    strict_option,
 )
-from gpucheck.cli._shared.shown import FORMATS, write_report
-from gpucheck.model.finding.verdict import EXIT_STATUS
+from gpucheck.cli._shared.shown import FORMATS, measured, write_report
+from gpucheck.model.finding.verdict import exit_status
 
 if TYPE_CHECKING:
-    from gpucheck.measure.bandwidth import BandwidthOptions
     from gpucheck.model.bandwidth import BandwidthReport
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -50,7 +48,7 @@ SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
     show_default=True,
     help="Extent of the run. quick: integrity and one direction. full: every copy method and staged copies.",
 )
-@strict_option
+@fail_on_option
 @click.option("-v", "--verbose", is_flag=True, help="Show the method.")
 @output_options(*FORMATS)
 @simulation_options
@@ -60,7 +58,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     tensor: str | None,
     allow_busy_gpus: bool,
     level: str,
-    strict: bool,
+    fail_on: str,
     verbose: bool,
     format_: str,
     output: Path | None,
@@ -73,39 +71,27 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     swept, tensor_bytes = parse_sizes(sizes), parse_tensor(tensor)
     start_simulation(profile, faults)
-    from gpucheck.measure.bandwidth import BandwidthOptions
-    from gpucheck.model.finding.verdict import worst
-    from gpucheck.render.subjects.bandwidth import document
-
-    def write(report: "BandwidthReport", *, interrupted: bool = False) -> None:
-        write_report(report, lambda: document(report), format_, output, verbose=verbose, interrupted=interrupted)
-
-    report = _measured(
-        BandwidthOptions(
-            devices=devices,
-            depth="default" if level == "standard" else level,  # type: ignore[arg-type]
-            sizes=swept,
-            tensor_bytes=tensor_bytes,
-            contended=allow_busy_gpus,
-        ),
-        partial(write, interrupted=True),
-    )
-    write(report)
-    return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]
-
-
-def _measured(options: "BandwidthOptions", interrupted: "Callable[[BandwidthReport], None]") -> "BandwidthReport":
     from gpucheck.cli.bandwidth.progress import Display
-    from gpucheck.measure.bandwidth import Watch
+    from gpucheck.measure.bandwidth import BandwidthOptions, Watch
+    from gpucheck.render.subjects.bandwidth import document
     from gpucheck.run.links import bandwidth
 
-    with Display(sys.stderr) as display, measured_host() as host:
+    options = BandwidthOptions(
+        devices=devices,
+        depth="default" if level == "standard" else level,  # type: ignore[arg-type]
+        sizes=swept,
+        tensor_bytes=tensor_bytes,
+        contended=allow_busy_gpus,
+    )
 
-        def stopped(report: "BandwidthReport") -> None:
-            display.end()
-            interrupted(report)
+    def measure(keep: "Callable[[BandwidthReport], None]") -> "BandwidthReport":
+        with Display(sys.stderr) as display, measured_host() as host:
+            return bandwidth(host, options, Watch(display.planned, display.step, keep=keep))
 
-        return bandwidth(host, options, Watch(display.planned, display.step, interrupted=stopped))
+    report = measured(
+        measure, lambda report: write_report(report, lambda: document(report), format_, output, verbose=verbose)
+    )
+    return exit_status((finding.verdict for finding in report.findings), fail_on)
 
 
 def parse_sizes(words: str | None) -> tuple[int, ...]:

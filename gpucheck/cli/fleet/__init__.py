@@ -6,9 +6,9 @@ import click
 
 from gpucheck.cli._shared.common import (
     OutputFile,
+    fail_on_option,
     output_options,
     separated,
-    strict_option,
 )
 
 FORMATS = ("text", "json", "csv", "prometheus", "junit", "html", "markdown")
@@ -47,7 +47,7 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
 )
 @click.option("--gpu-model", metavar="NAME", help="Select only GPUs of this model (H100). Requires --select.")
 @click.option("--allow-warn", is_flag=True, help="Also select WARN hosts. Requires --select.")
-@strict_option
+@fail_on_option
 @click.option("-v", "--verbose", is_flag=True, help="List all hosts, including PASS, of a large fleet.")
 @output_options(*FORMATS)
 def report_command(sources: tuple[Path, ...], **options: object) -> int:

@@ -14,7 +14,8 @@ from gpucheck.cli._shared.progress import steps
 from gpucheck.cli._shared.redaction import of
 from gpucheck.cli._shared.width import columns
 from gpucheck.foreign import opened, shown
-from gpucheck.model import EXIT_STATUS, FleetReport, FleetRow
+from gpucheck.model import FleetReport, FleetRow
+from gpucheck.model.finding.verdict import exit_status
 from gpucheck.processes.atomic import PRIVATE
 
 ENDINGS = {
@@ -38,7 +39,7 @@ class ReportOptions(NamedTuple):
     select: int | None
     gpu_model: str | None
     allow_warn: bool
-    strict: bool
+    fail_on: str
     verbose: bool
     format_: str
     output: Path | None
@@ -77,7 +78,8 @@ def _run(sources: tuple[Path, ...], options: ReportOptions) -> int:
     if options.select is not None:
         return _select(merged, options)
     _write(merged, options)
-    return EXIT_STATUS[merged.verdict]
+    verdicts = {row.verdict for row in merged.hosts} | {one.verdict for row in merged.hosts for one in row.problems}
+    return exit_status(verdicts, options.fail_on)
 
 
 def _rows(sources: tuple[Path, ...], expected: list[str]) -> Iterator[FleetRow]:
@@ -121,7 +123,7 @@ def _merge(rows: Iterator[FleetRow], expected: list[str], options: ReportOptions
         labels = read_labels(options.labels) if options.labels else None
         previous = read_previous(options.baseline) if options.baseline else None
     now = datetime.now(timezone.utc)
-    return fleet.merge(rows, expected, labels=labels, previous=previous, now=now, strict=options.strict)
+    return fleet.merge(rows, expected, labels=labels, previous=previous, now=now)
 
 
 def _select(merged: FleetReport, options: ReportOptions) -> int:
@@ -142,15 +144,16 @@ def _select(merged: FleetReport, options: ReportOptions) -> int:
 
 def _write(merged: FleetReport, options: ReportOptions) -> None:
     for file in options.files:
-        content = _content(merged, ENDINGS[file.suffix], verbose=options.verbose, width=None)
+        content = _content(merged, ENDINGS[file.suffix], options)
         write_result(content, file, mode=MODES.get(file.suffix, PRIVATE))
-    text = _content(merged, options.format_, verbose=options.verbose, width=columns(options.output))
+    text = _content(merged, options.format_, options, width=columns(options.output))
     write_result(text, options.output, mode=MODES.get(options.format_, PRIVATE))
 
 
-def _content(merged: FleetReport, form: str, *, verbose: bool, width: int | None) -> str | Iterable[bytes]:
+def _content(merged: FleetReport, form: str, options: ReportOptions, width: int | None = None) -> str | Iterable[bytes]:
     from gpucheck.render import fleet as render
 
     if form == "json":
         return render.json_pieces(merged)
-    return render.render(merged, form, verbose=verbose, width=width, change=of(merged) if form == "markdown" else None)
+    change = of(merged) if form == "markdown" else None
+    return render.render(merged, form, verbose=options.verbose, width=width, change=change, fail_on=options.fail_on)

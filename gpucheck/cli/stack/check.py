@@ -8,11 +8,11 @@ from click.exceptions import Exit
 
 from gpucheck.cli._shared.common import (
     Problem,
+    fail_on_option,
     output_options,
     recording_option,
     replay_mark,
     simulation_options,
-    strict_option,
 )
 from gpucheck.cli._shared.shown import write_report
 from gpucheck.cli.stack.common import ExistingFile, guarded, refuse
@@ -27,7 +27,7 @@ from gpucheck.cli.stack.common import ExistingFile, guarded, refuse
 )
 @click.option("--host", metavar="HOST", help="Name of this host in the lock file. Default: its hostname.")
 @click.option("--import-torch", is_flag=True, help="Also import torch in a child process (takes seconds).")
-@strict_option
+@fail_on_option
 @click.option("-v", "--verbose", is_flag=True, help="Show passed checks and all evidence.")
 @output_options("text", "json")
 @recording_option
@@ -36,7 +36,7 @@ def check(
     lock_file: Path | None,
     host: str | None,
     import_torch: bool,
-    strict: bool,
+    fail_on: str,
     verbose: bool,
     format_: str,
     output: Path | None,
@@ -52,7 +52,7 @@ def check(
     from gpucheck import stack
     from gpucheck.cli.stack.common import this_host
     from gpucheck.cli.stack.lock import planned
-    from gpucheck.model import EXIT_STATUS
+    from gpucheck.model.finding.verdict import exit_status
     from gpucheck.render.subjects.report import document
     from gpucheck.run.plan import compared
 
@@ -70,7 +70,7 @@ def check(
     machine, plan, where = guarded(work)
     if isinstance(plan, stack.Refusal):
         refuse(plan, format_, where)
-    report = compared(machine, plan, str(lock_file), import_torch=import_torch, strict=strict)
+    report = compared(machine, plan, str(lock_file), import_torch=import_torch)
     recorded = replay_mark(machine).strip()
     write_report(
         report,
@@ -79,4 +79,4 @@ def check(
         output,
         verbose=verbose,
     )
-    raise Exit(EXIT_STATUS[report.verdict])
+    raise Exit(exit_status((finding.verdict for finding in report.findings), fail_on))

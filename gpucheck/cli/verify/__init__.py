@@ -9,6 +9,7 @@ import click
 from gpucheck.cli._shared.common import (
     Problem,
     Progress,
+    fail_on_option,
     open_host,
     output_options,
     progress_end,
@@ -16,11 +17,10 @@ from gpucheck.cli._shared.common import (
     replay_mark,
     separated,
     simulation_options,
-    strict_option,
     timeout_option,
 )
 from gpucheck.cli._shared.completion import STEP
-from gpucheck.model import EXIT_STATUS
+from gpucheck.model.finding.verdict import exit_status
 from gpucheck.model.record import RECORD
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Compare the host with an earlier JSON report of its own: regressions, bandwidth, error rates.",
 )
-@strict_option
-@timeout_option
+@fail_on_option
+@timeout_option()
 @click.option("-v", "--verbose", is_flag=True, help="Show each PASS and all evidence.")
 @output_options(
     "text",
@@ -84,7 +84,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     skip: tuple[str, ...],
     expect: Path | None,
     baseline: Path | None,
-    strict: bool,
+    fail_on: str,
     timeout: float,
     verbose: bool,
     format_: str,
@@ -119,19 +119,18 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     def write(report: "Report") -> None:
         progress_end()
-        write_report(report, format_, output, mark=replay_mark(host), verbose=verbose)
+        write_report(report, format_, output, mark=replay_mark(host), verbose=verbose, fail_on=fail_on)
 
     report = run.verify(
         host,
         chosen,
-        strict=strict,
         progress=Progress(len(chosen)),
         comparisons=compared,
         interrupted=write,
         excluded=excluded,
     )
     write(report)
-    return EXIT_STATUS[report.verdict]
+    return exit_status((finding.verdict for finding in report.findings), fail_on)
 
 
 def _unknown_step(word: str, steps: tuple[object, ...]) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gpucheck.render.machine.kubernetes import Conditions
 
 
-def write_report(report: Report, format_: str, output: Path | None, *, mark: str, verbose: bool) -> None:
+def write_report(report: Report, format_: str, output: Path | None, *, mark: str, verbose: bool, fail_on: str) -> None:
     """mark: the line that a report about a recording starts with. Markdown is redacted. Raises Problem.
 
     A file keeps the last complete report, which may be a baseline or what a monitor reads: the part that an interrupted
@@ -26,7 +26,9 @@ def write_report(report: Report, format_: str, output: Path | None, *, mark: str
         return
     change = of(report) if format_ == "markdown" else None
     conditions = _conditions() if format_ == "kubernetes" else None
-    text = formats.render(report, format_, recorded=mark.strip(), verbose=verbose, change=change, conditions=conditions)
+    text = formats.render(
+        report, format_, recorded=mark.strip(), verbose=verbose, change=change, conditions=conditions, fail_on=fail_on
+    )
     if report.interrupted and format_ == "text":
         text += f"{report.findings[-1].seen}\n"
     write_result(text, output, mode=MODES.get(format_, PRIVATE))

@@ -39,12 +39,12 @@ class BurnInOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def burn_in(
-    source: Source, options: BurnInOptions, shown: Shown, interrupted: Callable[[ComputeReport], None]
+    source: Source, options: BurnInOptions, shown: Shown, keep: Callable[[ComputeReport], None]
 ) -> ComputeReport:
     """Run it and evaluate it. Raises Unmeasurable, StateError if its file does not fit,
     OSError if it is not writable.
 
-    interrupted: gets the report of what is proven so far when a signal ends the run, before its exception goes on.
+    keep: gets the report as soon as it is made: of what is proven so far when a signal ends the run, too.
     """
     clock = time.monotonic()
     with ExitStack() as stack:
@@ -65,10 +65,11 @@ def burn_in(
 
         try:
             session.run(lambda devices: findings_of(with_settings(devices, chosen.gpus), chosen), shown)
+            keep(made := report())
         except (KeyboardInterrupt, TerminatedError):
-            interrupted(report())
+            keep(report())
             raise
-        return report()
+        return made  # and the bench is closed, which takes a while
 
 
 def _state(path: Path, before: State | None, identity: Identity, planned: BurnInPlan) -> State:

@@ -5,7 +5,10 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from itertools import product
 from typing import Any
+
+import msgspec
 
 from gpucheck.measure.collectives.values import (
     ErrorKind,
@@ -17,12 +20,14 @@ from gpucheck.measure.collectives.values import (
 )
 from gpucheck.measure.engines.protocol import MISTAKES
 from gpucheck.model.device import Device
+from gpucheck.processes.atomic import write_atomic
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.ranks.nodes import leave_store, open_store
 from gpucheck.processes.ranks.rank import run_rank
 from gpucheck.processes.ranks.run_directory import ProgressFile, RunDirectory
 
 PERIOD = 7  # of the values, which are small, so that sums of floats are exact
+PATIENCE_S = 60.0  # after the limit of a round, which is enforced from outside the ranks
 
 
 class NoDevice(Exception):
@@ -36,6 +41,7 @@ class Rank:
         self.torch = torch
         self.store_file = directory.store
         self.progress = ProgressFile(directory.progress(spec.rank))
+        self.part = directory.part if spec.local_rank == 0 else None
         self.options = options = spec.options
         self.rank, self.world = spec.rank, spec.processes
         self.device = torch.device("cpu")
@@ -58,9 +64,13 @@ class Rank:
             store=store,
             rank=self.rank,
             world_size=self.world,
-            timeout=timedelta(seconds=options.timeout_s),
+            timeout=timedelta(seconds=options.timeout_s + PATIENCE_S),
         )
-        measured = [self.measure(name, size) for name in self.options.operations for size in self.options.sizes]
+        measured: list[MeasuredCollective] = []
+        for name, size in product(options.operations, options.sizes):
+            measured.append(self.measure(name, size))
+            if self.part is not None:
+                write_atomic(self.part, msgspec.json.encode(self.report(tuple(measured))), durable=False)
         self.note("done")
         leave_store(store, self.rank, self.world)
         return self.report(tuple(measured))

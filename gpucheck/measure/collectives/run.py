@@ -3,10 +3,10 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -28,16 +28,18 @@ from gpucheck.processes.ranks.nccl_log import Taken, error_text
 from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.processes.ranks.run_directory import RankError, run_directory
 from gpucheck.processes.ranks.supervisor import Reason, rank_specs, supervise
-from gpucheck.processes.signals import FAULTS, signal_name
+from gpucheck.processes.signals import FAULTS, signal_name, undisturbed
 from gpucheck.topology import of
 
 PROGRAM = ("gpucheck.measure.collectives.rank",)
 OUTPUT_CHARACTERS = 400
-# No rank is found stalled: the options carry no limit for a single collective.
-REASONS: dict[Reason, Literal["finished", "failed", "deadline"]] = {
+Cause = Literal["finished", "failed", "deadline", "interrupted"]
+REASONS: dict[Reason, Cause] = {
     "finished": "finished",
     "broken": "failed",
+    "stalled": "deadline",
     "deadline": "deadline",
+    "interrupted": "interrupted",
 }
 
 
@@ -45,9 +47,10 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """How a run ended. where: by rank, its last progress. notes: what was changed in the environment of the ranks.
 
     signals: signal number of each terminated rank. stacks: calls of each rank that hung, innermost first.
+    stopped: the signal that interrupted the run, whose reports are of a part.
     """
 
-    reason: Literal["finished", "failed", "deadline"]
+    reason: Cause
     seconds: float
     ranks: int
     reports: tuple[RankReport, ...] = ()
@@ -58,10 +61,11 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     taken: Taken = Taken()
     notes: tuple[str, ...] = ()
     output: str = ""
+    stopped: Any = None  # an exception
 
 
-def launch(options: RankOptions, here: int, deadline_s: float, **extra: str) -> Ended:
-    """Run the ranks of this host. here: ranks on each host. extra: environment of the ranks.
+def launch(options: RankOptions, here: int, *, keep: bool = False, **extra: str) -> Ended:
+    """Run the ranks of this host. here: ranks on each host. keep: as for supervise. extra: environment of the ranks.
 
     No process and no file is left. Raises OSError if no process can be started.
     """
@@ -72,15 +76,23 @@ def launch(options: RankOptions, here: int, deadline_s: float, **extra: str) -> 
         settings = nccl_files(home, several_hosts=_several(nodes)) if options.backend == "nccl" else ()
         processes = here * (nodes.count if nodes else 1)
         specs = tuple(rank_specs(processes, nodes, options))
-        ending = supervise(directory, PROGRAM, specs, RankReport, environment | extra, deadline_s)
+        each, most = options.timeout_s, len(options.operations) * len(options.sizes) * ROUNDS
+        ending = supervise(
+            directory, PROGRAM, specs, RankReport, environment | extra, START_S + each * most, _stalled(each), keep=keep
+        )
+        part = directory.part.read_bytes() if ending.signal is not None and directory.part.exists() else None
     ends = ending.ranks
     printed = "\n".join(line for end in ends for line in end.output)[-OUTPUT_CHARACTERS:]
-    shortage = None if ending.reason == "finished" else limit_in_force(here)
+    shortage = limit_in_force(here) if ending.reason in ("broken", "stalled", "deadline") else None
     return Ended(
         reason=REASONS[ending.reason],
         seconds=ending.seconds,
         ranks=processes,
-        reports=tuple(end.report for end in ends if end.report is not None),
+        reports=(
+            tuple(end.report for end in ends if end.report is not None)
+            if part is None
+            else (msgspec.json.decode(part, type=RankReport),)
+        ),
         errors={end.rank: end.error for end in ends if end.error is not None},
         where={end.rank: end.progress.decode(errors="replace") or "start" for end in ends},
         signals={end.rank: -end.status for end in ends if end.status is not None and end.status < 0},
@@ -91,7 +103,22 @@ def launch(options: RankOptions, here: int, deadline_s: float, **extra: str) -> 
             *(f"NCCL setting that the ranks follow, from {setting}" for setting in settings),
         ),
         output="\n".join(filter(None, (printed, shortage))),
+        stopped=ending.signal,
     )
+
+
+def _stalled(timeout_s: float) -> Callable[[Sequence[bytes], float], bool]:
+    """Return whether no rank has begun another round of a collective for so long; the start has a limit of its own."""
+    seen: tuple[bytes, ...] = ()
+    since = 0.0
+
+    def is_stalled(progress: Sequence[bytes], now: float) -> bool:
+        nonlocal seen, since
+        if tuple(progress) != seen:
+            seen, since = tuple(progress), now
+        return now - since > (timeout_s if b"," in b"".join(seen) else START_S)
+
+    return is_stalled
 
 
 def ranks_environment(caller: Mapping[str, str], nodes: Nodes | None) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -137,6 +164,8 @@ def _ending(ended: Ended) -> Iterator[Finding]:
         yield RANKS.with_evidence(*evidence).unknown("measure.ranks-wait", seen)
     elif ended.reason == "failed":
         yield _failed(ended)
+    elif ended.reason == "interrupted":
+        yield RANKS.unknown("measure.collectives-interrupted", "interrupted: the remaining collectives unknown")
 
 
 def _failed(ended: Ended) -> Finding:
@@ -223,6 +252,7 @@ CPU_RANKS = 2
 PLACES = 6  # a small collective between CPU ranks moves less than a megabyte a second
 CPU_ITERATIONS = 3
 START_S = 60.0  # importing torch and joining the others
+ROUNDS = 8  # of one collective at one size: the warm-up, and the samples
 
 
 class CollectiveOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -232,7 +262,7 @@ class CollectiveOptions(msgspec.Struct, frozen=True, kw_only=True):
     sizes: tuple[int, ...] = ()
     ranks: int | None = None
     devices: str | None = None
-    timeout_s: float = 120.0
+    timeout_s: float = 60.0
     contended: bool = False
     nodes: Nodes | None = None
 
@@ -248,8 +278,12 @@ class _Ranks(msgspec.Struct, frozen=True, kw_only=True):
     ring_gb_s: float | None = None
 
 
-def measure(source: Source, options: CollectiveOptions) -> CollectivesReport:
+def measure(
+    source: Source, options: CollectiveOptions, keep: Callable[[CollectivesReport], None] | None = None
+) -> CollectivesReport:
     """Run every collective at every size. Raises Unmeasurable if the options cannot be met.
+
+    keep: gets the report as soon as it is made: of what was measured when a signal ends the run, too.
 
     The findings list what could not be run or compared; ``diagnose`` evaluates links.
     """
@@ -265,52 +299,63 @@ def measure(source: Source, options: CollectiveOptions) -> CollectivesReport:
         nodes=options.nodes,
     )
     alone = ranks.count == 1 and options.nodes is None
-    runs = {"as is": Ended(reason="finished", seconds=0.0, ranks=1)} if alone else _runs(chosen, ranks.count)
-    ended = runs["as is"]
-    results = tuple(
-        _result(one, run.ranks, name, ranks.ring_gb_s)
-        for name, run in runs.items()
-        for one in (run.reports[0].measured if run.reports else ())
+    runs = (
+        {"as is": Ended(reason="finished", seconds=0.0, ranks=1)}
+        if alone
+        else _runs(chosen, ranks.count, keep=keep is not None)
     )
-    findings = (_one_rank(ranks),) if alone else gaps(runs, results, gpus=bool(ranks.gpus))
-    seen = Observations()
-    if ranks.scene is not None and not alone:
-        rows = measured(runs, results, len(ranks.gpus), several_hosts=options.nodes is not None)
-        seen = msgspec.structs.replace(surroundings(ranks.scene), measured=rows)
-    counts = Counter(finding.verdict for finding in findings)
-    first = ended.reports[0] if ended.reports else None
-    return CollectivesReport(
-        host=facts.system.hostname,
-        simulated=facts.simulation is not None,
-        simulation=facts.simulation,
-        backend=chosen.backend,
-        kind=ranks.reason,
-        ranks=ended.ranks,
-        nodes=options.nodes.count if options.nodes else 1,
-        devices=tuple(f"{report.device} {report.device_name or ''}".strip() for report in ended.reports),
-        versions=first.versions if first else {},
-        started=started.isoformat(timespec="seconds"),
-        seconds=round(time.monotonic() - clock, 3),
-        results=results,
-        transports=ended.taken.transports,
-        algorithms=ended.taken.algorithms,
-        notes=ended.notes,
-        observations=seen,
-        verdict=worst(counts),
-        findings=findings,
-        counts={verdict.value: counts[verdict] for verdict in Verdict},
-    )
+    with undisturbed():
+        ended = runs["as is"]
+        results = tuple(
+            _result(one, run.ranks, name, ranks.ring_gb_s)
+            for name, run in runs.items()
+            for one in (run.reports[0].measured if run.reports else ())
+        )
+        findings = (_one_rank(ranks),) if alone else gaps(runs, results, gpus=bool(ranks.gpus))
+        seen = Observations()
+        if ranks.scene is not None and not alone:
+            rows = measured(runs, results, len(ranks.gpus), several_hosts=options.nodes is not None)
+            seen = msgspec.structs.replace(surroundings(ranks.scene), measured=rows)
+        counts = Counter(finding.verdict for finding in findings)
+        first = ended.reports[0] if ended.reports else None
+        made = CollectivesReport(
+            host=facts.system.hostname,
+            simulated=facts.simulation is not None,
+            simulation=facts.simulation,
+            backend=chosen.backend,
+            kind=ranks.reason,
+            ranks=ended.ranks,
+            nodes=options.nodes.count if options.nodes else 1,
+            devices=tuple(f"{report.device} {report.device_name or ''}".strip() for report in ended.reports),
+            versions=first.versions if first else {},
+            started=started.isoformat(timespec="seconds"),
+            seconds=round(time.monotonic() - clock, 3),
+            results=results,
+            transports=ended.taken.transports,
+            algorithms=ended.taken.algorithms,
+            notes=ended.notes,
+            observations=seen,
+            verdict=worst(counts),
+            findings=findings,
+            counts={verdict.value: counts[verdict] for verdict in Verdict},
+        )
+        if keep is not None and not (ended.stopped and not ended.reports):
+            keep(made)
+    stopped = next((run.stopped for run in runs.values() if run.stopped is not None), None)
+    if stopped is not None:
+        raise stopped
+    return made
 
 
-def _runs(options: RankOptions, count: int) -> dict[str, Ended]:
+def _runs(options: RankOptions, count: int, *, keep: bool) -> dict[str, Ended]:
     """Return the run, and one without NVLS if NCCL chose it. Raises Unmeasurable if no process can be started."""
-    deadline = START_S + options.timeout_s
     try:
-        runs = {"as is": launch(options, count, deadline)}
+        runs = {"as is": launch(options, count, keep=keep)}
         chosen = runs["as is"].taken.chosen("AllReduce")
-        if any(algorithm.startswith("NVLS") for algorithm in chosen) and options.nodes is None:
+        nvls = any(algorithm.startswith("NVLS") for algorithm in chosen)
+        if nvls and options.nodes is None and runs["as is"].stopped is None:
             only = msgspec.structs.replace(options, operations=("all_reduce",), sizes=options.sizes[-1:])
-            runs["ring"] = launch(only, count, deadline, NCCL_NVLS_ENABLE="0")
+            runs["ring"] = launch(only, count, keep=keep, NCCL_NVLS_ENABLE="0")
     except OSError as error:
         raise Unmeasurable(RANKS.unknown("measure.ranks-not-started", f"no rank could be started: {error}")) from error
     return runs

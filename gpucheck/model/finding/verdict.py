@@ -16,9 +16,13 @@ class Verdict(Enum):
     __hash__ = object.__hash__  # Enum's own is Python code, and a fleet asks for it a million times
 
 
-# Worst first. --strict lifts UNKNOWN above WARN: whoever schedules jobs on the answer wants not-knowing to count.
-RANK = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS)
-STRICT_RANK = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.PASS)
+RANK = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS)  # worst first
+# --fail-on: the verdicts that are no success. Whoever schedules jobs may accept WARN, and not "could not look".
+FAIL_ON = {
+    "warn": (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN),
+    "unknown": (Verdict.FAIL, Verdict.UNKNOWN),
+    "fail": (Verdict.FAIL,),
+}
 
 # Nagios plugin meanings. Every other status is outside 0 to 3, so that nothing acts on it as on a verdict.
 EXIT_STATUS = {Verdict.PASS: 0, Verdict.WARN: 1, Verdict.FAIL: 2, Verdict.UNKNOWN: 3}
@@ -29,10 +33,16 @@ EXIT_INTERRUPTED = 130
 EXIT_READER_LEFT = 141  # as a shell reports a program that SIGPIPE ended
 
 
-def worst(verdicts: Iterable[Verdict], *, strict: bool = False) -> Verdict:
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict of a whole: the worst of its parts. SKIP never counts; nothing to count is UNKNOWN."""
     seen = set(verdicts)
-    for verdict in STRICT_RANK if strict else RANK:
-        if verdict in seen:
-            return verdict
-    return Verdict.UNKNOWN
+    return next((verdict for verdict in RANK if verdict in seen), Verdict.UNKNOWN)
+
+
+def exit_status(verdicts: Iterable[Verdict], fail_on: str) -> int:
+    """The status of a command with these findings. fail_on: a key of FAIL_ON."""
+    seen, counted = set(verdicts), FAIL_ON[fail_on]
+    whole = worst(seen)
+    if whole in counted or whole is Verdict.PASS:
+        return EXIT_STATUS[whole]
+    return EXIT_STATUS[worst((Verdict.PASS, *seen.intersection(counted)))]

@@ -77,6 +77,11 @@ class RunDirectory(NamedTuple):
         """Report of a rank that finished; written atomically."""
         return self.path / f"report-{rank}.json"
 
+    @property
+    def part(self) -> Path:
+        """What this host's first rank has so far, as in its report; written atomically."""
+        return self.path / "part.json"
+
     def shared_report(self, rank: int) -> Path:
         """Report of a rank on another host, fetched by a rank of this host."""
         return self.path / f"shared-report-{rank}.json"

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Generic, Literal
+from typing import Any, Generic, Literal
 
 import msgspec
 
@@ -14,7 +14,7 @@ from gpucheck.processes.ranks.nccl_log import Taken, logging_environment, read
 from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.processes.ranks.process import RankEnd, RankProcess, Report
 from gpucheck.processes.ranks.run_directory import RankSpec, RunDirectory
-from gpucheck.processes.signals import undisturbed
+from gpucheck.processes.signals import TerminatedError, undisturbed
 from gpucheck.processes.temporary import private_environment
 
 POLL_S = 0.02
@@ -24,7 +24,7 @@ TERM_S = 1.0
 # Ranks that hang spin, and so wait for a processor as well: they are stuck after so many times the limit.
 MOST_WAITING = 3.0
 KILL_S = 5.0  # a process in an uninterruptible call outlives even SIGKILL; it is reported, not waited for
-Reason = Literal["finished", "broken", "stalled", "deadline"]
+Reason = Literal["finished", "broken", "stalled", "deadline", "interrupted"]
 
 
 class Ending(msgspec.Struct, Generic[Report], frozen=True):
@@ -32,6 +32,7 @@ class Ending(msgspec.Struct, Generic[Report], frozen=True):
 
     seconds: since the start. ended: time.monotonic(). unkillable: ranks that SIGKILL did not end.
     shared: reports of ranks on other hosts. taken: from NCCL's log, empty if no rank of this host used NCCL.
+    signal: what interrupted it.
     """
 
     reason: Reason
@@ -41,6 +42,7 @@ class Ending(msgspec.Struct, Generic[Report], frozen=True):
     unkillable: tuple[int, ...] = ()
     shared: tuple[Report, ...] = ()
     taken: Taken = Taken()
+    signal: Any = None  # an exception
 
 
 def supervise(
@@ -51,6 +53,8 @@ def supervise(
     environment: Mapping[str, str],
     timeout_s: float,
     is_stalled: Callable[[Sequence[bytes], float], bool] | None = None,
+    *,
+    keep: bool = False,
 ) -> Ending[Report]:
     """Run the ranks of this host to their end, or to the deadline.
 
@@ -58,7 +62,7 @@ def supervise(
     ``run_rank``. specs: one a rank, from ``rank_specs``. report: type of the ranks' reports. timeout_s: does not count
     the time in which ranks waited for a processor, up to MOST_WAITING times as much: on a host with many more running
     processes than processors the limit would be a statement about the host. is_stalled: whether ranks with these
-    progress lines no longer move, at this time.monotonic().
+    progress lines no longer move, at this time.monotonic(). keep: a signal is an ending, and not raised.
 
     When this returns or raises, no rank is left running, except the unkillable. Raises OSError if no process can be
     started.
@@ -71,16 +75,23 @@ def supervise(
         for spec in specs:
             directory.spec(spec.rank).write_bytes(msgspec.json.encode(spec))
             ranks.append(RankProcess(spec.rank, program, directory, environment, report))
-        reason = _watch(ranks, started, timeout_s, is_stalled)
+        reason: Reason = "interrupted"
+        stopped: BaseException | None = None
+        try:
+            reason = _watch(ranks, started, timeout_s, is_stalled)
+        except (KeyboardInterrupt, TerminatedError) as signal:
+            if not keep:
+                raise
+            stopped = signal
         ended = time.monotonic()
-        if reason != "finished":
+        if reason not in ("finished", "interrupted"):
             _wait_for_stacks(ranks)
         ends = tuple(rank.end() for rank in ranks)
         shared = tuple(msgspec.json.decode(content, type=report) for content in directory.shared_reports())
     finally:
         with undisturbed():
             unkillable = _stop(ranks)
-    return Ending(reason, ends, ended - started, ended, unkillable, shared, read(directory.path))
+    return Ending(reason, ends, ended - started, ended, unkillable, shared, read(directory.path), stopped)
 
 
 def rank_specs(processes: int, nodes: Nodes | None, options: msgspec.Struct) -> Iterator[RankSpec[msgspec.Struct]]:

@@ -1,7 +1,7 @@
 """JUnit XML of hosts and fleets, as the strict schema (Jenkins xUnit, junit-10.xsd) allows it.
 
-FAIL and WARN are failures, UNKNOWN is an error (the check could not look), SKIP is skipped, and so is what follows from
-a failure or an error of the same suite: one fault is not 24 errors.
+FAIL and WARN are failures, UNKNOWN is an error (the check could not look), SKIP is skipped, and so is what --fail-on
+accepts, and what follows from a failure or an error of the same suite: one fault is not 24 errors.
 """
 
 from collections import Counter
@@ -12,12 +12,13 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from gpucheck.model import Finding, FleetReport, FleetRow, Report, Verdict, by_root, follows
+from gpucheck.model.finding.verdict import FAIL_ON
 from gpucheck.model.measurements import copies_of, trainings_of
 from gpucheck.printable import folded, indented, of_printable, one_line, printable
 from gpucheck.render.subjects.copies import by_class
 from gpucheck.render.words import count_models, describe_simulation, headline, observed
 
-OUTCOME = {Verdict.FAIL: "failure", Verdict.WARN: "failure", Verdict.UNKNOWN: "error", Verdict.SKIP: "skipped"}
+OUTCOME = {Verdict.FAIL: "failure", Verdict.WARN: "failure", Verdict.UNKNOWN: "error"}
 
 
 class Case(NamedTuple):
@@ -55,12 +56,12 @@ def case(finding: Finding, *, name: str, classname: str, seconds: float) -> Case
     return Case(name, classname, finding.verdict, message, "\n".join(map(indented, filter(None, lines))), seconds)
 
 
-def write(name: str, suites: Iterable[Suite]) -> str:
+def write(name: str, suites: Iterable[Suite], fail_on: str) -> str:
     """The whole document. Control characters, which XML 1.0 cannot hold, are replaced."""
     root = ElementTree.Element("testsuites", {"name": name})
     totals = dict.fromkeys(("tests", "failures", "errors"), 0)
     for suite in suites:
-        element = _suite(root, suite)
+        element = _suite(root, suite, fail_on)
         for key in totals:
             totals[key] += int(element.get(key, "0"))
     root.attrib.update({key: str(total) for key, total in totals.items()})
@@ -68,8 +69,12 @@ def write(name: str, suites: Iterable[Suite]) -> str:
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _suite(root: ElementTree.Element, suite: Suite) -> ElementTree.Element:
-    outcomes = [OUTCOME.get(case.verdict) for case in suite.cases]
+def _outcome(verdict: Verdict, fail_on: str) -> str | None:
+    return None if verdict is Verdict.PASS else OUTCOME[verdict] if verdict in FAIL_ON[fail_on] else "skipped"
+
+
+def _suite(root: ElementTree.Element, suite: Suite, fail_on: str) -> ElementTree.Element:
+    outcomes = [_outcome(case.verdict, fail_on) for case in suite.cases]
     attributes = {
         "name": printable(suite.name),
         "tests": str(len(suite.cases)),
@@ -86,15 +91,14 @@ def _suite(root: ElementTree.Element, suite: Suite) -> ElementTree.Element:
         properties = ElementTree.SubElement(element, "properties")
         for key, value in suite.properties:
             ElementTree.SubElement(properties, "property", {"name": printable(key), "value": printable(value)})
-    for case in suite.cases:
-        _case(element, case)
+    for case, outcome in zip(suite.cases, outcomes, strict=True):
+        _case(element, case, outcome)
     return element
 
 
-def _case(suite: ElementTree.Element, case: Case) -> None:
+def _case(suite: ElementTree.Element, case: Case, outcome: str | None) -> None:
     attributes = {"classname": printable(case.classname), "name": printable(case.name), "time": f"{case.seconds:.3f}"}
     element = ElementTree.SubElement(suite, "testcase", attributes)
-    outcome = OUTCOME.get(case.verdict)
     if outcome:
         child = ElementTree.SubElement(element, outcome, {"message": printable(case.message)})
         if outcome != "skipped":
@@ -103,12 +107,12 @@ def _case(suite: ElementTree.Element, case: Case) -> None:
 
 
 @of_printable
-def to_junit(report: Report) -> str:
+def to_junit(report: Report, fail_on: str = "warn") -> str:
     """A suite for the host, a case a finding, numbers as properties."""
     name = "gpucheck verify (SIMULATED)" if report.simulated else "gpucheck verify"
     cases = (*_cases(report), *_unproven(report))
     suite = Suite(report.host, cases, report.host, report.started, tuple(_properties(report)))
-    return write(name, [suite])
+    return write(name, [suite], fail_on)
 
 
 def _with_time_and_root(report: Report) -> Iterator[tuple[Finding, float, str | None]]:
@@ -179,10 +183,10 @@ def _numbers(report: Report) -> Iterator[tuple[str, str]]:
             yield f"{name} samples_per_s", f"{sum(run.performance.samples_per_s):.1f}"
 
 
-def fleet_to_junit(fleet: FleetReport) -> str:
+def fleet_to_junit(fleet: FleetReport, fail_on: str = "warn") -> str:
     """A suite a host, a case a problem."""
     name = "gpucheck fleet (SIMULATED)" if fleet.simulated else "gpucheck fleet"
-    return write(name, map(_fleet_suite, fleet.hosts))
+    return write(name, map(_fleet_suite, fleet.hosts), fail_on)
 
 
 def _fleet_suite(row: FleetRow) -> Suite:

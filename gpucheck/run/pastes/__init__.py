@@ -96,7 +96,6 @@ def diagnosis(
     sources: tuple[str, ...],
     model: str | None = None,
     machine: str | None = None,
-    strict: bool = False,
 ) -> Diagnosis:
     """Evaluate all inputs: as one host, or each host by itself where they are of several.
 
@@ -116,9 +115,9 @@ def diagnosis(
         mine = [Part(facts=Facts(observed=given))] if given is not None and one is hosts[-1] else []
         for found in _machines([*mine, *one.parts], model):
             findings += found.split
-            answers.append(_answer(found, one.name, sources, strict=strict))
+            answers.append(_answer(found, one.name, sources))
     if len(answers) == 1:
-        return _with(answers[0], findings, unread=unread, strict=strict)
+        return _with(answers[0], findings, unread=unread)
     every = Diagnosis(
         verdict=Verdict.UNKNOWN,
         source=sources,
@@ -128,14 +127,14 @@ def diagnosis(
         read=tuple(row for one in answers for row in one.read),
         machines=tuple(answers),
     )
-    return _with(every, findings, unread=unread, strict=strict)
+    return _with(every, findings, unread=unread)
 
 
-def _with(answer: Diagnosis, findings: list[Finding], *, unread: tuple[UnreadRange, ...], strict: bool) -> Diagnosis:
+def _with(answer: Diagnosis, findings: list[Finding], *, unread: tuple[UnreadRange, ...]) -> Diagnosis:
     """The answer with findings about the inputs; its verdict and counts are of all its findings."""
     found = (*answer.findings, *with_actions(findings, causes()))
     every = (*found, *(row for machine in answer.machines for row in machine.findings))
-    verdict = worst((one.verdict for one in every), strict=strict)
+    verdict = worst(one.verdict for one in every)
     return replace(answer, verdict=verdict, findings=found, counts=counted(every), unread=unread)
 
 
@@ -150,7 +149,7 @@ def _machines(parts: Sequence[Part], model: str | None) -> Iterator[Merged]:
     yield Merged(findings=(too_many(parts),))
 
 
-def _answer(found: Merged, name: str | None, sources: tuple[str, ...], *, strict: bool) -> Diagnosis:
+def _answer(found: Merged, name: str | None, sources: tuple[str, ...]) -> Diagnosis:
     seen, log, parts = found.facts.observed, found.facts.kernel_log, found.parts
     # ECC, row remapping, throttling, MIG, limits: what nvidia-smi reports of each GPU, evaluated as on a live host.
     state = pasted_host.findings(parts, found.facts)
@@ -174,7 +173,7 @@ def _answer(found: Merged, name: str | None, sources: tuple[str, ...], *, strict
         for i, gpu in enumerate(seen.gpus)
     ]
     own = (*(findings or (PASTE.unknown("pastes.no-evidence"),)), *found.findings)
-    concluded, verdict, counts = conclude(own, listed, strict=strict)
+    concluded, verdict, counts = conclude(own, listed)
     return Diagnosis(
         verdict=verdict,
         source=sources,

@@ -50,22 +50,22 @@ def compute(
     options: "ComputeOptions",
     on_step: "OnStep" = lambda *_: None,
     answered: "Answered" = lambda *_: None,
-    interrupted: "Callable[[ComputeReport], None] | None" = None,
+    keep: "Callable[[ComputeReport], None] | None" = None,
 ) -> "ComputeReport":
-    """Compute and evaluate. interrupted, errors: as those of ``measure``."""
+    """Compute and evaluate. keep, errors: as those of ``measure``."""
     from gpucheck.compute.measure import measure
 
-    give = None if interrupted is None else lambda report: interrupted(_named(source, report))
+    give = keep and (lambda report: keep(_named(source, report)))
     return _named(source, measure(source, options, on_step, answered, give))
 
 
 def burn_in(
-    source: Source, options: "BurnInOptions", shown: "Shown", interrupted: "Callable[[ComputeReport], None]"
+    source: Source, options: "BurnInOptions", shown: "Shown", keep: "Callable[[ComputeReport], None]"
 ) -> "ComputeReport":
     """Compute for minutes to days. Raises what gpucheck.compute.burnin.measure.burn_in raises."""
     from gpucheck.compute.burnin import measure
 
-    return _named(source, measure.burn_in(source, options, shown, lambda report: interrupted(_named(source, report))))
+    return _named(source, measure.burn_in(source, options, shown, lambda report: keep(_named(source, report))))
 
 
 def _named(source: Source, report: "ComputeReport") -> "ComputeReport":

@@ -15,6 +15,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Gpu, named, with_actions
 from gpucheck.model.facts import Source
 from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult
+from gpucheck.processes.signals import TerminatedError, undisturbed
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.proof import REQUIRED, NotRequired, not_required
 from gpucheck.run.step import Outcome, RunStep, in_place_of_a_run
@@ -103,22 +104,22 @@ class Training(NamedTuple):
 
 def train(
     source: Source, runs: Iterable[tuple[Strategy, SmokeOptions]], on_start: Callable[[str], None] | None = None
-) -> tuple[Training, ...]:
-    """Run each in turn; one whose framework cannot use the GPUs of this host is not started.
+) -> Iterator[Training]:
+    """Yield each run in turn; one whose framework cannot use the GPUs of this host is not started.
 
     on_start: called with the name of each run.
     """
     blocked = refused(version_consistency(source))
-    done: list[Training] = []
+    before: Training | None = None
     gpus_here, instances = gpus_to_train_on(source), mig_instances(source)
     for strategy, options in on_all_gpus(runs, gpus_here, nvls=has_switch(source)):
         if on_start is not None:
             on_start(f"{strategy.framework} {strategy.name} {options.variant}")
         stopped = blocked.get(strategy.framework) if options.visible_devices != "" else None
         if stopped is not None:
-            done.append(Training(strategy, None, (not_trained(strategy, stopped),), stopped))
+            before = Training(strategy, None, (not_trained(strategy, stopped),), stopped)
+            yield before
             continue
-        before = done[-1] if done else None
         if before is not None and before.strategy == strategy and before.outcome and is_settled(before.outcome):
             continue
         on_gpus = gpus_here > 0 and options.visible_devices != ""
@@ -126,31 +127,53 @@ def train(
             options = replace(options, mig_uuids=instances)
         outcome = run_smoke(replace(options, start_s=START_S) if on_gpus else options)
         gpus = real_gpus(source) if options.visible_devices is None else None
-        done.append(Training(strategy, outcome, evaluate(outcome, gpus=gpus)))
-    return tuple(done)
+        before = Training(strategy, outcome, evaluate(outcome, gpus=gpus))
+        yield before
+
+
+Smoke = tuple[SmokeReport, tuple[Training, ...]]
 
 
 def smoke(
-    source: Source, runs: Iterable[tuple[Strategy, SmokeOptions]], on_start: Callable[[str], None]
-) -> tuple[SmokeReport, tuple[Training, ...]]:
-    """Return the report of ``gpucheck smoke``, and the runs with the findings that it lists."""
+    source: Source,
+    runs: Iterable[tuple[Strategy, SmokeOptions]],
+    on_start: Callable[[str], None],
+    keep: Callable[[Smoke], None],
+) -> Smoke:
+    """Return the report of ``gpucheck smoke``, and the runs with the findings that it lists.
+
+    keep: gets them as soon as they are made: those of the runs that ended when a signal ends the others, too.
+    """
     started, clock = datetime.now(timezone.utc).isoformat(timespec="seconds"), time.monotonic()
-    trainings = _with_indexes(source, train(source, runs, on_start))
-    findings, verdict, counts = conclude(finding for training in trainings for finding in training.findings)
-    outcomes = (training.outcome for training in trainings if training.outcome is not None)
-    facts = source.read("system", "simulation")
-    simulation = facts.simulation
-    report = SmokeReport(
-        host=facts.system.hostname,
-        simulated=simulation is not None,
-        simulation=simulation,
-        started=started,
-        seconds=round(time.monotonic() - clock, 3),
-        verdict=verdict,
-        counts=counts,
-        findings=findings,
-        outcomes=tuple(outcomes),
-    )
+    done: list[Training] = []
+    signal: BaseException | None = None
+    try:
+        for training in train(source, runs, on_start):
+            done.append(training)  # noqa: PERF402 - what is there when a signal comes
+    except (KeyboardInterrupt, TerminatedError) as error:
+        if not done:
+            raise
+        signal = error
+        cut = Subject(check="smoke").unknown("training.runs-interrupted", "interrupted: the remaining runs unknown")
+        done.append(Training(done[-1].strategy, None, (cut,)))
+    with undisturbed():
+        trainings = _with_indexes(source, tuple(done))
+        findings, verdict, counts = conclude(finding for training in trainings for finding in training.findings)
+        facts = source.read("system", "simulation")
+        report = SmokeReport(
+            host=facts.system.hostname,
+            simulated=facts.simulation is not None,
+            simulation=facts.simulation,
+            started=started,
+            seconds=round(time.monotonic() - clock, 3),
+            verdict=verdict,
+            counts=counts,
+            findings=findings,
+            outcomes=tuple(training.outcome for training in trainings if training.outcome is not None),
+        )
+        keep((report, trainings))
+    if signal is not None:
+        raise signal
     return report, trainings
 
 
@@ -178,7 +201,7 @@ def _smoke(source: Source, strategy: Strategy, models: tuple[str, ...] = ()) -> 
             strategy.framework, strategy.name, with_fault(SmokeOptions(model=model)), steps=None, capabilities=()
         )
     ]
-    trainings = train(source, runs)
+    trainings = tuple(train(source, runs))
     outcomes = [training.outcome for training in trainings if training.outcome is not None]
     findings = tuple(finding for training in trainings for finding in training.findings)
     if not outcomes:

@@ -57,7 +57,7 @@ def report(data: bytes) -> None:
         found = msgspec.json.decode(data, type=Report)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return
-    shown_report(with_findings(found, found.findings, strict=False))
+    shown_report(with_findings(found, found.findings))
 
 
 @target(seeds=own.reports, format="json")

@@ -52,6 +52,17 @@ def test_the_schemas_refuse_what_strict_readers_refuse(schema, old, new):
     assert not SCHEMAS[schema].validate(parsed(GOOD.replace(old, new, 1)))
 
 
+@pytest.mark.parametrize(("fail_on", "counts"), [("unknown", (2, 1)), ("fail", (2, 0))])
+def test_what_fail_on_accepts_is_skipped_with_its_message(fail_on, counts):
+    (suite,) = parsed(to_junit(REPORTS["sick"], fail_on))
+    messages = [one.get("message") for one in suite.findall("testcase/skipped")]
+
+    assert tuple(int(suite.get(key)) for key in ("failures", "errors")) == counts
+    assert len(messages) == int(suite.get("skipped")) == 5 - sum(counts)
+    assert all(messages)
+    SCHEMAS["jenkins"].assertValid(parsed(to_junit(REPORTS["sick"], fail_on)))
+
+
 def test_verdicts_are_failures_errors_and_skips_and_the_sums_are_right():
     (suite,) = parsed(GOOD)
 
