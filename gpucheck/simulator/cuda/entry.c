@@ -1,6 +1,10 @@
 /* cuGetProcAddress: which function a program gets for a name. A name that is not here is one that the driver lacks. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "driver.h"
 
@@ -58,15 +62,36 @@ static CUresult look_up(const char *name, entry *out, int version, int *status)
     return *out != NULL ? SUCCESS : NOT_FOUND;
 }
 
+/* Once, for the user of a framework, whose own message is that the driver is too old. Bindings look up all names. */
+static void say_what_is_missing(const char *name, const void *caller)
+{
+    static bool printed;
+    char line[256];
+    Dl_info who;
+    if (printed || *name == '\0' || taken_away(name) || dladdr(caller, &who) == 0 || who.dli_fname == NULL
+        || strstr(who.dli_fname, "cydriver") != NULL || strstr(who.dli_fname, "ffi") != NULL
+        || strstr(who.dli_fname, "_ctypes") != NULL)
+        return;
+    printed = true;
+    snprintf(line, sizeof line,
+             "gpucheck: the simulated CUDA driver has copies only, no %.60s: PyTorch, TensorFlow and other frameworks are "
+             "not supported on a simulated GPU\n", name);
+    (void)!write(STDERR_FILENO, line, strlen(line));
+}
+
 CUresult cuGetProcAddress_v2(const char *name, entry *out, int version, uint64_t flags, int *status)
 {
     GUARDED;
     int spare;
+    CUresult result;
     (void)flags;
     if (name == NULL || out == NULL)
         return INVALID_VALUE;
     machine_peek();
-    return look_up(name, out, version, status != NULL ? status : &spare);
+    result = look_up(name, out, version, status != NULL ? status : &spare);
+    if (result != SUCCESS)
+        say_what_is_missing(name, __builtin_return_address(0));
+    return result;
 }
 
 CUresult cuGetProcAddress(const char *name, entry *out, int version, uint64_t flags)

@@ -223,3 +223,25 @@ def wait(version):
 print(wait(8000), wait(11060), wait(11070), wait(13000))
 """
     assert run("p100-pcie-x2", code) == "801 801 0 0"
+
+
+def test_a_framework_is_told_in_one_line_that_the_gpu_is_simulated(tmp_path, activate):
+    """CUDA's runtime says "API call is not supported in the installed CUDA driver"; bindings look up all names."""
+    source, program = tmp_path / "runtime.c", tmp_path / "runtime"
+    source.write_text(
+        "int cuGetProcAddress_v2(const char *, void *, int, unsigned long, int *);\n"
+        'int main(void) { void *f; for (int i = 0; i < 2; i++) cuGetProcAddress_v2("cuGraphCreate", &f, 12000, 0, 0);\n'
+        'return cuGetProcAddress_v2("cuInit", &f, 12000, 0, 0); }\n'
+    )
+    library = activate("p100-pcie-x2", ()) / "lib"
+    subprocess.run(["cc", source, "-o", program, library / "libcuda.so.1"], check=True)
+
+    done = subprocess.run(
+        [program], env={**os.environ, "LD_LIBRARY_PATH": str(library)}, capture_output=True, text=True
+    )
+
+    assert done.returncode == 0
+    assert done.stderr.splitlines() == [
+        "gpucheck: the simulated CUDA driver has copies only, no cuGraphCreate: PyTorch, TensorFlow and other "
+        "frameworks are not supported on a simulated GPU"
+    ]
