@@ -108,7 +108,6 @@ class SideBySide(NamedTuple):
     """Parts next to each other where there is room."""
 
     parts: Sequence[Sequence["Block"]]
-    kind: str = "side-by-side"
 
 
 class Section(NamedTuple):

@@ -1,6 +1,7 @@
 """Words and numbers shared by all views."""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 
@@ -81,6 +82,11 @@ def number(value: float) -> str:
 def plural(count: int, noun: str) -> str:
     """``1 pair``, ``56 pairs``."""
     return f"{number(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def counted_names(names: Iterable[str]) -> str:
+    """Return each name once, with how often it is there: ``bar1 (8), iommu``."""
+    return ", ".join(f"{name} ({count})" if count > 1 else name for name, count in Counter(names).items())
 
 
 def ranges(numbers: Sequence[int]) -> str:

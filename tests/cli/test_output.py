@@ -138,3 +138,23 @@ def test_a_report_is_not_for_every_user_and_metrics_are(run, tmp_path, words, mo
 
     found = {name: stat.S_IMODE((tmp_path / "new" / name).stat().st_mode) for name in modes}
     assert found == {name: mode & ~taken for name, mode in modes.items()}
+
+
+@pytest.mark.parametrize("display", [True, False])
+def test_web_writes_a_page_and_opens_it_where_there_is_a_display(run, tmp_path, monkeypatch, display):
+    opened = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setenv("WAYLAND_DISPLAY", "")
+    monkeypatch.setenv("DISPLAY", ":0" if display else "")
+    status, out, err = run("topo", "--simulate", "p100-pcie-x2", "--web")
+    page = tmp_path / "gpucheck-topo.html"
+
+    assert (status, out, err) == (0, "", f"gpucheck: page {page}\n")
+    assert "<!doctype html>" in page.read_text()
+    assert opened == [page.as_uri()] * display
+
+
+@pytest.mark.parametrize("words", [("--format", "json"), ("-o", "-")])
+def test_web_needs_a_file_for_its_page(run, words):
+    assert run("topo", "--simulate", "p100-pcie-x2", "--web", *words)[0] == 64

@@ -1,14 +1,17 @@
 """What several commands share: options, the host that they name, and progress."""
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from gpucheck.cli._shared.completion import FAULT, PROFILE
-from gpucheck.cli._shared.output import OutputFile, Problem, drawing_only, usage_errors, write_result
+from gpucheck.cli._shared.output import OutputFile, Problem, drawing_only, replaces, usage_errors, write_result
 from gpucheck.cli._shared.progress import Progress, progress_end
 from gpucheck.cli._shared.values import once, seconds
 from gpucheck.model.finding.verdict import EXIT_STATUS, EXIT_USAGE, FAIL_ON, Verdict
@@ -113,9 +116,13 @@ recording_option = click.option(
 
 
 def output_options(*formats: str) -> Callable[[F], F]:
-    """Add --format, as format_option does, and -o."""
+    """Add --format, as format_option does, and -o; where there is a page, --web too."""
 
     def decorate(command: F) -> F:
+        if "html" in formats:
+            command = click.option("--web", is_flag=True, help="Write a page (HTML) and open it in a browser.")(
+                _with_page(command)
+            )
         command = click.option(
             "-o",
             "--output",
@@ -126,6 +133,26 @@ def output_options(*formats: str) -> Callable[[F], F]:
         return format_option(*formats)(command)
 
     return decorate
+
+
+def _with_page(command: F) -> F:
+    @wraps(command)
+    def run(*arguments: Any, web: bool, **options: Any) -> Any:
+        if not web:
+            return command(*arguments, **options)
+        context = click.get_current_context()
+        page = options["output"] or OutputFile().convert(f"gpucheck-{context.info_name}.html", None, context)
+        if options["format_"] not in ("text", "html") or not replaces(page):
+            raise Problem("--web writes HTML to a file. Omit --format, and name a file with -o.")
+        status = command(*arguments, **options | {"format_": "html", "output": page})
+        note(f"gpucheck: page {page.resolve()}")
+        if any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))) or sys.platform == "darwin":
+            import webbrowser
+
+            webbrowser.open(page.resolve().as_uri())
+        return status
+
+    return run  # type: ignore[return-value]  # with one more option
 
 
 def format_option(*formats: str) -> Callable[[F], F]:

@@ -55,7 +55,7 @@ def write_report(
 
     A part, of a run that a signal ended, does not replace a file that holds a whole report: it goes to stderr as text.
     """
-    is_part = any((finding.code or "").endswith(CUT) for finding in report.findings)
+    is_part = any((finding.code or "").endswith(CUT) for finding in getattr(report, "findings", ()))
     if is_part and output is not None and replaces(output):
         from gpucheck.render.formats import show
 

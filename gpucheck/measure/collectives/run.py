@@ -96,7 +96,7 @@ def launch(options: RankOptions, here: int, *, keep: bool = False, **extra: str)
         errors={end.rank: end.error for end in ends if end.error is not None},
         where={end.rank: end.progress.decode(errors="replace") or "start" for end in ends},
         signals={end.rank: -end.status for end in ends if end.status is not None and end.status < 0},
-        stacks={end.rank: end.stack for end in ends if end.stack} if ending.reason == "deadline" else {},
+        stacks={end.rank: end.stack for end in ends if end.stack} if ending.reason in ("stalled", "deadline") else {},
         taken=ending.taken,
         notes=(
             *(f"environment variable removed for the ranks: {pair}" for pair in removed),

@@ -113,6 +113,6 @@ addEventListener("afterprint", () => { rows_at_once = PAGE; show(); });
   document.addEventListener("keydown", (event) => {
     if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && !DIALOG.open) { event.preventDefault(); document.getElementById("search").focus(); }
   });
-  const wanted = new URLSearchParams(location.hash.slice(1)).get("host");
-  if (wanted) openHost(wanted);
+  addEventListener("hashchange", openWanted);
+  openWanted();
 })();

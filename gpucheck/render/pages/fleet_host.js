@@ -8,7 +8,7 @@ function openHost(name) {
     document.getElementById("shown").textContent = "No host is called " + name + ".";
     return;
   }
-  cameFrom = document.activeElement;
+  if (!DIALOG.open) cameFrom = document.activeElement;
   const close = make("button.quiet", { type: "button", click: () => DIALOG.close() }, "Close");
   const mark = host.profile ? make("span.badge.warn", {}, "SIMULATED " + host.profile) : null;
   const header = make("header", {}, make("h2", { id: "host-name" }, host.name), badge(host.verdict), mark, close);
@@ -17,6 +17,13 @@ function openHost(name) {
   DIALOG.scrollTop = 0;
   close.focus();
   history.replaceState(null, "", "#host=" + encodeURIComponent(name));
+}
+
+// An address that changes in an open tab, too.
+function openWanted() {
+  const wanted = new URLSearchParams(location.hash.slice(1)).get("host");
+  if (wanted) openHost(wanted);
+  else if (DIALOG.open) DIALOG.close();
 }
 
 function facts(host) {

@@ -50,11 +50,11 @@ function plural(count, word) {
   return count.toLocaleString("en") + " " + word + (count === 1 ? "" : "s");
 }
 
-// What is folded on the screen is open on paper.
+// Evidence of what is wrong is open on paper.
 (function paper() {
   let opened = [];
   addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll("details:not([open])")];
+    opened = [...document.querySelectorAll("article details:not([open])")];
     for (const details of opened) details.open = true;
   });
   addEventListener("afterprint", () => { for (const details of opened) details.open = false; });

@@ -59,7 +59,7 @@ def document(report: ComputeReport) -> Document:
         lines=[gpus, *(f"note: {note}" for note in report.notes), *unmeasured],
         findings=Findings(worst_first(report.findings, [gpu.bus_id for gpu in report.gpus if gpu.bus_id])),
         body=[
-            *(_burn_in(report.burn_in) if report.burn_in is not None else []),
+            *([_burn_in(report.burn_in)] if report.burn_in is not None else []),
             *_section(report.gpus, report.findings),
             Folded("method", "How it was measured", Lines(report.method)),
             Folded("digest", "Digests of the results", Lines(digests)),
@@ -83,22 +83,22 @@ def _section(gpus: Sequence[ComputeDevice], findings: Iterable[Finding]) -> list
     return [Section("compute", "GPUs under load", shown, names.pop() if len(names) == 1 else "")] if shown else []
 
 
-def _burn_in(made: BurnIn) -> Iterator[Block]:
-    """Yield how far a burn-in came, and what it found when."""
+def _burn_in(made: BurnIn) -> Section:
+    """Return how far a burn-in came, and what it found when."""
     starts = f", {made.sessions} starts" if made.sessions > 1 else ""
     ended = f"ended: {made.ended}" + (f" ({made.reason})" if made.reason else "")
     lines = [
-        f"burn-in: {_hours(made.seconds)} of {_hours(made.planned_seconds)}, {made.rounds} of {made.planned_rounds} "
+        f"{_hours(made.seconds)} of {_hours(made.planned_seconds)}, {made.rounds} of {made.planned_rounds} "
         f"rounds{starts}; {ended}"
     ]
     if made.hottest:
         degrees = ", ".join(f"GPU {gpu} {degrees:.0f} C" for gpu, degrees in made.hottest.items())
         lines.append(f"highest temperature: {degrees}")
-    yield Lines([*lines, f"kept in {made.state}"])
-    yield Folded("limit", "Limits", Lines(made.limits))
+    shown: list[Block] = [Lines([*lines, f"kept in {made.state}"])]
     if made.noticed:
-        columns = words("after", "time", "verdict", "check", "subject", "seen")
-        yield Table(columns, [_noticed(one) for one in made.noticed], "What came up")
+        columns = words("after", "time", "verdict", "check", "subject", "observed")
+        shown.append(Table(columns, [_noticed(one) for one in made.noticed], "What came up"))
+    return Section("burn-in", "Burn-in", [*shown, Folded("limit", "Limits", Lines(made.limits))])
 
 
 def _noticed(one: Noticed) -> Row:

@@ -334,10 +334,12 @@ def _rank(cls: str) -> tuple[int, int]:
 
 def sections(topology: Topology, findings: Iterable[Finding], about: str) -> Iterator[Section]:
     """Yield what a page shows: the drawing, the classes, each link. about: what is simulated."""
-    yield Section("topology", "Topology", [*_drawing(topology, findings, about), *_paths(topology)])
-    links = [part for part in ([*_hops(topology)], [*_nvlinks(topology)]) if part]
-    if links:
-        yield Section("links", "Links", [SideBySide(links, "columns")])
+    tables = [part for part in ([*_paths(topology)], [*_nvlinks(topology)]) if part]
+    yield Section(
+        "topology", "Topology", [*_drawing(topology, findings, about), *([SideBySide(tables)] if tables else [])]
+    )
+    if hops := [*_hops(topology)]:
+        yield Section("links", "Links", hops)
 
 
 def _drawing(topology: Topology, findings: Iterable[Finding], about: str) -> Iterator[Block]:

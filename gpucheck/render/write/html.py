@@ -22,7 +22,7 @@ from gpucheck.model.finding.naming import bus_ids
 from gpucheck.printable import UNPRINTABLE, indented, printable
 from gpucheck.render.blocks import LOW_TEXT, Block, Document, Findings, Matrices, Matrix, Section, SideBySide, cells
 from gpucheck.render.findings import TROUBLE, Group, also
-from gpucheck.render.words import WORST_FIRST, plural
+from gpucheck.render.words import WORST_FIRST, counted_names, plural
 
 PAGES = Path(__file__).parent.parent / "pages"
 # What may end the data's script element or change how it is read; in JSON all of it can only stand inside strings.
@@ -70,6 +70,7 @@ def write(document: Document) -> str:
         top=top,
         counted=plural(len(problems), "problem"),
         again=f"gpucheck {document.command} --format json",
+        names=lambda found: counted_names(f.check for one in found for f in one.group.findings),
         shown=lambda found: [*shown(found, taken)],
         anchors=_anchors(problems),
         signs={verdict.value: sign for verdict, sign in SHAPE.items()} | {"low": LOWER, "off": SHAPE[Verdict.FAIL]},

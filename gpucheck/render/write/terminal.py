@@ -26,7 +26,7 @@ from gpucheck.render.blocks import (
     cells,
 )
 from gpucheck.render.findings import TROUBLE, Group, also
-from gpucheck.render.words import counts_line, plural
+from gpucheck.render.words import counted_names, counts_line, plural
 
 COLOR = {
     Verdict.PASS: "green",
@@ -152,7 +152,7 @@ class Terminal:
                 yield f"{verdict_word(Verdict.UNKNOWN)} {click.style(group.not_run, dim=True)}"
         passed = [one.check for group in found.groups if group.verdict is Verdict.PASS for one in group.findings]
         if passed and not (self.verbose or found.each_pass):
-            yield _passes(passed)
+            yield f"{verdict_word(Verdict.PASS)} {counted_names(passed)}"
 
     def _group(self, group: Group, *, check: bool) -> Iterator[str]:
         checks = f"{', '.join(group.checks)}  " if check else ""
@@ -299,8 +299,3 @@ def _skip(group: Group, *, check: bool) -> str:
     some = f" ({len(group.findings)})" if len(group.findings) > 1 else ""
     checks = f"{', '.join(group.checks)}{some}: " if check else ""
     return f"{verdict_word(Verdict.SKIP)} {checks}{indented(group.why or group.seen, 8)}"
-
-
-def _passes(names: list[str]) -> str:
-    counted = (f"{name} ({names.count(name)})" if names.count(name) > 1 else name for name in dict.fromkeys(names))
-    return f"{verdict_word(Verdict.PASS)} {', '.join(counted)}"

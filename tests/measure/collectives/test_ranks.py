@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpucheck.measure.collectives import run
 from gpucheck.measure.collectives.run import launch, ranks_environment
 from gpucheck.measure.collectives.values import RankOptions
 from gpucheck.model import Verdict
@@ -37,7 +38,7 @@ def broken_rank(tmp_path, call, error):
     """Two real gloo ranks, of which one raises this in that call."""
     (tmp_path / "sitecustomize.py").write_text(BROKEN.format(call=call, error=error))
     options = RankOptions(backend="gloo", operations=("all_reduce", "all_to_all"), sizes=(4096,), samples=2)
-    return launch(options, 2, 60.0, PYTHONPATH=str(tmp_path))
+    return launch(options, 2, PYTHONPATH=str(tmp_path))
 
 
 @pytest.mark.parametrize("call", sampled(["all_reduce", "all_to_all_single"], (0,)))
@@ -85,15 +86,17 @@ def test_a_rank_that_a_signal_ends_is_named_before_those_that_lost_it(tmp_path, 
 def test_a_rank_that_does_not_reach_its_gpu_is_unknown():
     """A build of torch without CUDA, as here, or a GPU that CUDA_VISIBLE_DEVICES hides."""
     options = RankOptions(backend="nccl", operations=("all_reduce",), sizes=(4096,), bus_ids=("0000:1b:00.0",) * 2)
-    finding = stated(launch(options, 2, 60.0))["collectives"][0]
+    finding = stated(launch(options, 2))["collectives"][0]
 
     assert finding.verdict is Verdict.UNKNOWN
     assert "(0000:1b:00.0) is not among the 0 that torch finds" in str(finding.seen)
 
 
 def test_ranks_that_do_not_end_in_time_show_the_calls_they_are_in():
-    options = RankOptions(backend="gloo", operations=("all_reduce",), sizes=(1 << 28,), iterations=100_000)
-    ended = launch(options, 2, 6.0)
+    options = RankOptions(
+        backend="gloo", operations=("all_reduce",), sizes=(1 << 28,), iterations=100_000, timeout_s=2.0
+    )
+    ended = launch(options, 2)
 
     assert ended.reason == "deadline"
     assert ended.stacks.keys() == {0, 1}
@@ -102,11 +105,12 @@ def test_ranks_that_do_not_end_in_time_show_the_calls_they_are_in():
     assert any(line.startswith("rank 0 is in ") for line in stuck.evidence)
 
 
-def test_ranks_that_never_meet_end_at_the_deadline():
+def test_ranks_that_never_meet_end_at_the_deadline(monkeypatch):
     """Only one of two hosts comes: nobody is waited for longer than was said."""
     nodes = Nodes(count=2, rank=0, host="127.0.0.1", port=free_port(), interface="lo")
     options = RankOptions(backend="gloo", operations=("all_reduce",), sizes=(4096,), timeout_s=60.0, nodes=nodes)
-    ended = launch(options, 1, 2.0)
+    monkeypatch.setattr(run, "START_S", 2.0)
+    ended = launch(options, 1)
 
     assert ended.reason == "deadline"
     assert ended.seconds < options.timeout_s, "not by the limit of the collective itself"

@@ -52,6 +52,14 @@ def test_a_click_on_a_cell_opens_the_host_and_escape_closes_it(opened):
     assert opened.execute_script("return document.activeElement.dataset.host") == "n2000"
 
 
+def test_an_address_of_a_host_works_in_an_open_tab(opened):
+    for name in ("n2000", "n0007"):
+        opened.execute_script("location.hash = arguments[0]", f"host={name}")
+        wait(opened, lambda name=name: find(opened, "#host-name").text == name)
+    opened.execute_script("location.hash = ''")
+    wait(opened, lambda: not opened.execute_script("return document.getElementById('host').open"))
+
+
 def test_the_verdict_tiles_filter(opened):
     find(opened, ".tile[data-verdict='fail']").click()
 

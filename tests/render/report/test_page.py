@@ -1,5 +1,6 @@
 """A host's page in a real browser, used as a person would: read, filtered, copied from, pointed at."""
 
+import base64
 import re
 
 import pytest
@@ -133,6 +134,14 @@ def test_paper_has_all_evidence_and_no_buttons(open_page):
     assert not find(page, "#findings article pre").is_displayed()
 
 
+def test_paper_of_a_page_where_nothing_is_wrong_is_three_sheets(open_page):
+    """Passes are names there; A4 is 8.27 x 11.69 inches."""
+    paper = {"printBackground": True, "paperWidth": 8.27, "paperHeight": 11.69}
+    printed = base64.b64decode(open_page("healthy").execute_cdp_cmd("Page.printToPDF", paper)["data"])
+
+    assert 1 <= len(re.findall(rb"/Type\s*/Page\b", printed)) <= 3
+
+
 def test_the_tabs_are_one_stop_and_arrows_move_in_them(open_page):
     from selenium.webdriver.common.keys import Keys
 
@@ -156,7 +165,7 @@ def test_the_link_table_marks_the_narrowed_hop(open_page):
 def test_nvlinks_are_listed(open_page):
     page = open_page("healthy")
 
-    assert "GPU0 18 18 to 4 NVSwitches" in find(page, "#links").text
+    assert "GPU0 18 18 to 4 NVSwitches" in find(page, "#topology").text
     assert "Nothing is wrong." in find(page, "#findings").text
     assert count(page, ".simulated, #copies, #training") == 0
 
