@@ -36,7 +36,7 @@ with open(folder + "/answers.json") as file:
     answers = json.load(file)
 with open(folder + "/asked") as file:
     before = file.read().split().count(name) - 1
-transfer = re.search("/var/tmp/gpucheck-transfer-[0-9a-f]+", source)
+transfer = re.search("/var/tmp/gpucheck-transfer-[0-9a-z]+", source)
 if transfer:
     with open(folder + "/transfers", "a") as file:
         file.write(transfer.group() + "\\n")
@@ -47,6 +47,8 @@ if transfer and os.path.isdir(transfer.group()):
     with open(folder + "/arrived", "a") as file:
         file.write("".join(name + "\\n" for name in sorted(os.listdir(transfer.group()))))
 answer = answers.get(name, answers["*"])
+if transfer and name in ("command", "file") and answer == answers["*"]:
+    answer = "REALLY"
 if isinstance(answer, list):
     answer = answer[min(before, len(answer) - 1)]
 if answer == "REALLY":
@@ -142,7 +144,6 @@ def honest(host: str, number: int, sound: dict[str, Any]) -> dict[str, Any]:
             "metadata": [],
             "python": {"version": "3.10.0", "glibc": "2.35", "machine": "x86_64"},
         },
-        "transfer_folder": {"changed": True},
     }
 
 
@@ -184,7 +185,7 @@ class Site:
         (place / "brings/packages").mkdir(parents=True)
         (place / "brings/packages/libnccl2.deb").write_text("deb")
         number = len(self.hosts) if self.apart else 0
-        given = {**honest(name, number, self.sound), "transfer_folder": "REALLY", **answers}
+        given = {**honest(name, number, self.sound), **answers}
         (place / "answers.json").write_text(json.dumps(given))
         python = script(place / "python", INTERPRETER.format(python=sys.executable, runner=RUNNER))
         reached = self.ssh.variables(place, shell) if self.method else {"ansible_connection": "local"}

@@ -16,7 +16,7 @@ LOOKUPS = ("lookup", "query", "q")
 READING = {
     *("add_host", "assert", "debug", "fail", "import_role", "import_tasks", "include_role", "include_tasks", "meta"),
     *("dry_run", "fetch_files", "gpu_facts", "gpu_verify", "host_lock", "import_playbook", "known_variables"),
-    *("packages_offered", "plan_state", "rollout_batches", "rollout_mark", "set_fact", "stack_plans"),
+    *("plan_state", "rollout_batches", "rollout_mark", "set_fact", "stack_plans"),
 }
 # How Ansible names values that a task or a play did not register.
 MAGIC = ("ansible_failed_result", "ansible_facts", "ansible_local")

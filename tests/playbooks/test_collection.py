@@ -83,7 +83,7 @@ print(json.dumps({{"changed": False, "missing": [], "unknown": "", "ansible_fact
     ("task", "refusal"),
     [
         (
-            "gpucheck.provision.packages_offered: {plan: {}}",
+            "gpucheck.provision.gpu_facts: {host: here}",
             "field ansible_facts is not one of",
         ),
         ("ansible.builtin.file: {path: /nowhere}", "facts of the host set drain_command, drain_with, which only"),

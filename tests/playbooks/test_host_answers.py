@@ -21,7 +21,6 @@ WORDS = {"content", "msg", "that", "fail_msg", "success_msg", "mode", "quiet"}
 SPOKEN = {"assert", "debug", "fail", "meta", "set_fact", "", "include_role", "import_role"}
 KEYWORDS = ("delegate_to", "environment", "module_defaults", "hosts", "become_user", "vars_files")
 
-NAMED_HERE = "the action plugin chose it on the controller, whatever the host answers"
 CHECKED = "files.inside and files.plain check each name before the first transfer"
 SIZES = "numbers by checked names: a transfer ends there"
 FILE_NAME = "a group of a plan: gpucheck named it, and from a host's record stack_plans takes only a plain file name"
@@ -32,10 +31,8 @@ KIND = "a version and an architecture: check_usable matches the whole answer, an
 THERE = "runs on the host that gave it"
 # (file, argument): (modules whose results it may have, or None for any; why that is safe).
 ALLOWED: dict[tuple[str, str], tuple[set[str] | None, str]] = {
-    ("tasks/bundle_collect.yml", "fetch_files.src"): ({"transfer_folder"}, NAMED_HERE),
     ("tasks/bundle_collect.yml", "fetch_files.files"): ({"bundle_packages"}, CHECKED),
     ("tasks/bundle_collect.yml", "fetch_files.sizes"): ({"bundle_packages"}, SIZES),
-    ("tasks/bundle_send.yml", "send_files.dest"): ({"transfer_folder"}, NAMED_HERE),
     ("tasks/bundle_send.yml", "send_files.files"): ({"bundle_folder", "stack_plans", "kernel_upgrade"}, CHECKED),
     ("playbooks/vars/controller.yml", "lookup"): ({"stack_plans", "kernel_upgrade"}, FILE_NAME),
     ("tasks/host_plan.yml", "lookup"): ({"stack_plans"}, PLAN_FILE),
@@ -46,11 +43,9 @@ ALLOWED: dict[tuple[str, str], tuple[set[str] | None, str]] = {
     ("tasks/merge.yml", "copy.dest"): (None, CHOSEN),
     ("tasks/merge.yml", "command.argv"): (None, CHOSEN),
     ("tasks/check_build.yml", "command.argv"): ({"command", "stack_plans"}, KIND),
-    ("tasks/check_send.yml", "send_files.dest"): ({"transfer_folder"}, NAMED_HERE),
     ("tasks/check_send.yml", "send_files.files"): ({"command"}, KIND),
     ("tasks/verify.yml", "gpu_verify.arguments"): ({"command"}, THERE),
-    ("tasks/verify.yml", "gpu_verify.program"): ({"command", "transfer_folder"}, THERE),
-    ("tasks/verify.yml", "gpu_verify.report"): ({"transfer_folder"}, THERE),
+    ("tasks/verify.yml", "gpu_verify.program"): ({"command"}, THERE),
     ("tasks/rollout.yml", "environment"): (None, TWO),
     ("tasks/rollout.yml", "module_defaults"): (None, TWO),
 }

@@ -54,7 +54,7 @@ def hostile() -> dict[str, dict[str, Any]]:
     """By host, its answers; brings: what lies in its folder, a link as a tuple; shell: as in Site.host."""
     cases: dict[str, dict[str, Any]] = {}
     for name, tail in TAILS.items():
-        cases[f"folder-{name}"] = {"transfer_folder": {"changed": True, "path": f"/var/tmp/{tail}"}}
+        cases[f"folder-{name}"] = {"command": {"changed": True, "path": f"/var/tmp/{tail}"}}
         cases[f"file-{name}"] = {"bundle_packages": {**COLLECTED, "packages": [{**PACKAGE, "file": tail}]}}
         cases[f"missing-{name}"] = {"bundle_folder": [{**MISSING, "missing": [f"packages/{tail}"]}, NOTHING]}
         cases[f"message-{name}"] = {"bundle_packages": {"failed": True, "msg": tail}}
@@ -75,8 +75,9 @@ def hostile() -> dict[str, dict[str, Any]]:
 def plays(site: Site) -> str:
     """The project's own tasks that transfer: those of a collecting host, and those of a host that gets its share."""
     (block,) = yaml.safe_load((PLAYBOOKS / "tasks/bundle_collect.yml").read_text())
-    steps = ("transfer_folder", "bundle_packages", "fetch_files")
-    block["block"] = [task for task in block["block"] if any(f"gpucheck.provision.{step}" in task for step in steps)]
+    steps = ("gpucheck.provision.bundle_packages", "gpucheck.provision.fetch_files")
+    folder = {"ansible.builtin.import_tasks": str(PLAYBOOKS / "tasks/transfer_folder.yml")}
+    block["block"] = [folder, *(task for task in block["block"] if any(step in task for step in steps))]
     lists = ("wanted", "optional", "prerequisites", "repositories", "files")
     block["vars"] = {
         "bundle_folder_here": f"{site.folder}/out/build/{{{{ inventory_hostname }}}}",

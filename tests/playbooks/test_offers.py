@@ -4,11 +4,11 @@ import copy
 
 import pytest
 
-from tests.playbooks.hostile import Site
-from tests.playbooks.modules import answer_of, module, shared
+from tests.playbooks.hostile import Site, state
+from tests.playbooks.modules import shared
 from tests.playbooks.planned import PLAN, VERSION
 
-task, offers, headers, plan_code = module("packages_offered"), shared("offers"), shared("headers"), shared("host_plan")
+offers, headers, plan_code = shared("offers"), shared("headers"), shared("host_plan")
 files = shared("readers.files")
 
 # As apt 2.6 prints it.
@@ -55,9 +55,7 @@ def ask(monkeypatch, tmp_path):
 
     def run(plan, packages=None, **answers):
         run.argvs, run.answers = [], answers
-        monkeypatch.setattr(task, "read_facts", lambda _: ({}, {"packages": packages or {}}))
-        answer = answer_of(task, {"plan": plan})
-        return answer["missing"], answer["unknown"]
+        return offers.query_missing(plan, packages or {}, plan["components"])
 
     monkeypatch.setattr(offers, "command", command)
     monkeypatch.setattr(headers, "command", command)
@@ -134,12 +132,12 @@ def test_a_package_of_any_version_is_missing_only_if_there_is_none(ask):
     ("offered", "words"),
     [
         pytest.param(
-            {"missing": ["libnccl2=2 (no version is offered)"], "unknown": ""},
+            {"offers_missing": ["libnccl2=2 (no version is offered)"], "offers_unknown": ""},
             "no package source of this host offers libnccl2=2 (no",
             marks=pytest.mark.more,
         ),
         (
-            {"missing": [], "unknown": "apt-get: exit 100"},
+            {"offers_missing": [], "offers_unknown": "apt-get: exit 100"},
             "it is unknown whether the package sources of this host have the planned packages: apt-get: exit 100.",
         ),
     ],
@@ -147,8 +145,9 @@ def test_a_package_of_any_version_is_missing_only_if_there_is_none(ask):
 def test_a_host_whose_sources_lack_a_package_is_refused_before_anything_changes(tmp_path, offered, words):
     site = Site(tmp_path, {})
     (tmp_path / "stack.yml").write_text("repositories: managed\n")
-    site.host("lacks", packages_offered={"changed": False, **offered})
-    site.host("holds", packages_offered={"changed": False, "missing": [], "unknown": ""})
+    found = state({"nccl": ["libnccl2 is missing"]})
+    site.host("lacks", plan_state=[found, {**found, "host": {**found["host"], **offered}}])
+    site.host("holds")
 
     done = site.run("provision.yml", "--skip-tags", "verify")
 

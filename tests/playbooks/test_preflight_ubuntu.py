@@ -56,8 +56,8 @@ def test_a_kernel_without_modules_in_the_archive_is_refused_in_its_own_words(tol
 def lacking(what: dict[str, Any], **offered: Any) -> dict[str, Any]:
     """What a host answers whose archive lacks packages of the driver."""
     found = state({"driver": ["nvidia-utils-580-server is not installed"]})
-    found["host"].update(archive=COMPLETE, wrong_files=[], space=[], managed=[], **what)
-    return {"plan_state": found, "packages_offered": {"changed": False, "missing": [], "unknown": "", **offered}}
+    found["host"].update(archive=COMPLETE, wrong_files=[], space=[], managed=[], **what, **offered)
+    return {"plan_state": found}
 
 
 def test_a_fabric_manager_that_lags_behind_the_driver_is_refused_before_anything_changes(tmp_path):
@@ -65,8 +65,8 @@ def test_a_fabric_manager_that_lags_behind_the_driver_is_refused_before_anything
     site = Site(tmp_path, {})
     (tmp_path / "stack.yml").write_text("source: ubuntu\ndriver: 580.95.05-0ubuntu0.22.04.2\n")
     behind = "nvidia-fabricmanager-580=580.95.05-0ubuntu0.22.04.2 (offered: 580.82.07-0ubuntu0.22.04.1)"
-    site.host("behind", **lacking({"secure_boot": True}, missing=[behind]))
-    site.host("unread", **lacking({"secure_boot": True}, unknown="apt-get: exit 100"))
+    site.host("behind", **lacking({"secure_boot": True}, offers_missing=[behind]))
+    site.host("unread", **lacking({"secure_boot": True}, offers_unknown="apt-get: exit 100"))
 
     done = site.run("provision.yml", "--skip-tags", "verify")
 

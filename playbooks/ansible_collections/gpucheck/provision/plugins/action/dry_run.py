@@ -7,15 +7,19 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 from ansible.utils.display import Display
-from ansible_collections.gpucheck.provision.plugins.action import rollout_batches
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import (
-    dry_run,
-    dry_run_text,
-    durations,
-    files,
-    node_result,
-)
 
+from ..plugin_utils import dry_run, dry_run_text, durations, files
+from . import rollout_batches
+
+# reports: where plan.json goes and durations.json of earlier runs is. plans: by host, what stack_plans returned.
+# repositories: the report of gpucheck stack check-repositories, for download sizes.
+ARGUMENTS = {
+    "reports": {"type": "path", "required": True},
+    "batch": {"type": "raw", "required": True},
+    "plans": {"type": "dict", "required": True},
+    "repositories": {"type": "dict", "default": {}},
+    "bundled": {"type": "bool", "default": False},
+}
 FILE = "plan.json"
 CHOICES = {"drain_with": "none", "ansible_connection": "ssh"}
 
@@ -30,7 +34,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         """Collect what is known of each host that would change; print and write it."""
         result = super().run(tmp, task_vars)
-        arguments = node_result.arguments(self)
+        arguments = self.validate_argument_spec(ARGUMENTS)[1]
         result["changed"] = False
         fleet = task_vars["groups"].get("gpu", [])
         variables = {host: task_vars["hostvars"].raw_get(host) for host in fleet}

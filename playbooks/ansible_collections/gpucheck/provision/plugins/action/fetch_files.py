@@ -7,9 +7,18 @@ from contextlib import contextmanager, suppress
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
-from ansible_collections.gpucheck.provision.plugins.plugin_utils.files import Outside, inside, remote
 
+from ..plugin_utils import node_result
+from ..plugin_utils.files import Outside, inside, remote
+
+# files: paths relative to src there and to dest here. largest_bytes: of all together. sizes: by path, as stated there.
+ARGUMENTS = {
+    "src": {"type": "str", "required": True},
+    "dest": {"type": "str", "required": True},
+    "files": {"type": "list", "elements": "str", "required": True},
+    "largest_bytes": {"type": "int", "default": 32 << 30},
+    "sizes": {"type": "dict", "default": {}},
+}
 MOST_FILES = 20_000
 # The controller keeps so much disk, whatever hosts send.
 RESERVE_BYTES = 1 << 30
@@ -49,7 +58,7 @@ class ActionModule(ActionBase):
         The host chose the names and sends what it likes: every name is checked before the first byte is written.
         """
         result = super().run(tmp, task_vars)
-        arguments = node_result.arguments(self)
+        arguments = self.validate_argument_spec(ARGUMENTS)[1]
         names = arguments["files"]
         try:
             if len(names) > MOST_FILES:

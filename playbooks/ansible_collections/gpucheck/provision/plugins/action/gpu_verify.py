@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import files, node_result
+
+from ..plugin_utils import files, node_result
 
 SCHEMA = "gpucheck.report/1"
 VERDICTS = ("pass", "warn", "fail", "unknown")

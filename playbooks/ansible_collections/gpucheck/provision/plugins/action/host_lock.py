@@ -9,7 +9,8 @@ from pathlib import Path
 
 from ansible import context
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
+
+from ..plugin_utils import node_result
 
 POLL_S, FOLDER = 5, "/var/lib/gpucheck"
 BOOT_ID, PROCESSES = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import yaml
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
 
+from ..plugin_utils import node_result
+
+# roles: their folder. site: a YAML file whose keys are the variables that belong to no role.
+ARGUMENTS = {"roles": {"type": "path", "required": True}, "site": {"type": "path", "required": True}}
 NEAR = 0.88
 # Of variables that belong to no role. A mistyped bundle_fingerprint would accept every signature.
 SITE_PREFIXES = ("bundle_", "check_repositories_", "host_lock_", "stack_")
@@ -78,7 +81,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         """Look through the names and variables of every GPU host."""
         result = super().run(tmp, task_vars)
-        arguments = node_result.arguments(self)
+        arguments = self.validate_argument_spec(ARGUMENTS)[1]
         settable, needed = options(arguments["roles"])
         site = set(yaml.safe_load(Path(arguments["site"]).read_text(encoding="utf-8")))
         hosts = [host for group in GROUPS for host in task_vars["groups"].get(group, [])]

@@ -12,9 +12,12 @@ import zipfile
 from pathlib import Path
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
-from ansible_collections.gpucheck.provision.plugins.plugin_utils.files import locked
 
+from ..plugin_utils.files import locked
+
+ARGUMENTS = {
+    name: {"type": "path" if name != "package" else "str", "required": True} for name in ("source", "package", "dest")
+}
 LOCK = "requirements.lock"
 ROOT_FILES = ("pyproject.toml", "README.md", "LICENSE", LOCK)
 
@@ -105,6 +108,6 @@ class ActionModule(ActionBase):
         """Build unless these very sources were built before."""
         result = super().run(tmp, task_vars)
         try:
-            return {**result, "changed": False, **wheel_of(**node_result.arguments(self))}
+            return {**result, "changed": False, **wheel_of(**self.validate_argument_spec(ARGUMENTS)[1])}
         except (OSError, RuntimeError) as error:
             return {**result, "failed": True, "msg": str(error)}

@@ -5,8 +5,14 @@ holds one more, which does nothing on the controller, is never lost completely.
 """
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
 
+# batch: so many hosts at a time, a share of the fleet, or a list of those. limited: whether --limit is set.
+ARGUMENTS = {
+    "hosts": {"type": "list", "elements": "str", "required": True},
+    "batch": {"type": "raw", "required": True},
+    "fleet": {"type": "int", "required": True},
+    "limited": {"type": "bool", "default": False},
+}
 KEEPER = "batch-{:03}"
 
 
@@ -60,7 +66,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         """Arrange the batches; fail with the reason if ``batch`` is invalid."""
         result = super().run(tmp, task_vars)
-        arguments = node_result.arguments(self)
+        arguments = self.validate_argument_spec(ARGUMENTS)[1]
         result["changed"] = False
         try:
             result.update(arrange(**arguments))

@@ -8,8 +8,16 @@ from pathlib import Path
 
 from ansible import constants
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
 
+from ..plugin_utils import node_result
+
+# first: hosts of a first batch (a canary). The limits are of the hosts that began before.
+ARGUMENTS = {
+    "state": {"type": "str", "choices": ["begun", "done", "waiting"], "required": True},
+    "first": {"type": "list", "elements": "str", "default": []},
+    "max_failing_percent": {"type": "int", "default": 100},
+    "max_failing_hosts": {"type": "int", "default": 10},
+}
 MARKS = ("begun", "done", "waiting")
 AGAIN = "Repair them, then run again; completed hosts are not changed again."
 
@@ -52,7 +60,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         """Mark the host; with ``begun`` only where the hosts before stand well enough."""
         result = super().run(tmp, task_vars)
-        arguments = node_result.arguments(self)
+        arguments = self.validate_argument_spec(ARGUMENTS)[1]
         state, host = arguments["state"], task_vars["inventory_hostname"]
         folder = Path(constants.DEFAULT_LOCAL_TMP) / "rollout"
         result["changed"] = False

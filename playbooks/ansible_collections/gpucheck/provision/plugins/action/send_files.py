@@ -2,8 +2,12 @@
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
-from ansible_collections.gpucheck.provision.plugins.plugin_utils.files import Outside, plain, remote
+
+from ..plugin_utils import node_result
+from ..plugin_utils.files import Outside, plain, remote
+
+# files: by path of a file here, its name there. dest: a folder there that the login user may write.
+ARGUMENTS = {"files": {"type": "dict", "required": True}, "dest": {"type": "str", "required": True}}
 
 
 class ActionModule(ActionBase):
@@ -15,7 +19,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         """Send every file of ``files`` (source here: name there) into the folder ``dest``."""
         result = super().run(tmp, task_vars)
-        arguments, source = node_result.arguments(self), ""
+        arguments, source = self.validate_argument_spec(ARGUMENTS)[1], ""
         try:
             folder = remote(arguments["dest"])
             targets = {source: f"{folder}/{plain(name)}" for source, name in arguments["files"].items()}

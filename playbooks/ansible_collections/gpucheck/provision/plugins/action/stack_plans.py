@@ -16,9 +16,20 @@ from ansible import constants
 from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 from ansible.utils.display import Display
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
-from ansible_collections.gpucheck.provision.plugins.plugin_utils.files import locked, write
 
+from ..plugin_utils import node_result
+from ..plugin_utils.files import locked, write
+
+# source: the specification, the set recorded on each host before the present one, or one file for the task's host.
+# wheel: path and digests of gpucheck's wheel. bundle_place: where a host keeps a bundle. The rest is for source spec.
+ARGUMENTS = {
+    "source": {"type": "str", "choices": ["spec", "record", "file"], "required": True},
+    "folder": {"type": "path", "required": True},
+    "wheel": {"type": "dict", "required": True},
+    "bundle_place": {"type": "str", "required": True},
+    "torch_index": {"type": "str", "required": True},
+    **{name: {"type": "path"} for name in ("gpucheck", "spec", "lock", "bundle", "knowledge", "file")},
+}
 # 2 and 3: some host is unsupported, which is in the lock with its reason; its plan file states it for that host.
 RESOLVED = (0, 2, 3)
 BUNDLE = "gpucheck-bundle"
@@ -173,7 +184,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         """Find the plans, and return for each host what follows from its plan."""
         result = super().run(tmp, task_vars)
-        arguments = node_result.arguments(self)
+        arguments = self.validate_argument_spec(ARGUMENTS)[1]
         here = task_vars["inventory_hostname"]
         whole = arguments["source"] != "file" and here == "localhost"
         hosts = task_vars["groups"].get("gpu", []) if whole else [here]

@@ -13,7 +13,8 @@ from ansible import constants
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible.utils import color
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
+
+from ..plugin_utils import node_result
 
 DOCUMENTATION = """
 name: fleet_progress

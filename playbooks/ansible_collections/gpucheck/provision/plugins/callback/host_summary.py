@@ -12,7 +12,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from ansible.plugins.callback import CallbackBase
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import durations, files, node_result
+
+from ..plugin_utils import durations, files, node_result
 
 DOCUMENTATION = """
 name: host_summary

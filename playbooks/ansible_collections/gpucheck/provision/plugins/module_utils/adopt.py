@@ -10,9 +10,9 @@ import glob
 import os
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import archive, package_repository
-from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked, public
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
+from . import archive, package_repository
+from .credentials import masked, public
+from .readers.files import text
 
 APT_MAIN = "/etc/apt/sources.list"
 FINGERPRINT = re.compile(r"^[0-9A-F]{40}!?$", re.IGNORECASE)

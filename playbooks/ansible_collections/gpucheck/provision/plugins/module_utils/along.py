@@ -7,10 +7,10 @@ ends in conflicts with the planned ones.
 
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import host_plan
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name
-from ansible_collections.gpucheck.provision.plugins.module_utils.origin import NAMES
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.packages import upstream
+from . import host_plan
+from .host import lock_name
+from .origin import NAMES
+from .readers.packages import upstream
 
 TOOLKIT = re.compile(r"^cuda-toolkit(-\d+-\d+)$")
 CONFIGURATION = re.compile(r"^cuda-toolkit(-[\d-]+)?-config-common$")

@@ -6,16 +6,10 @@ import re
 import shutil
 import tempfile
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import kept, transaction
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import (
-    Refused,
-    attempt,
-    call,
-    last_words,
-    wait_for_locks,
-)
-from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import dpkg_packages
+from . import kept, transaction
+from .call import Refused, attempt, call, last_words, wait_for_locks
+from .credentials import masked
+from .host import dpkg_packages
 
 # A file that a person changed stays as it is.
 KEEP = ["--option", "Dpkg::Options::=--force-confdef", "--option", "Dpkg::Options::=--force-confold"]

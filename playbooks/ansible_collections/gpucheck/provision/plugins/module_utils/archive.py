@@ -8,7 +8,7 @@ import glob
 import os
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
+from .readers.files import text
 
 MANAGED_FILE = "/etc/apt/sources.list.d/gpucheck-archive.sources"
 # A repository without suites has no components either: "deb URL /".

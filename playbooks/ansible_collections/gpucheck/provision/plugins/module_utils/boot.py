@@ -8,9 +8,9 @@ import os
 import re
 import shutil
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import isolation
-from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan import same_file
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command, text
+from . import isolation
+from .host_plan import same_file
+from .readers.files import Unreadable, command, text
 
 NOTE = "var/lib/gpucheck/kernel-arguments.json"
 GRUB_CONFIG = "boot/grub/grub.cfg"

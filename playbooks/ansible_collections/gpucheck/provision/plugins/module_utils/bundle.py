@@ -9,9 +9,9 @@ import platform
 import re
 import shutil
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import host_plan, place, record, signing_keys
-from ansible_collections.gpucheck.provision.plugins.module_utils.package_repository import pins
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command
+from . import host_plan, place, record, signing_keys
+from .package_repository import pins
+from .readers.files import Unreadable, command
 
 DOWNLOAD_SECONDS = 3600
 # Sources that provisioning writes: the plan names its own ones, and another bundle is no source of a bundle.

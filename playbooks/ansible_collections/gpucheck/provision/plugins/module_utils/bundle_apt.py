@@ -7,16 +7,9 @@ import os
 import re
 import shutil
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.bundle import (
-    DOWNLOAD_SECONDS,
-    bring,
-    collected,
-    not_there,
-    source_files,
-    write,
-)
-from ansible_collections.gpucheck.provision.plugins.module_utils.headers import apt_missing
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command, text
+from .bundle import DOWNLOAD_SECONDS, bring, collected, not_there, source_files, write
+from .headers import apt_missing
+from .readers.files import Unreadable, command, text
 
 STATUS = "/var/lib/dpkg/status"
 ETC = "/etc/apt"

@@ -11,17 +11,10 @@ import os
 import re
 import shutil
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.bundle import (
-    DOWNLOAD_SECONDS,
-    bring,
-    collected,
-    not_there,
-    source_files,
-    write,
-)
-from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan import MODULES_D
-from ansible_collections.gpucheck.provision.plugins.module_utils.package_repository import YUM_REPOS, yum_file
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command
+from .bundle import DOWNLOAD_SECONDS, bring, collected, not_there, source_files, write
+from .host_plan import MODULES_D
+from .package_repository import YUM_REPOS, yum_file
+from .readers.files import Unreadable, command
 
 # In the copied database alone: no file of the host is removed, and no script runs.
 ERASE = ("--erase", "--justdb", "--nodeps", "--noscripts", "--notriggers", "--allmatches")

@@ -3,10 +3,10 @@
 import time
 from contextlib import contextmanager
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import lock
-from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable
-from ansible_collections.gpucheck.provision.plugins.module_utils.safety import package_locks
+from . import lock
+from .credentials import masked
+from .readers.files import Unreadable
+from .safety import package_locks
 
 # No terminal is attached, and the output is parsed. needrestart restarts services by itself when apt runs
 # without a terminal (Ubuntu 24.04), also under running jobs: SUSPEND skips its hook, and MODE=l only lists, for

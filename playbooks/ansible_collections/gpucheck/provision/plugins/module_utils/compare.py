@@ -2,7 +2,7 @@
 
 import os
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import (
+from . import (
     adopt,
     along,
     archive,
@@ -22,8 +22,8 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import (
     systemd,
     tuning,
 )
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import platform_python, read_facts
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
+from .host import platform_python, read_facts
+from .readers.files import text
 
 ROLE_OF = {"fabric_manager": "driver"}
 
@@ -173,7 +173,7 @@ def host_details(plan, digest, facts, extras):
         "module_planned": (facts["driver"]["installed_version"], facts["driver"]["installed_flavour"])
         == (plan["expected"]["driver_version"], plan["expected"]["kernel_module"]),
         "build_again": host_plan.build_again(plan, facts["kernel"]),
-        "rebuild_initramfs": host_plan.initramfs(extras["family"])[0],
+        **dict(zip(("rebuild_initramfs", "initramfs_images"), host_plan.initramfs(extras["family"]))),
         "initramfs_pending": os.path.exists(host_plan.INITRAMFS_PENDING),
         "bundle_there": os.path.lexists(host_plan.BUNDLE_PLACE),
     }

@@ -4,9 +4,9 @@ import glob
 import os
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import package_repository, place, signing_keys
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
+from . import package_repository, place, signing_keys
+from .call import Refused, call
+from .readers.files import text
 
 SECTION = re.compile(r"^\[([^\]]+)\]", re.MULTILINE)
 

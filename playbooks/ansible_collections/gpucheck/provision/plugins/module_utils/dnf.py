@@ -2,11 +2,11 @@
 
 import os
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import dkms, transaction
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call, wait_for_locks
-from ansible_collections.gpucheck.provision.plugins.module_utils.place import write
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.packages import VERSIONLOCK
+from . import dkms, transaction
+from .call import Refused, call, wait_for_locks
+from .place import write
+from .readers.files import text
+from .readers.packages import VERSIONLOCK
 
 PLUGIN = "python3-dnf-plugin-versionlock"
 

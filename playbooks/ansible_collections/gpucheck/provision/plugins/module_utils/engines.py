@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
+from .readers.files import text
 
 RECORD = "/var/lib/gpucheck/engines.json"
 RUNTIME = "nvidia"

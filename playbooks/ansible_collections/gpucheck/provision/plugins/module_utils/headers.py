@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command
+from .readers.files import Unreadable, command
 
 
 def apt_missing(names, options=()):

@@ -8,15 +8,15 @@ import re
 import shutil
 import sys
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import origin, rdma, safety
-from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import rpm_fingerprints
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers import driver as module
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers import packages as installed
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command, hex_id, text
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.kernels import secure_boot_variable
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.packages import upstream, version_locks
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.pci import NVIDIA, functions
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.system import os_release, package_family
+from . import origin, rdma, safety
+from .openpgp import rpm_fingerprints
+from .readers import driver as module
+from .readers import packages as installed
+from .readers.files import Unreadable, command, hex_id, text
+from .readers.kernels import secure_boot_variable
+from .readers.packages import upstream, version_locks
+from .readers.pci import NVIDIA, functions
+from .readers.system import os_release, package_family
 
 SIMULATOR = "/run/gpucheck-simulator"
 PLATFORM_PYTHON = "/usr/libexec/platform-python"

@@ -9,12 +9,12 @@ import os
 import re
 import shutil
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import module_options
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name
-from ansible_collections.gpucheck.provision.plugins.module_utils.kernel_headers import headers_missing, later_kernels
-from ansible_collections.gpucheck.provision.plugins.module_utils.prebuilt import name_for
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.packages import upstream
+from . import module_options
+from .host import lock_name
+from .kernel_headers import headers_missing, later_kernels
+from .prebuilt import name_for
+from .readers.files import text
+from .readers.packages import upstream
 
 OPTIONS = ("dcgm", "gdrcopy", "acs")
 PACKAGE_COMPONENTS = ("driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit", *OPTIONS)
@@ -28,10 +28,7 @@ BUNDLE_PLACE = "/var/lib/gpucheck/bundle"
 REBOOT_REQUIRED = "/run/gpucheck/reboot-required"
 MODULES_D = "/etc/dnf/modules.d"
 VERSIONLOCK_PLUGIN = "/usr/lib/python3*/*-packages/dnf-plugins/versionlock.py"
-REBUILD_INITRAMFS = {
-    "dpkg": ["update-initramfs", "-u", "-k", "all"],
-    "rpm": ["dracut", "--force", "--regenerate-all"],
-}
+REBUILD_INITRAMFS = {"dpkg": ["update-initramfs", "-u", "-k", "all"], "rpm": ["dracut", "--force", "--regenerate-all"]}
 BUILD_AGAIN = {
     "apt": ["dpkg-reconfigure", "--frontend", "noninteractive"],
     "dnf": ["dnf", "--assumeyes", "--quiet", "reinstall"],

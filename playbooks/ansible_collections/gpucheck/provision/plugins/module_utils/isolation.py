@@ -3,9 +3,9 @@
 import os
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.config_space import access_control, reader
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command, text
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.pci import functions
+from .readers.config_space import access_control, reader
+from .readers.files import Unreadable, command, text
+from .readers.pci import functions
 
 CONTAINER = ("run/systemd/container", "run/.containerenv", ".dockerenv")
 DMI = ("sys_vendor", "product_name", "bios_vendor", "board_vendor")

@@ -9,7 +9,7 @@ import glob
 import os
 import shutil
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import host_plan, origin, record
+from . import host_plan, origin, record
 
 FOLDER = "/var/lib/gpucheck/packages"
 CURRENT, PREVIOUS = "current", "previous"

@@ -6,10 +6,10 @@ holds that existed before are never in it.
 
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import prebuilt
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name
-from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan import normal_lock
-from ansible_collections.gpucheck.provision.plugins.module_utils.record import read
+from . import prebuilt
+from .host import lock_name
+from .host_plan import normal_lock
+from .record import read
 
 NOTE = "/var/lib/gpucheck/kernel-lock.json"
 # Images, headers and modules of every release, and the metapackages that move them. Not NVIDIA's modules that are built

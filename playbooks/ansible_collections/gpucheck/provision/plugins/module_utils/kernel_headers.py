@@ -5,7 +5,7 @@ Pure functions of what was read.
 
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.kernels import release_key
+from .readers.kernels import release_key
 
 # linux-image-6.8.0-106-generic is one kernel, linux-image-extra-virtual and -dbg belong to one.
 KERNEL_METAPACKAGE = re.compile(r"^linux-image-(?!\d|extra-|unsigned-)(?P<flavor>(?!.*-dbg)[a-z][a-z0-9.+-]*)$")

@@ -2,14 +2,10 @@
 
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import kernel, transaction
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name
-from ansible_collections.gpucheck.provision.plugins.module_utils.kernel_headers import (
-    KERNEL_METAPACKAGE,
-    header_names,
-    release_key,
-)
+from . import kernel, transaction
+from .call import Refused, call
+from .host import lock_name
+from .kernel_headers import KERNEL_METAPACKAGE, header_names, release_key
 
 DEB_IMAGE = re.compile(r"^linux-image-(?:unsigned-)?(?P<release>\d.*)$")
 # What is installed once for every kernel: not kernel-tools, and no headers, which the plan names.

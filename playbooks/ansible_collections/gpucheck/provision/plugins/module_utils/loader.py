@@ -7,8 +7,8 @@ package in its planned version, and a link to the library of the version before.
 import os
 import shutil
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import command
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.programs import cached_libraries
+from .readers.files import command
+from .readers.programs import cached_libraries
 
 LIBRARY = "libnvidia-ml.so.1"
 # Looked into after the cache (ld.so(8)).

@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
+from .readers.files import text
 
 FOLDER = "/var/lib/gpucheck"
 BOOT_ID, UPTIME = "/proc/sys/kernel/random/boot_id", "/proc/uptime"

@@ -2,7 +2,7 @@
 
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
+from .readers.files import text
 
 OPTIONS_FILE = "/etc/modprobe.d/gpucheck-nvidia.conf"
 # The active options; the driver omits the prefix.

@@ -2,8 +2,8 @@
 
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import headers, host_plan, kept
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command
+from . import headers, host_plan, kept
+from .readers.files import Unreadable, command
 
 SHOWN = 3
 # Every stream's packages, whatever is enabled, and none hidden by a version lock.
@@ -11,9 +11,9 @@ DNF = ["dnf", "--quiet", "--disableplugin=versionlock"]
 LAYOUT = "%{name} %{epoch}:%{version}-%{release}\n"
 
 
-def needed(plan, packages):
-    """Rows of the plan's packages that are not installed in their version."""
-    rows = [row for part in host_plan.PACKAGE_COMPONENTS for row in host_plan.component(plan, part)[0]]
+def needed(plan, packages, components):
+    """Rows of these components' packages that are not installed in their version."""
+    rows = [row for part in components for row in host_plan.component(plan, part)[0]]
     return [row for row in rows if row["name"] not in packages or row["version"] not in (None, packages[row["name"]])]
 
 
@@ -66,10 +66,10 @@ def stream_lacking(plan):
     return [] if re.search(pattern, output) else ["module stream {module}:{stream}".format(**stream)]
 
 
-def query_missing(plan, packages):
+def query_missing(plan, packages, components):
     """(missing, unknown): sentences on what no source offers; why that could not be found out, "" where it could."""
     there = kept.of_plan(plan)
-    rows = [row for row in needed(plan, packages) if not kept.path_for(row, there)]
+    rows = [row for row in needed(plan, packages, components) if not kept.path_for(row, there)]
     names = sorted({row["name"] for row in rows})
     try:
         if not rows:

@@ -3,8 +3,8 @@
 import glob
 import os
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import host, host_plan, isolation, systemd
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.driver import MODULE_NAMES
+from . import host, host_plan, isolation, systemd
+from .readers.driver import MODULE_NAMES
 
 
 def planned(plan):

@@ -4,7 +4,7 @@ import glob
 import os
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command, text
+from .readers.files import Unreadable, command, text
 
 # A driver that NVIDIA's runfile installed belongs to no package, and overwrites those of the packages.
 RUNFILE = "/usr/bin/nvidia-uninstall"

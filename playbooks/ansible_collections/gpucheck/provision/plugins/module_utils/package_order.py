@@ -1,6 +1,6 @@
 """What a package transaction has to do, from the plan and from what was read of the host."""
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import apt, dkms, host_plan, place
+from . import apt, dkms, host_plan, place
 
 
 def due(order):

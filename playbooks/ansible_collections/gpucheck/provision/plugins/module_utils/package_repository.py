@@ -4,21 +4,9 @@ import os
 import re
 from urllib.parse import urlsplit
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import (
-    APT_AUTH,
-    SECRET_MODE,
-    auth_line,
-    login,
-    public,
-)
-from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import (
-    LARGEST_KEY_BYTES,
-    NotAKey,
-    digest,
-    fingerprints,
-    read_key,
-)
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
+from .credentials import APT_AUTH, SECRET_MODE, auth_line, login, public
+from .openpgp import LARGEST_KEY_BYTES, NotAKey, digest, fingerprints, read_key
+from .readers.files import text
 
 APT_LISTS = "/etc/apt/sources.list.d"
 APT_CONF = "/etc/apt/apt.conf.d"

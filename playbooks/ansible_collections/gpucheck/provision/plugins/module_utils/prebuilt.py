@@ -5,7 +5,7 @@ Pure functions of what was read.
 
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.kernel_headers import KERNEL_METAPACKAGE, later_kernels
+from .kernel_headers import KERNEL_METAPACKAGE, later_kernels
 
 # What one of them depends on is built for the same kernel and driver.
 PACKAGE = re.compile(r"^linux-(modules|objects|signatures)-nvidia-\d")

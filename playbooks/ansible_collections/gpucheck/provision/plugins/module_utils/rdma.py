@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command, text
+from .readers.files import Unreadable, command, text
 
 MELLANOX = "15b3"
 KINDS = {"0207": "infiniband", "0200": "ethernet"}

@@ -12,18 +12,8 @@ import json
 import os
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import (
-    adopt,
-    along,
-    archive,
-    host_plan,
-    options,
-    origin,
-    package_repository,
-    prebuilt,
-    tuning,
-)
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import command, text
+from . import adopt, along, archive, host_plan, options, origin, package_repository, prebuilt, tuning
+from .readers.files import command, text
 
 INSTALLED = "/var/lib/gpucheck/installed.json"
 BASELINE = "/var/lib/gpucheck/baseline.json"

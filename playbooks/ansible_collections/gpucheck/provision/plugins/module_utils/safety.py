@@ -6,19 +6,10 @@ import os
 import re
 import struct
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.config_space import (
-    VENDOR_SPECIFIC,
-    capability,
-    reader,
-)
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.driver import MODULE_NAMES
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import (
-    Unreadable,
-    folder_names,
-    run,
-    text,
-)
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.kernels import DKMS_TREE, dkms_builds
+from .readers.config_space import VENDOR_SPECIFIC, capability, reader
+from .readers.driver import MODULE_NAMES
+from .readers.files import Unreadable, folder_names, run, text
+from .readers.kernels import DKMS_TREE, dkms_builds
 
 # They hold the device files open all their life and stop with the driver's own scripts.
 DAEMONS = frozenset(["nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "nvidia-imex"])

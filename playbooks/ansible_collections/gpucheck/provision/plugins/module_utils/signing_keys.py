@@ -4,15 +4,9 @@ import re
 import signal
 
 from ansible.module_utils.urls import fetch_url
-from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked
-from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import (
-    LARGEST_KEY_BYTES,
-    NotAKey,
-    armor,
-    digest,
-    fingerprints,
-    read_key,
-)
+
+from .credentials import masked
+from .openpgp import LARGEST_KEY_BYTES, NotAKey, armor, digest, fingerprints, read_key
 
 # For the complete request. A timeout of fetch_url counts from byte to byte.
 FETCH_SECONDS = 60

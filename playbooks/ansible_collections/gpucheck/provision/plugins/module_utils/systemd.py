@@ -1,7 +1,7 @@
 """Compare the plan's services with systemd: what does not run as planned, and whether systemd needs a reload."""
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.programs import units
+from .readers.files import Unreadable, command
+from .readers.programs import units
 
 # What counts as enabled, both for the comparison and for the change.
 ENABLED = ("enabled", "static", "enabled-runtime")

@@ -7,8 +7,8 @@ message: ``1.0``, or ``1.0 to 2.0``.
 import fnmatch
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import origin
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, attempt, last_words
+from . import origin
+from .call import Refused, attempt, last_words
 
 # apt-get --simulate: "Remv name [1.0]", "Inst name [1.0] (2.0 origin [amd64])"; no brackets for a new package.
 APT_ROW = re.compile(

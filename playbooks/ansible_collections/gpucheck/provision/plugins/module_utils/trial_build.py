@@ -6,11 +6,11 @@ import re
 import shutil
 import tempfile
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import kept
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, attempt, last_words
-from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan import BUNDLE_PLACE
-from ansible_collections.gpucheck.provision.plugins.module_utils.kernel_headers import later_kernels
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
+from . import kept
+from .call import Refused, attempt, last_words
+from .host_plan import BUNDLE_PLACE
+from .kernel_headers import later_kernels
+from .readers.files import text
 
 # What has the module's sources; GPUDirect Storage and GDRCopy are built after the driver is there.
 SOURCES = re.compile(r"^(kmod-)?nvidia-(?!fs).*(dkms|kernel.*-source)")

@@ -4,8 +4,8 @@ import glob
 import os
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan import same_file
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
+from .host_plan import same_file
+from .readers.files import text
 
 CHOSEN = re.compile(r"\[(\w+)\]")
 

@@ -9,57 +9,24 @@ description:
     each only if the copied bytes have the digest of the signed manifest, and removes what is not part of the bundle.
   - Writes an apt.conf for APT_CONFIG, and a dnf in the directory bin, with which apt and dnf use only this directory.
 options:
-  folder:
-    description: The host's folder.
-    type: path
-    required: true
-  files:
-    description: By path below the folder, the sha256 and bytes of every file.
-    type: dict
-    required: true
-  arrived:
-    description: A folder of arrived files, named by their paths with C(:) for C(/). Without it nothing changes.
-    type: path
-  made:
-    description: When the bundle was made, as its manifest states it. Recorded once all files are there.
-    type: str
-    required: true
-  accept_older:
-    description: Whether to accept a bundle that was made before the recorded one.
-    type: bool
-    default: false
-attributes:
-  check_mode:
-    description: Nothing is written in check mode.
-    support: full
+  folder: {type: path, required: true, description: The host's folder.}
+  files: {type: dict, required: true, description: "By path below the folder, the sha256 and bytes of every file."}
+  arrived: {type: path, description: "A folder of arrived files, named by their paths with C(:) for C(/). Without it
+    nothing changes."}
+  made: {type: str, required: true, description: "When the bundle was made, as its manifest states it. Recorded once all
+    files are there."}
+  accept_older: {type: bool, default: false, description: Whether to accept a bundle that was made before the recorded
+    one.}
 notes:
   - Why this module exists. M(ansible.builtin.copy) compares with the controller's files; here the signed manifest
     decides, for thousands of files at once.
 author: gpucheck
 """
 
-EXAMPLES = r"""
-- name: Find missing bundle files
-  gpucheck.provision.bundle_folder:
-    folder: /var/lib/gpucheck/bundle
-    files: {key.asc: {sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855, bytes: 0}}
-  become: true
-"""
-
 RETURN = r"""
-missing:
-  description: Paths of files that are missing or different.
-  returned: success
-  type: list
-  elements: str
-missing_bytes:
-  description: Their size.
-  returned: success
-  type: int
-free_bytes:
-  description: Bytes free where the folder is.
-  returned: success
-  type: int
+missing: {returned: success, type: list, elements: str, description: Paths of files that are missing or different.}
+missing_bytes: {returned: success, type: int, description: Their size.}
+free_bytes: {returned: success, type: int, description: Bytes free where the folder is.}
 """
 
 import contextlib
@@ -69,7 +36,8 @@ import os
 import stat
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils.bundle import BUNDLE, sha256, write
+
+from ..module_utils.bundle import BUNDLE, sha256, write
 
 MADE = "made"
 OLDER = (

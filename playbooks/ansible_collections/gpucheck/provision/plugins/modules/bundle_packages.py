@@ -5,112 +5,51 @@ DOCUMENTATION = r"""
 module: bundle_packages
 short_description: Collect packages with all that they need, and install nothing
 description:
-  - The host's package manager resolves, downloads and checks the packages against the signed lists of their sources,
-    as before an installation, on a state of its own below one folder. The host stays as it is.
+  - The host's package manager resolves, downloads and checks the packages against the signed lists of their sources, as
+    before an installation, on a state of its own below one folder. The host stays as it is.
   - Packages that provisioning brought count as not installed, so a provisioned host gives the same as a bare one.
 options:
-  folder:
-    description: Where everything is written. The signing keys of the sources, which have to be the pinned ones, go into
-      its folder keys.
-    type: path
-    required: true
-  package_manager:
-    description: The host's package manager.
-    type: str
-    choices: [apt, dnf]
-    required: true
-  wanted:
-    description: Packages with their versions, as the package manager takes them.
-    type: list
-    elements: str
-    required: true
-  optional:
-    description: Packages that are taken along where a source offers them.
-    type: list
-    elements: str
-    default: []
-  prerequisites:
-    description: Packages that bring further sources (epel-release), used where one offers them and not taken along.
-    type: list
-    elements: str
-    default: []
-  repositories:
-    description: The plan's sources.
-    type: list
-    elements: dict
-    required: true
-  files:
-    description: The plan's files; the pins among them count.
-    type: list
-    elements: dict
-    default: []
-  module_stream:
-    description: The plan's module stream, for dnf.
-    type: dict
-  base:
-    description: Packages assumed to be installed, those of this host before provisioning (host), or none (empty).
-    type: str
-    choices: [host, empty]
-    default: host
-  python:
-    description: The interpreter that gpucheck will run on.
-    type: str
-    default: python3
-attributes:
-  check_mode:
-    description: Writes below folder in check mode too, it changes no host.
-    support: full
+  folder: {type: path, required: true, description: "Where everything is written. The signing keys of the sources, which
+    have to be the pinned ones, go into its folder keys."}
+  package_manager: {type: str, choices: [apt, dnf], required: true, description: The host's package manager.}
+  wanted: {type: list, elements: str, required: true, description: "Packages with their versions, as the package manager
+    takes them."}
+  optional: {type: list, elements: str, default: [], description: Packages that are taken along where a source offers
+    them.}
+  prerequisites: {type: list, elements: str, default: [], description: "Packages that bring further sources
+    (epel-release), used where one offers them and not taken along."}
+  repositories: {type: list, elements: dict, required: true, description: The plan's sources.}
+  files: {type: list, elements: dict, default: [], description: The plan's files; the pins among them count.}
+  module_stream: {type: dict, description: "The plan's module stream, for dnf."}
+  base: {type: str, choices: [host, empty], default: host, description: "Packages assumed to be installed, those of this
+    host before provisioning (host), or none (empty)."}
+  python: {type: str, default: python3, description: The interpreter that gpucheck will run on.}
 notes:
-  - Why this module exists. M(ansible.builtin.apt) and M(ansible.builtin.dnf) download on the state of the host;
-    this resolves on a separate state.
+  - Why this module exists. M(ansible.builtin.apt) and M(ansible.builtin.dnf) download on the state of the host; this
+    resolves on a separate state.
 author: gpucheck
 """
 
-EXAMPLES = r"""
-- name: Collect the packages
-  gpucheck.provision.bundle_packages:
-    folder: /var/tmp/collected
-    package_manager: apt
-    wanted: [libnccl2=2.29.3-1+cuda12.9]
-    repositories: []
-  become: true
-"""
-
 RETURN = r"""
-packages:
-  description: Name, version, arch, file, sha256 and bytes of every package; the files are in the folder packages.
-  returned: success
-  type: list
-  elements: dict
-not_offered:
-  description: Optional packages that no source offers.
-  returned: success
-  type: list
-  elements: str
-modules:
-  description: Files with the module metadata of the sources, relative to the folder.
-  returned: success
-  type: list
-  elements: str
-metadata:
-  description: The sources' signed lists and keys, relative to the folder; the controller checks the packages with them.
-  returned: success
-  type: list
-  elements: str
-python:
-  description: Version, glibc and machine of the interpreter.
-  returned: success
-  type: dict
+packages: {returned: success, type: list, elements: dict, description: "Name, version, arch, file, sha256 and bytes of
+  every package; the files are in the folder packages."}
+not_offered: {returned: success, type: list, elements: str, description: Optional packages that no source offers.}
+modules: {returned: success, type: list, elements: str, description: "Files with the module metadata of the sources,
+  relative to the folder."}
+metadata: {returned: success, type: list, elements: str, description: "The sources' signed lists and keys, relative to
+  the folder; the controller checks the packages with them."}
+python: {returned: success, type: dict, description: "Version, glibc and machine of the interpreter."}
 """
 
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils import bundle_apt, bundle_dnf
-from ansible_collections.gpucheck.provision.plugins.module_utils.bundle import fetch_keys, interpreter
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.system import os_release
+
+from ..module_utils import bundle_apt, bundle_dnf
+from ..module_utils.bundle import fetch_keys, interpreter
+from ..module_utils.host import read_facts
+from ..module_utils.readers.files import Unreadable
+from ..module_utils.readers.system import os_release
 
 
 def main():

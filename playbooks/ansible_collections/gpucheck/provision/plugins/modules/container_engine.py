@@ -11,49 +11,21 @@ description:
     changed since, only the runtime is removed. Earlier configuration is kept.
   - The engines do not load a new configuration by themselves; RV(services) lists the running ones that must, and how.
 options:
-  state:
-    description: What to do.
-    type: str
-    choices: [present, absent]
-    required: true
-  plan:
-    description: The host's plan, schema gpucheck.plan/1.
-    type: dict
-    required: true
-attributes:
-  check_mode:
-    description: Reports what it would write.
-    support: full
+  state: {type: str, choices: [present, absent], required: true, description: What to do.}
+  plan: {type: dict, required: true, description: "The host's plan, schema gpucheck.plan/1."}
 notes:
-  - Why this module exists. No builtin module can merge daemon.json and config.toml as nvidia-ctk does, and restore
-    the former content.
+  - Why this module exists. No builtin module can merge daemon.json and config.toml as nvidia-ctk does, and restore the
+    former content.
 author: gpucheck
 """
 
-EXAMPLES = r"""
-- name: Configure container engines for the NVIDIA runtime
-  gpucheck.provision.container_engine:
-    state: present
-    plan: "{{ host_plan }}"
-  become: true
-  register: engines
-"""
-
 RETURN = r"""
-written:
-  description: The files that were, or would be, written or removed.
-  returned: success
-  type: list
-  elements: str
-services:
-  description: Rows of service and action (reloaded or restarted), for the running engines whose files changed.
-  returned: success
-  type: list
-left:
-  description: With absent, sentences about what must be removed manually, because the file was changed since.
-  returned: success
-  type: list
-  elements: str
+written: {returned: success, type: list, elements: str, description: "The files that were, or would be, written or
+  removed."}
+services: {returned: success, type: list, description: "Rows of service and action (reloaded or restarted), for the
+  running engines whose files changed."}
+left: {returned: success, type: list, elements: str, description: "With absent, sentences about what must be removed
+  manually, because the file was changed since."}
 """
 
 import base64
@@ -61,9 +33,10 @@ import json
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils import engines
-from ansible_collections.gpucheck.provision.plugins.module_utils.place import as_bytes, write
-from ansible_collections.gpucheck.provision.plugins.module_utils.record import kept
+
+from ..module_utils import engines
+from ..module_utils.place import as_bytes, write
+from ..module_utils.record import kept
 
 TOOL = "nvidia-ctk"
 

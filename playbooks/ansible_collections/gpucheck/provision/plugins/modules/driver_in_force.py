@@ -10,95 +10,37 @@ description:
     are not changed, and the message contains systemd's output.
   - Returns the result of C(plan_state) for the host afterwards.
 options:
-  host:
-    description: The host's name in the inventory, for messages.
-    type: str
-    required: true
-  plan:
-    description: The host's plan, schema gpucheck.plan/1.
-    type: dict
-    required: true
-  modules:
-    description: Kernel modules to load.
-    type: list
-    elements: str
-    default: []
-  services:
-    description: Rows of C(name) without .service, C(enabled), and C(state), started, stopped or leave; as in a plan.
-    type: list
-    elements: dict
-    default: []
-  reload:
-    description: Let systemd read its units before.
-    type: bool
-    default: false
-  forgive:
-    description: >-
-      Forget the attempts of failed services before. While its module was being built, a daemon may have used up the
-      starts that it is allowed in two minutes.
-    type: bool
-    default: false
-  restart:
-    description: Restart the services to start, because files that they have loaded were replaced.
-    type: bool
-    default: false
-attributes:
-  check_mode:
-    description: Reports what would be done.
-    support: full
+  host: {type: str, required: true, description: "The host's name in the inventory, for messages."}
+  plan: {type: dict, required: true, description: "The host's plan, schema gpucheck.plan/1."}
+  modules: {type: list, elements: str, default: [], description: Kernel modules to load.}
+  services: {type: list, elements: dict, default: [], description: "Rows of C(name) without .service, C(enabled), and
+    C(state), started, stopped or leave; as in a plan."}
+  reload: {type: bool, default: false, description: Let systemd read its units before.}
+  forgive: {type: bool, default: false, description: "Forget the attempts of failed services before. While its module
+    was being built, a daemon may have used up the starts that it is allowed in two minutes."}
+  restart: {type: bool, default: false, description: "Restart the services to start, because files that they have loaded
+    were replaced."}
 notes:
   - Why this module exists. M(ansible.builtin.systemd_service) takes one service per round trip and does not compare
     with the plan.
 author: gpucheck
 """
 
-EXAMPLES = r"""
-- name: Activate the driver
-  gpucheck.provision.driver_in_force:
-    host: "{{ inventory_hostname }}"
-    plan: "{{ host_plan }}"
-    modules: [nvidia]
-    services: "{{ host_plan.services }}"
-  become: true
-"""
-
 RETURN = r"""
-actions:
-  description: What was, or would be, done, as arguments for modprobe and systemctl.
-  returned: always
-  type: list
-  elements: str
-differences:
-  description: What still differs from the plan, sentences by role; see C(plan_state).
-  returned: success
-  type: dict
-  contains:
-    "*": {description: Sentences of one role., type: list, elements: str}
-components:
-  description: What differs by package component; see C(plan_state).
-  returned: success
-  type: dict
-  contains:
-    "*":
-      description: What differs of one component.
-      type: dict
-      contains: {packages: {description: Sentences., type: list, elements: str}}
-reboot:
-  description: Why a reboot is due now.
-  returned: success
-  type: list
-  elements: str
-host:
-  description: What else the roles need; see C(plan_state).
-  returned: success
-  type: dict
+actions: {returned: always, type: list, elements: str, description: "What was, or would be, done, as arguments for
+  modprobe and systemctl."}
+differences: {description: As plan_state returns it.}
+components: {description: As plan_state returns it.}
+reboot: {description: As plan_state returns it.}
+host: {description: As plan_state returns it.}
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils import host_plan, systemd
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call, explained
-from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
+
+from ..module_utils import host_plan, systemd
+from ..module_utils.call import Refused, call, explained
+from ..module_utils.compare import compare
+from ..module_utils.host import read_facts
 
 DRIVER = "nvidia"
 

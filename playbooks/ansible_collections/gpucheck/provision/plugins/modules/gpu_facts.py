@@ -11,96 +11,54 @@ description:
   - Needs only Python's standard library on the host, no lspci. Never changes anything. Without root, the programs and
     package locks of other users are not seen.
 options:
-  host:
-    description: The host's name in the inventory, written into the facts.
-    type: str
-    required: true
-  record:
-    description: Also return the recorded plan itself, and the one that a rollback would return to.
-    type: bool
-    default: false
-  controller_time:
-    description: What the time is on the controller, in seconds since 1970 (UTC). 0 compares no clocks.
-    type: float
-    default: 0
-attributes:
-  check_mode:
-    description: Reads only, so check mode makes no difference.
-    support: full
+  host: {type: str, required: true, description: "The host's name in the inventory, written into the facts."}
+  record: {type: bool, default: false, description: "Also return the recorded plan itself, and the one that a rollback
+    would return to."}
+  controller_time: {type: float, default: 0, description: "What the time is on the controller, in seconds since 1970
+    (UTC). 0 compares no clocks."}
 notes:
   - Why this module exists. M(ansible.builtin.setup) reads no GPUs, holds, locks or recorded plan, and takes longer.
 author: gpucheck
 """
 
-EXAMPLES = r"""
-- name: Read the host
-  gpucheck.provision.gpu_facts:
-    host: "{{ inventory_hostname }}"
-  register: gpu_facts_read
-"""
-
 RETURN = r"""
-facts:
-  description: The facts, schema gpucheck.facts/1.
-  returned: success
-  type: dict
-  contains:
-    gpus: {description: GPUs on the PCI bus., returned: always, type: list, elements: dict}
-    processes: {description: What holds a GPU open., returned: always, type: list, elements: str}
-recorded:
-  description: SHA-256 of the plan recorded on the host, keys sorted; empty where there is none.
-  returned: success
-  type: str
-requirements:
-  description: Digest of the requirement set that gpucheck was installed from; empty where there is none.
-  returned: success
-  type: str
-state:
-  description: The result of C(plan_state) for the recorded plan; empty if there is no plan.
-  returned: success
-  type: dict
-  contains:
-    differences:
-      description: Sentences by role.
-      type: dict
-      contains:
-        "*": {description: Sentences of one role., type: list, elements: str}
-    host: {description: What else the roles need., type: dict}
-clock_ahead_s:
-  description: Seconds by which the host's clock is ahead of the controller's, negative where it is behind; the time
-    that the question took on its way is in it.
-  returned: success
-  type: int
-python:
-  description: Version of the Python that runs the modules.
-  returned: success
-  type: str
-recorded_set:
-  description: Group and stack of the recorded plan.
-  returned: where there is one
-  type: dict
-  contains:
-    group: {description: Name of the group., type: str, nullable: true}
-    stack: {description: The set., type: dict, nullable: true}
-plan:
-  description: The recorded plan, empty where there is none.
-  returned: when asked for with record
-  type: dict
-way_back:
-  description: The plan that a rollback returns to, empty where there is none.
-  returned: when asked for with record
-  type: dict
+facts: {returned: success, type: dict, description: "The facts, schema gpucheck.facts/1.", contains: {
+  gpus: {returned: always, type: list, elements: dict, description: GPUs on the PCI bus.},
+  processes: {returned: always, type: list, elements: str, description: What holds a GPU open.},
+}}
+recorded: {returned: success, type: str, description: "SHA-256 of the plan recorded on the host, keys sorted; empty
+  where there is none."}
+requirements: {returned: success, type: str, description: Digest of the requirement set that gpucheck was installed
+  from; empty where there is none.}
+state: {returned: success, type: dict, description: The result of C(plan_state) for the recorded plan; empty if there is
+  no plan., contains: {
+  differences: {type: dict, description: Sentences by role., contains: {
+    "*": {type: list, elements: str, description: Sentences of one role.},
+  }},
+  host: {type: dict, description: What else the roles need.},
+}}
+clock_ahead_s: {returned: success, type: int, description: "Seconds by which the host's clock is ahead of the
+  controller's, negative where it is behind; the time that the question took on its way is in it."}
+python: {returned: success, type: str, description: Version of the Python that runs the modules.}
+recorded_set: {returned: where there is one, type: dict, description: Group and stack of the recorded plan., contains: {
+  group: {type: str, nullable: true, description: Name of the group.},
+  stack: {type: dict, nullable: true, description: The set.},
+}}
+plan: {returned: when asked for with record, type: dict, description: "The recorded plan, empty where there is none."}
+way_back: {returned: when asked for with record, type: dict, description: "The plan that a rollback returns to, empty
+  where there is none."}
 """
 
 import platform
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils import record
-from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
-from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan import MARKER, recorded_plan
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, text
+
+from ..module_utils import record
+from ..module_utils.compare import compare
+from ..module_utils.host import read_facts
+from ..module_utils.host_plan import MARKER, recorded_plan
+from ..module_utils.readers.files import Unreadable, text
 
 
 def recorded_state(host, known):

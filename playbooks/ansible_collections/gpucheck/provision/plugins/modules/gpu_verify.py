@@ -11,77 +11,29 @@ description:
   - If a device cgroup hides GPUs from the login session, as pam_slurm_adopt does, gpucheck runs again in a transient
     unit of systemd, and that report counts.
 options:
-  host:
-    description: The host's name in the inventory, for messages.
-    type: str
-    required: true
-  dest:
-    description: The file on the controller that gets the report.
-    type: path
-    required: true
-  only:
-    description: >-
-      Run these steps alone, as a quick verification. FAIL of any of them, UNKNOWN of driver, inventory or fabric, or
-      fewer GPUs than C(gpus) fail the task with the findings.
-    type: list
-    elements: str
-    default: []
-  gpus:
-    description: GPUs that the host had before.
-    type: int
-    default: 0
-  timeout_s:
-    description: Time limit on the host in seconds. A program that exceeds it is terminated.
-    type: int
-    default: 1200
-  arguments:
-    description: Further options of C(gpucheck verify), such as C(--level) and C(quick).
-    type: list
-    elements: str
-    default: []
-  program:
-    description: gpucheck on the host.
-    type: path
-    default: /opt/gpucheck/bin/gpucheck
-  report:
-    description: Where the report stays on the host.
-    type: path
-    default: /var/lib/gpucheck/report.json
-attributes:
-  check_mode:
-    description: Skipped in check mode, it writes the report.
-    support: none
+  host: {type: str, required: true, description: "The host's name in the inventory, for messages."}
+  dest: {type: path, required: true, description: The file on the controller that gets the report.}
+  only: {type: list, elements: str, default: [], description: "Run these steps alone, as a quick verification. FAIL of
+    any of them, UNKNOWN of driver, inventory or fabric, or fewer GPUs than C(gpus) fail the task with the findings."}
+  gpus: {type: int, default: 0, description: GPUs that the host had before.}
+  timeout_s: {type: int, default: 1200, description: Time limit on the host in seconds. A program that exceeds it is
+    terminated.}
+  arguments: {type: list, elements: str, default: [], description: "Further options of C(gpucheck verify), such as
+    C(--level) and C(quick)."}
+  program: {type: path, default: /opt/gpucheck/bin/gpucheck, description: gpucheck on the host.}
+  report: {type: path, default: /var/lib/gpucheck/report.json, description: Where the report stays on the host.}
 notes:
-  - Why this module exists. M(ansible.builtin.command) and M(ansible.builtin.fetch) take three round trips and
-    cannot distinguish a stale report from a new one.
+  - Why this module exists. M(ansible.builtin.command) and M(ansible.builtin.fetch) take three round trips and cannot
+    distinguish a stale report from a new one.
 author: gpucheck
 """
 
-EXAMPLES = r"""
-- name: Verify the host
-  gpucheck.provision.gpu_verify:
-    host: "{{ inventory_hostname }}"
-    dest: "reports/{{ inventory_hostname }}.json"
-  become: true
-"""
-
 RETURN = r"""
-status:
-  description: gpucheck's exit status, 0 pass, 1 warn, 2 fail, 3 unknown.
-  returned: success
-  type: int
-report:
-  description: The report's text. The action plugin decodes it, writes it and removes it from the result.
-  returned: success
-  type: str
-hung:
-  description: That nothing was returned in time.
-  returned: where that is so
-  type: bool
-dest:
-  description: The file on the controller.
-  returned: by the action plugin
-  type: str
+status: {returned: success, type: int, description: "gpucheck's exit status, 0 pass, 1 warn, 2 fail, 3 unknown."}
+report: {returned: success, type: str, description: "The report's text. The action plugin decodes it, writes it and
+  removes it from the result."}
+hung: {returned: where that is so, type: bool, description: That nothing was returned in time.}
+dest: {returned: by the action plugin, type: str, description: The file on the controller.}
 """
 
 import json
@@ -184,7 +136,7 @@ def main():
             "arguments": {"type": "list", "elements": "str", "default": []},
             "program": {"type": "path", "default": "/opt/gpucheck/bin/gpucheck"},
             "report": {"type": "path", "default": "/var/lib/gpucheck/report.json"},
-        },
+        }
     )
     host, timeout_s = module.params["host"], module.params["timeout_s"]
     try:

@@ -11,46 +11,22 @@ description:
   - A path directly below / is rejected, so that no row can name an entire system or its /etc.
   - If a row fails, those after it are not started, and the message states what was changed before.
 options:
-  files:
-    description:
-      - "Rows of C(path); C(state), which is present (default), directory or absent; C(content) of a file; C(mode),
-        octal in quotes, by default 0644 for a file and 0755 for a directory. Other keys are ignored."
-      - Absent removes a file or a link, never a directory.
-    type: list
-    elements: dict
-    required: true
-attributes:
-  check_mode:
-    description: Reports what it would change.
-    support: full
-  diff_mode:
-    description: Shows the content of files before and after.
-    support: full
+  files: {type: list, elements: dict, required: true, description: "Rows of C(path); C(state), which is present
+    (default), directory or absent; C(content) of a file; C(mode), octal in quotes, by default 0644 for a file and 0755
+    for a directory. Other keys are ignored. Absent removes a file or a link, never a directory."}
 notes:
-  - Why this module exists. M(ansible.builtin.copy) and M(ansible.builtin.file) take one round trip per file, and a
-    loop does not stop at a failed row.
+  - Why this module exists. M(ansible.builtin.copy) and M(ansible.builtin.file) take one round trip per file, and a loop
+    does not stop at a failed row.
 author: gpucheck
 """
 
-EXAMPLES = r"""
-- name: Write a drop-in, and remove what it replaces
-  gpucheck.provision.host_files:
-    files:
-      - {path: /etc/systemd/system/a.service.d/10-site.conf, content: "[Unit]\n", mode: "0644"}
-      - {path: /etc/a.conf, state: absent}
-  become: true
-"""
-
 RETURN = r"""
-paths:
-  description: The paths that were, or would be, changed.
-  returned: always
-  type: list
-  elements: str
+paths: {returned: always, type: list, elements: str, description: "The paths that were, or would be, changed."}
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils import place
+
+from ..module_utils import place
 
 
 def rows(module):

@@ -12,74 +12,37 @@ description:
     controller that is known to be dead is replaced at once.
   - Nothing is done in check mode.
 options:
-  state:
-    description: What to do.
-    type: str
-    choices: [taken, renewed, released]
-    required: true
-  timeout_s:
-    description: Seconds to wait for another run.
-    type: int
-    default: 0
-  lease_s:
-    description: >-
-      Seconds after which the lease of a run that shows no sign of life lapses; longer than its longest step. With
-      renewed, until its next step at least.
-    type: int
-    default: 3600
-  folder:
-    description: The folder of the lease on the host; it has to survive a reboot.
-    type: str
-    default: /var/lib/gpucheck
-  run:
-    description: The run; filled in by the action plugin.
-    type: dict
-    default: {}
-  dead:
-    description: The run that is known to be dead; filled in by the action plugin.
-    type: str
-    default: ""
-attributes:
-  check_mode:
-    description: Nothing is written in check mode.
-    support: full
+  state: {type: str, choices: [taken, renewed, released], required: true, description: What to do.}
+  timeout_s: {type: int, default: 0, description: Seconds to wait for another run.}
+  lease_s: {type: int, default: 3600, description: "Seconds after which the lease of a run that shows no sign of life
+    lapses; longer than its longest step. With renewed, until its next step at least."}
+  folder: {type: str, default: /var/lib/gpucheck, description: The folder of the lease on the host; it has to survive a
+    reboot.}
+  run: {type: dict, default: {}, description: The run; filled in by the action plugin.}
+  dead: {type: str, default: "", description: The run that is known to be dead; filled in by the action plugin.}
 notes:
   - Why this module exists. No builtin module has a lock that survives a reboot and ends with the run that holds it.
 author: gpucheck
 """
 
-EXAMPLES = r"""
-- name: Lock the host
-  gpucheck.provision.host_lock:
-    state: taken
-    timeout_s: 600
-  become: true
-  register: host_locked
-"""
-
 RETURN = r"""
-run:
-  description: This run and the folder, for the environment of its steps.
-  returned: success
-  type: str
-holder:
-  description: The run that has the lease, if it is another one.
-  returned: with taken and renewed
-  type: dict
-  nullable: true
-  contains:
-    id: {description: What is unique to it., type: str, returned: always}
-    controller: {description: Name of its controller., type: str, returned: always}
-    user: {description: Who started it there., type: str, returned: always}
-    pid: {description: Its process there., type: int, returned: always}
-    ticks: {description: When that process started., type: str, returned: always}
-    place: {description: Boot and process namespace of that process., type: str, returned: always}
-    started: {description: When it started., type: str, returned: always}
-    playbook: {description: Its playbook., type: str, returned: always}
+run: {returned: success, type: str, description: "This run and the folder, for the environment of its steps."}
+holder: {returned: with taken and renewed, type: dict, nullable: true, description: "The run that has the lease, if it
+  is another one.", contains: {
+  id: {type: str, returned: always, description: What is unique to it.},
+  controller: {type: str, returned: always, description: Name of its controller.},
+  user: {type: str, returned: always, description: Who started it there.},
+  pid: {type: int, returned: always, description: Its process there.},
+  ticks: {type: str, returned: always, description: When that process started.},
+  place: {type: str, returned: always, description: Boot and process namespace of that process.},
+  started: {type: str, returned: always, description: When it started.},
+  playbook: {type: str, returned: always, description: Its playbook.},
+}}
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils import lock
+
+from ..module_utils import lock
 
 
 def main():

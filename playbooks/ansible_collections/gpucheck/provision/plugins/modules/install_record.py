@@ -9,125 +9,59 @@ description:
     record of an interrupted run is kept, so that what that run installed still counts as installed by gpucheck.
   - C(leftovers) lists what gpucheck installed and the plan no longer contains, and changes nothing.
   - C(restore) removes managed files and restores the originals.
-  - C(finish) records plan, packages and files, ends the record of C(begin), keeps the package files of this set and
-    the one before for a rollback, and compares host and plan again.
+  - C(finish) records plan, packages and files, ends the record of C(begin), keeps the package files of this set and the
+    one before for a rollback, and compares host and plan again.
 options:
-  state:
-    description: What to do.
-    type: str
-    choices: [begin, leftovers, restore, finish]
-    required: true
-  plan:
-    description: The host's plan, schema gpucheck.plan/1; one without components requires nothing.
-    type: dict
-    required: true
-  paths:
-    description: With restore, the files.
-    type: list
-    elements: str
-    default: []
-  digest:
-    description: With finish, the digest of the requirement set that gpucheck was installed from.
-    type: str
-    default: ""
-  keep_gib:
-    description: With finish, GiB of package files that are kept at most; 0 keeps none.
-    type: float
-    default: 10
-attributes:
-  check_mode:
-    description: Nothing is written in check mode.
-    support: full
+  state: {type: str, choices: [begin, leftovers, restore, finish], required: true, description: What to do.}
+  plan: {type: dict, required: true, description: "The host's plan, schema gpucheck.plan/1; one without components
+    requires nothing."}
+  paths: {type: list, elements: str, default: [], description: "With restore, the files."}
+  digest: {type: str, default: "", description: "With finish, the digest of the requirement set that gpucheck was
+    installed from."}
+  keep_gib: {type: float, default: 10, description: "With finish, GiB of package files that are kept at most; 0 keeps
+    none."}
 notes:
   - Why this module exists. No builtin module records what was there before; rollback and deprovisioning need it.
 author: gpucheck
 """
 
-EXAMPLES = r"""
-- name: Note what is there before us
-  gpucheck.provision.install_record:
-    state: begin
-    plan: "{{ host_plan }}"
-  become: true
-"""
-
 RETURN = r"""
-differences:
-  description: With finish, what still differs from the plan, sentences by role.
-  returned: with finish
-  type: dict
-  contains:
-    "*": {description: Sentences of one role., type: list, elements: str}
-packages:
-  description: With leftovers, names of packages that nothing needs any more.
-  returned: with leftovers
-  type: list
-  elements: str
-held:
-  description: With leftovers, those of the packages that are held.
-  returned: with leftovers
-  type: list
-  elements: str
-services:
-  description: With leftovers, services of options that the plan no longer has and that are still there.
-  returned: with leftovers
-  type: list
-  elements: str
-paths:
-  description: With leftovers, our files that the plan no longer has.
-  returned: with leftovers
-  type: list
-  elements: str
-engines:
-  description: With leftovers, configurations of container engines that hold what the plan no longer has.
-  returned: with leftovers
-  type: list
-  elements: str
-locks:
-  description: With leftovers, version locks of packages that are not planned any more.
-  returned: with leftovers
-  type: list
-  elements: str
-keys:
-  description: With leftovers, imported rpm keys (eight hex digits) that were not there before us.
-  returned: with leftovers
-  type: list
-  elements: str
-kernel_holds:
-  description: With leftovers, the holds of kernel packages that we set.
-  returned: with leftovers
-  type: list
-  elements: str
-stream:
-  description: With leftovers, the dnf module stream that was enabled before us, empty for none.
-  returned: with leftovers
-  type: str
+differences: {returned: with finish, type: dict, description: "With finish, what still differs from the plan, sentences
+  by role.", contains: {
+  "*": {type: list, elements: str, description: Sentences of one role.},
+}}
+packages: {returned: with leftovers, type: list, elements: str, description: "With leftovers, names of packages that
+  nothing needs any more."}
+held: {returned: with leftovers, type: list, elements: str, description: "With leftovers, those of the packages that are
+  held."}
+services: {returned: with leftovers, type: list, elements: str, description: "With leftovers, services of options that
+  the plan no longer has and that are still there."}
+paths: {returned: with leftovers, type: list, elements: str, description: "With leftovers, our files that the plan no
+  longer has."}
+engines: {returned: with leftovers, type: list, elements: str, description: "With leftovers, configurations of container
+  engines that hold what the plan no longer has."}
+locks: {returned: with leftovers, type: list, elements: str, description: "With leftovers, version locks of packages
+  that are not planned any more."}
+keys: {returned: with leftovers, type: list, elements: str, description: "With leftovers, imported rpm keys (eight hex
+  digits) that were not there before us."}
+kernel_holds: {returned: with leftovers, type: list, elements: str, description: "With leftovers, the holds of kernel
+  packages that we set."}
+stream: {returned: with leftovers, type: str, description: "With leftovers, the dnf module stream that was enabled
+  before us, empty for none."}
 """
 
 import base64
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils import (
-    adopt,
-    along,
-    engines,
-    host_plan,
-    kept,
-    kernel,
-    options,
-    record,
-)
-from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
-from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import SECRET_MODE, mode_for
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name, read_facts
-from ansible_collections.gpucheck.provision.plugins.module_utils.package_repository import (
-    key_fingerprints,
-    paths,
-    planned,
-)
-from ansible_collections.gpucheck.provision.plugins.module_utils.place import as_bytes, write
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable
+
+from ..module_utils import adopt, along, engines, host_plan, kept, kernel, options, record
+from ..module_utils.compare import compare
+from ..module_utils.credentials import SECRET_MODE, mode_for
+from ..module_utils.host import lock_name, read_facts
+from ..module_utils.package_repository import key_fingerprints, paths, planned
+from ..module_utils.place import as_bytes, write
+from ..module_utils.readers.files import Unreadable
 
 
 def begin(module, plan, extras):

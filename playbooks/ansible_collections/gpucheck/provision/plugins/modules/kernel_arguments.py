@@ -53,8 +53,9 @@ reboot:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils import boot
-from ansible_collections.gpucheck.provision.plugins.module_utils.place import as_bytes, write
+
+from ..module_utils import boot
+from ..module_utils.place import as_bytes, write
 
 
 def grub_file(module, plan, note, root):

@@ -52,11 +52,12 @@ ours:
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils import kernel
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
-from ansible_collections.gpucheck.provision.plugins.module_utils.place import as_bytes, write
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable
+
+from ..module_utils import kernel
+from ..module_utils.call import Refused, call
+from ..module_utils.host import read_facts
+from ..module_utils.place import as_bytes, write
+from ..module_utils.readers.files import Unreadable
 
 SET = {"apt": ["apt-mark", "hold"], "dnf": ["dnf", "--quiet", "versionlock", "add", "--raw"]}
 LIFT = {"apt": ["apt-mark", "unhold"], "dnf": ["dnf", "--quiet", "versionlock", "delete", "--raw"]}

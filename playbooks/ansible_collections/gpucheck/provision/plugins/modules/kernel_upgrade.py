@@ -11,78 +11,37 @@ description:
   - Simulates the transaction first. One that would remove, downgrade or change foreign packages is rejected.
   - The new kernel belongs to the system, and deprovisioning keeps it. The caller reboots into it.
 options:
-  host:
-    description: The host's name in the inventory, for messages.
-    type: str
-    required: true
-  plan:
-    description: The host's plan, schema gpucheck.plan/1.
-    type: dict
-    required: true
-  state:
-    description:
-      - C(asked) returns which kernel it would be, from lists fetched into a temporary directory, and changes nothing.
-      - C(prepared) simulates and downloads, so that what fails early fails before the host is drained.
-      - C(present) installs.
-    type: str
-    choices: [asked, prepared, present]
-    default: present
-  allow_changes:
-    description: >-
-      Names or patterns of foreign packages that the transaction may remove, downgrade, or change though held.
-    type: list
-    elements: str
-    default: []
-  lock_timeout_s:
-    description: Seconds to wait while another program holds the package manager's lock.
-    type: int
-    default: 600
-attributes:
-  check_mode:
-    description: Only queries, for every state.
-    support: full
+  host: {type: str, required: true, description: "The host's name in the inventory, for messages."}
+  plan: {type: dict, required: true, description: "The host's plan, schema gpucheck.plan/1."}
+  state: {type: str, choices: [asked, prepared, present], default: present, description: "C(asked) returns which kernel
+    it would be, from lists fetched into a temporary directory, and changes nothing. C(prepared) simulates and
+    downloads, so that what fails early fails before the host is drained. C(present) installs."}
+  allow_changes: {type: list, elements: str, default: [], description: "Names or patterns of foreign packages that the
+    transaction may remove, downgrade, or change though held."}
+  lock_timeout_s: {type: int, default: 600, description: Seconds to wait while another program holds the package
+    manager's lock.}
 notes:
-  - Why this module exists. M(ansible.builtin.apt) and M(ansible.builtin.dnf) do not choose a kernel by its headers
-    or reject a transaction beforehand.
+  - Why this module exists. M(ansible.builtin.apt) and M(ansible.builtin.dnf) do not choose a kernel by its headers or
+    reject a transaction beforehand.
 author: gpucheck
 """
 
-EXAMPLES = r"""
-- name: Upgrade the kernel
-  gpucheck.provision.kernel_upgrade:
-    host: "{{ inventory_hostname }}"
-    plan: "{{ host_plan }}"
-  become: true
-"""
-
 RETURN = r"""
-release:
-  description: The kernel, empty if there is none to upgrade to.
-  returned: success
-  type: str
-reason:
-  description: Why there is none, empty if there is one.
-  returned: success
-  type: str
-packages:
-  description: What is requested from the package manager.
-  returned: success
-  type: list
-  elements: str
-headers:
-  description: The plan's header packages under that kernel, as the next run plans them.
-  returned: unless state is asked
-  type: list
-  elements: str
+release: {returned: success, type: str, description: "The kernel, empty if there is none to upgrade to."}
+reason: {returned: success, type: str, description: "Why there is none, empty if there is one."}
+packages: {returned: success, type: list, elements: str, description: What is requested from the package manager.}
+headers: {returned: unless state is asked, type: list, elements: str, description: "The plan's header packages under
+  that kernel, as the next run plans them."}
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils import apt, dnf, headers, kernel_upgrade, record
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, explained
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
-from ansible_collections.gpucheck.provision.plugins.module_utils.kernel_headers import header_names
-from ansible_collections.gpucheck.provision.plugins.module_utils.place import as_bytes, write
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable
+
+from ..module_utils import apt, dnf, headers, kernel_upgrade, record
+from ..module_utils.call import Refused, explained
+from ..module_utils.host import read_facts
+from ..module_utils.kernel_headers import header_names
+from ..module_utils.place import as_bytes, write
+from ..module_utils.readers.files import Unreadable
 
 REFUSED = (
     "the kernel cannot be upgraded: {}. No kernel was installed. Upgrade it by hand and reboot, or set kernel: keep in "

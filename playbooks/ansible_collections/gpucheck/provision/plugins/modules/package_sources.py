@@ -5,75 +5,35 @@ DOCUMENTATION = r"""
 module: package_sources
 short_description: Name the planned package repositories on a host, each with its own pinned key, and read their lists
 description:
-  - Fetches missing keys and compares every key in their files with the pinned fingerprints, before anything is
-    written, so that one wrong key leaves the host as it was.
+  - Fetches missing keys and compares every key in their files with the pinned fingerprints, before anything is written,
+    so that one wrong key leaves the host as it was.
   - Writes keys and source files for apt or dnf; for dnf the keys are imported into rpm as well. What is there already
     is left alone, without any network access.
   - Removes another file with the same repositories and keys, if C(install_record) has kept it.
   - Then reads the package lists. A source of another publisher that fails (apt) is named in the result only.
   - Sources with a wrong signature are removed again, before any package is installed; their keys stay.
 options:
-  host:
-    description: The host's name in the inventory, for messages.
-    type: str
-    required: true
-  package_manager:
-    description: The host's package manager.
-    type: str
-    choices: [apt, dnf]
-    required: true
-  repositories:
-    description: Repositories of the plan, schema gpucheck.plan/1.
-    type: list
-    elements: dict
-    required: true
-  archive:
-    description: >-
-      Path and content of the file that adds components of the distribution's own archive; with empty content it is
-      removed.
-    type: dict
-    default: {}
-  client_files:
-    description: >-
-      Content of client certificates and keys by their path below /etc/gpucheck/mirrors, for repositories that name
-      them. Others have to be on the host.
-    type: dict
-    default: {}
-  lock_timeout_s:
-    description: Seconds to wait while another program holds the package manager's lock.
-    type: int
-    default: 600
-attributes:
-  check_mode:
-    description: Reports whether something would be written; fetches nothing.
-    support: full
+  host: {type: str, required: true, description: "The host's name in the inventory, for messages."}
+  package_manager: {type: str, choices: [apt, dnf], required: true, description: The host's package manager.}
+  repositories: {type: list, elements: dict, required: true, description: "Repositories of the plan, schema
+    gpucheck.plan/1."}
+  archive: {type: dict, default: {}, description: Path and content of the file that adds components of the
+    distribution's own archive; with empty content it is removed.}
+  client_files: {type: dict, default: {}, description: "Content of client certificates and keys by their path below
+    /etc/gpucheck/mirrors, for repositories that name them. Others have to be on the host."}
+  lock_timeout_s: {type: int, default: 600, description: Seconds to wait while another program holds the package
+    manager's lock.}
 notes:
-  - Why this module exists. M(ansible.builtin.deb822_repository) and M(ansible.builtin.yum_repository) accept any
-    key that is downloaded, and keep a source with a wrong signature.
+  - Why this module exists. M(ansible.builtin.deb822_repository) and M(ansible.builtin.yum_repository) accept any key
+    that is downloaded, and keep a source with a wrong signature.
 author: gpucheck
 """
 
-EXAMPLES = r"""
-- name: Name the repositories
-  gpucheck.provision.package_sources:
-    host: "{{ inventory_hostname }}"
-    package_manager: "{{ host_plan.package_manager }}"
-    repositories: "{{ host_plan.repositories }}"
-  become: true
-"""
-
 RETURN = r"""
-paths:
-  description: The files that were, or would be, written or removed, and a key that was only imported into rpm.
-  returned: success
-  type: list
-  elements: str
-unread:
-  description: >-
-    Sources that are not the plan's and whose lists apt could not read, each with the reason. They stay as they are.
-  returned: success
-  type: list
-  elements: str
+paths: {returned: success, type: list, elements: str, description: "The files that were, or would be, written or
+  removed, and a key that was only imported into rpm."}
+unread: {returned: success, type: list, elements: str, description: "Sources that are not the plan's and whose lists apt
+  could not read, each with the reason. They stay as they are."}
 """
 
 import contextlib
@@ -82,19 +42,11 @@ import pwd
 import stat
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils import (
-    adopt,
-    apt,
-    dnf,
-    host,
-    package_repository,
-    place,
-    record,
-    signing_keys,
-)
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused
-from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import SECRET_MODE, masked
-from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, text
+
+from ..module_utils import adopt, apt, dnf, host, package_repository, place, record, signing_keys
+from ..module_utils.call import Refused
+from ..module_utils.credentials import SECRET_MODE, masked
+from ..module_utils.readers.files import Unreadable, text
 
 LISTS = {"apt": apt.read_lists, "dnf": dnf.read_lists}
 

@@ -8,76 +8,46 @@ description:
   - Lists every difference between the host and its plan (schema gpucheck.plan/1), by the role that removes it.
   - An empty result means that nothing has to be done. Never changes anything.
 options:
-  host:
-    description: The host's name in the inventory.
-    type: str
-    required: true
-  plan:
-    description: The plan that C(gpucheck stack plan --format json) printed, parsed.
-    type: dict
-    required: true
-  digest:
-    description: Digest of the requirement set gpucheck has to be installed from; empty leaves gpucheck out.
-    type: str
-    default: ""
-  headers:
-    description:
-      - Query also whether the package sources offer the kernel headers that are missing, and packages with modules
-        that the kernel lacks. On apt, if the host's lists lack one, fresh ones are fetched into a temporary folder.
-      - The results are C(host.headers_unavailable) and C(host.modules_unavailable).
-    type: bool
-    default: false
-attributes:
-  check_mode:
-    description: Reads only, so check mode makes no difference.
-    support: full
+  host: {type: str, required: true, description: The host's name in the inventory.}
+  plan: {type: dict, required: true, description: "The plan that C(gpucheck stack plan --format json) printed, parsed."}
+  digest: {type: str, default: "", description: Digest of the requirement set gpucheck has to be installed from; empty
+    leaves gpucheck out.}
+  headers: {type: bool, default: false, description: "Query also whether the package sources offer the kernel headers
+    that are missing, and packages with modules that the kernel lacks. On apt, if the host's lists lack one, fresh ones
+    are fetched into a temporary folder. The results are C(host.headers_unavailable) and C(host.modules_unavailable)."}
+  offered: {type: list, elements: str, default: [], description: "Components whose packages are looked for in the host's
+    sources, for a plan that adds none. On apt, if the host's lists lack one, fresh ones are fetched. The results are
+    C(host.offers_missing), with the versions that a source has, and C(host.offers_unknown), why it could not be found
+    out."}
 notes:
   - Why this module exists. Check mode of the builtin modules takes one round trip per package, file and service.
 author: gpucheck
 """
 
-EXAMPLES = r"""
-- name: Compare the host with its plan
-  gpucheck.provision.plan_state:
-    host: "{{ inventory_hostname }}"
-    plan: "{{ host_plan }}"
-  become: true
-  register: host_state
-"""
-
 RETURN = r"""
-differences:
-  description: By role (repository driver cuda cudnn nccl container_toolkit container_engine dcgm gdrcopy acs
-    kernel_arguments tuning kernel_lock gpucheck cleanup), sentences. Roles without one are omitted.
-  returned: success
-  type: dict
-  contains:
-    "*": {description: Sentences of one role., type: list, elements: str}
-components:
-  description: By package component, packages that differ, and holds to add (missing) or to remove first (stale).
-  returned: success
-  type: dict
-  contains:
-    "*":
-      description: What differs of one component.
-      type: dict
-      contains: {packages: {description: Sentences., type: list, elements: str}}
-reboot:
-  description: Why a reboot is due now, by the plan's rule.
-  returned: success
-  type: list
-  elements: str
-host:
-  description: What else the roles need (driver, kernel, busy processes, rival sources, free space, tools, unfinished
-    packages, enabled module stream, files and services that differ).
-  returned: success
-  type: dict
+differences: {returned: success, type: dict, description: "By role (repository driver cuda cudnn nccl container_toolkit
+  container_engine dcgm gdrcopy acs kernel_arguments tuning kernel_lock gpucheck cleanup), sentences. Roles without one
+  are omitted.", contains: {
+  "*": {type: list, elements: str, description: Sentences of one role.},
+}}
+components: {returned: success, type: dict, description: "By package component, packages that differ, and holds to add
+  (missing) or to remove first (stale).", contains: {
+  "*": {type: dict, description: What differs of one component., contains: {
+    packages: {type: list, elements: str, description: Sentences.},
+  }},
+}}
+reboot: {returned: success, type: list, elements: str, description: "Why a reboot is due now, by the plan's rule."}
+host: {returned: success, type: dict, description: "What else the roles need (driver, kernel, busy processes, rival
+  sources, free space, tools, unfinished packages, enabled module stream, files and services that differ)."}
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import explained
-from ansible_collections.gpucheck.provision.plugins.module_utils.compare import changes, compare
-from ansible_collections.gpucheck.provision.plugins.module_utils.headers import missing
+
+from ..module_utils.call import explained
+from ..module_utils.compare import changes, compare
+from ..module_utils.headers import missing
+from ..module_utils.host import read_facts
+from ..module_utils.offers import query_missing
 
 
 def main():
@@ -88,19 +58,24 @@ def main():
             "plan": {"type": "dict", "required": True},
             "digest": {"type": "str", "default": ""},
             "headers": {"type": "bool", "default": False},
+            "offered": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
     host = module.params["host"]
     with explained(module, host):
-        answer = compare(host, module.params["plan"], module.params["digest"])
+        known, plan = read_facts(host), module.params["plan"]
+        answer = compare(host, plan, module.params["digest"], known)
         if module.params["headers"]:
             needed, more = answer["host"]["headers_missing"], answer["host"]["modules_packages"]
-            absent = missing(needed + more, module.params["plan"]["package_manager"])
+            absent = missing(needed + more, plan["package_manager"])
             answer["host"]["headers_unavailable"] = [name for name in absent if name in needed]
             answer["host"]["modules_unavailable"] = [name for name in absent if name in more]
+        if module.params["offered"]:
+            found = query_missing(plan, known[1]["packages"], module.params["offered"])
+            answer["host"].update(zip(("offers_missing", "offers_unknown"), found))
     if module._diff:
-        answer["diff"] = changes(module.params["plan"], answer)
+        answer["diff"] = changes(plan, answer)
     module.exit_json(changed=False, **answer)
 
 

@@ -5,163 +5,73 @@ DOCUMENTATION = r"""
 module: planned_packages
 short_description: Install exactly the planned packages of some components in one transaction, and hold them
 description:
-  - First finishes an interrupted transaction. With the driver among the components, the planned module
-    stream (dnf) is enabled, what the transaction builds on is installed, and the planned repository of DKMS (dnf) is
-    named where no source of the host offers DKMS.
+  - First finishes an interrupted transaction. With the driver among the components, the planned module stream (dnf) is
+    enabled, what the transaction builds on is installed, and the planned repository of DKMS (dnf) is named where no
+    source of the host offers DKMS.
   - Blocking holds (apt) and version locks (dnf) are removed, and restored if the transaction fails.
   - Simulates every transaction first. One that would remove or downgrade packages that are neither planned nor
     NVIDIA's, or change one that a person holds, is rejected, with their names.
   - Does not call the package manager if nothing differs, or only files differ.
   - Returns the result of C(plan_state) for the host afterwards.
 options:
-  host:
-    description: The host's name in the inventory, for messages.
-    type: str
-    required: true
-  plan:
-    description: The host's plan, schema gpucheck.plan/1.
-    type: dict
-    required: true
-  components:
-    description: Names of the plan's package components that are installed together.
-    type: list
-    elements: str
-    required: true
-  extra:
-    description: Packages without versions for the same transaction, such as kernel headers. They are not held.
-    type: list
-    elements: str
-    default: []
-  files:
-    description: Rows of C(host_files) to put in place before, such as options that the installation's own scripts read.
-    type: list
-    elements: dict
-    default: []
-  state:
-    description:
-      - C(present) installs. C(prepared) simulates the installation, rejects what C(present) would reject, and downloads
-        the packages, so that failures happen before the host is drained. No installed package changes. On dnf the
-        module stream is enabled, and compilers and the source of DKMS are installed. Where DKMS is there, it builds the
-        planned kernel module in a temporary directory, with the lowest priority; a module that does not build fails.
-      - In check mode, C(prepared) downloads nothing and reads the sources that are set up; see C(moves_unknown).
-    type: str
-    choices: [present, prepared]
-    default: present
-  allow_changes:
-    description: >-
-      Names or patterns of foreign packages that the transaction may remove, downgrade, or change though held.
-    type: list
-    elements: str
-    default: []
-  lock_timeout_s:
-    description: Seconds to wait while another program holds the package manager's lock.
-    type: int
-    default: 600
-  transaction_timeout_s:
-    description: Seconds after which a transaction is stopped, because a package's script hangs.
-    type: int
-    default: 2700
-attributes:
-  check_mode:
-    description: Reports whether something would be installed or held.
-    support: full
+  host: {type: str, required: true, description: "The host's name in the inventory, for messages."}
+  plan: {type: dict, required: true, description: "The host's plan, schema gpucheck.plan/1."}
+  components: {type: list, elements: str, required: true, description: Names of the plan's package components that are
+    installed together.}
+  extra: {type: list, elements: str, default: [], description: "Packages without versions for the same transaction, such
+    as kernel headers. They are not held."}
+  files: {type: list, elements: dict, default: [], description: "Rows of C(host_files) to put in place before, such as
+    options that the installation's own scripts read."}
+  state: {type: str, choices: [present, prepared], default: present, description: "C(present) installs. C(prepared)
+    simulates the installation, rejects what C(present) would reject, and downloads the packages, so that failures
+    happen before the host is drained. No installed package changes. On dnf the module stream is enabled, and compilers
+    and the source of DKMS are installed. Where DKMS is there, it builds the planned kernel module in a temporary
+    directory, with the lowest priority; a module that does not build fails. In check mode, C(prepared) downloads
+    nothing and reads the sources that are set up; see C(moves_unknown)."}
+  allow_changes: {type: list, elements: str, default: [], description: "Names or patterns of foreign packages that the
+    transaction may remove, downgrade, or change though held."}
+  lock_timeout_s: {type: int, default: 600, description: Seconds to wait while another program holds the package
+    manager's lock.}
+  transaction_timeout_s: {type: int, default: 2700, description: "Seconds after which a transaction is stopped, because
+    a package's script hangs."}
 notes:
   - Why this module exists. M(ansible.builtin.apt) and M(ansible.builtin.dnf) do not simulate, hold and install all
     components in one transaction.
 author: gpucheck
 """
 
-EXAMPLES = r"""
-- name: Install driver and CUDA
-  gpucheck.provision.planned_packages:
-    host: "{{ inventory_hostname }}"
-    plan: "{{ host_plan }}"
-    components: [driver, fabric_manager, cuda]
-  become: true
-  register: host_packages
-"""
-
 RETURN = r"""
-differences:
-  description: What still differs from the plan, sentences by role; see C(plan_state).
-  returned: success
-  type: dict
-  contains:
-    "*": {description: Sentences of one role., type: list, elements: str}
-components:
-  description: By package component, packages that still differ, and holds that are missing or stale.
-  returned: success
-  type: dict
-  contains:
-    "*":
-      description: What differs of one component.
-      type: dict
-      contains: {packages: {description: Sentences., type: list, elements: str}}
-reboot:
-  description: Why a reboot is due now.
-  returned: success
-  type: list
-  elements: str
-host:
-  description: What else the roles need; see C(plan_state).
-  returned: success
-  type: dict
-moves:
-  description: With C(prepared), what the transaction would remove or downgrade besides the planned packages.
-  returned: success
-  type: list
-  elements: str
-moves_refused:
-  description: With C(prepared) in check mode, why a run would reject the transaction, empty if it would not.
-  returned: success
-  type: str
-moves_unknown:
-  description: With C(prepared), why it is not known what the transaction would do, empty if it is.
-  returned: success
-  type: str
-not_built:
-  description: With C(prepared), why DKMS did not build the module beforehand, empty if it did or none changes.
-  returned: success
-  type: str
-transaction:
-  description: >-
-    With C(prepared) in check mode, every package that the transaction would install, upgrade, downgrade or remove.
-  returned: success
-  type: list
-  elements: dict
-  contains:
-    verb: {description: "install, upgrade, downgrade or remove.", type: str}
-    name: {description: The package., type: str}
-    before: {description: "Its version now, empty if it is not installed.", type: str}
-    version: {description: "Its version afterwards, empty if it is removed.", type: str}
-download_bytes:
-  description: >-
-    With C(prepared) in check mode, bytes that the package manager would download for it; what its cache has does not
-    count. Null if it did not report them.
-  returned: success
-  type: int
-  nullable: true
-kernels_before:
-  description: Releases of the kernels that were installed before.
-  returned: success
-  type: list
-  elements: str
+differences: {description: As plan_state returns it.}
+components: {description: As plan_state returns it.}
+reboot: {description: As plan_state returns it.}
+host: {description: As plan_state returns it.}
+moves: {returned: success, type: list, elements: str, description: "With C(prepared), what the transaction would remove
+  or downgrade besides the planned packages."}
+moves_refused: {returned: success, type: str, description: "With C(prepared) in check mode, why a run would reject the
+  transaction, empty if it would not."}
+moves_unknown: {returned: success, type: str, description: "With C(prepared), why it is not known what the transaction
+  would do, empty if it is."}
+not_built: {returned: success, type: str, description: "With C(prepared), why DKMS did not build the module beforehand,
+  empty if it did or none changes."}
+transaction: {returned: success, type: list, elements: dict, description: "With C(prepared) in check mode, every package
+  that the transaction would install, upgrade, downgrade or remove.", contains: {
+  verb: {type: str, description: "install, upgrade, downgrade or remove."},
+  name: {type: str, description: The package.},
+  before: {type: str, description: "Its version now, empty if it is not installed."},
+  version: {type: str, description: "Its version afterwards, empty if it is removed."},
+}}
+download_bytes: {returned: success, type: int, nullable: true, description: "With C(prepared) in check mode, bytes that
+  the package manager would download for it; what its cache has does not count. Null if it did not report them."}
+kernels_before: {returned: success, type: list, elements: str, description: Releases of the kernels that were installed
+  before.}
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils import (
-    apt,
-    dnf,
-    kept,
-    loader,
-    package_order,
-    place,
-    transaction,
-    trial_build,
-)
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call, explained
-from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name, read_facts, version_locks
+
+from ..module_utils import apt, dnf, kept, loader, package_order, place, transaction, trial_build
+from ..module_utils.call import Refused, call, explained
+from ..module_utils.compare import compare
+from ..module_utils.host import lock_name, read_facts, version_locks
 
 REFUSED = {
     "apt": "apt could not install the planned packages; the holds were restored. {}. Check /var/log/dpkg.log on "

@@ -7,8 +7,8 @@ import json
 import math
 import re
 
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import durations
-from ansible_collections.gpucheck.provision.plugins.plugin_utils.node_result import one_line
+from . import durations
+from .node_result import one_line
 
 SCHEMA = "gpucheck.dry-run/1"
 NO_SOURCES = "the package sources are not set up on the host yet, so dependencies are not listed"

@@ -7,7 +7,7 @@ ended}; seconds are those of the host's own tasks, up to the end of its change.
 import json
 from pathlib import Path
 
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import files
+from . import files
 
 SCHEMA = "gpucheck.durations/1"
 FILE = "durations.json"

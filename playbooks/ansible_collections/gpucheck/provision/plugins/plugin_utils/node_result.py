@@ -15,8 +15,6 @@ import yaml
 MODULES = Path(__file__).resolve().parents[1] / "modules"
 TYPES = {"str": str, "list": list, "dict": dict, "int": int, "float": (int, float), "bool": bool, "path": str}
 NAMES = {str: "a text", bool: "a truth value", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
-# What Ansible validates of a documented option.
-SPECIFIED = ("type", "required", "default", "choices", "elements")
 # What every module may return: Ansible's own names for how it ended, and what is left of one that broke down.
 ALWAYS = {
     **{name: {"type": "bool"} for name in ("changed", "failed", "skipped")},
@@ -59,26 +57,19 @@ def file_name(name):
     return name
 
 
-def documented(path, name):
-    """DOCUMENTATION or RETURN of a module's file, {} if it documents nothing. Raises LookupError if it is missing."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == name:
-            return yaml.safe_load(ast.literal_eval(node.value)) or {}
-    raise LookupError(f"{path}: no {name}")
-
-
 def fields(path):
-    """What a host may return from a module, by field: its RETURN documentation without what the controller adds."""
-    rows = documented(path, "RETURN").items()
-    return {name: row for name, row in rows if row.get("returned") != "by the action plugin"}
+    """What a host may return from a module, by field: its RETURN documentation without what the controller adds.
 
-
-def arguments(plugin):
-    """The arguments of an action plugin's task, validated against the options that its module file documents."""
-    file = f"{type(plugin).__module__.rpartition('.')[2]}.py"
-    options = documented(MODULES / file, "DOCUMENTATION")["options"]
-    spec = {name: {key: row[key] for key in SPECIFIED if key in row} for name, row in options.items()}
-    return plugin.validate_argument_spec(spec)[1]
+    A field without a type is one that plan_state returns, too.
+    """
+    (text,) = [
+        ast.literal_eval(node.value)
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "RETURN"
+    ]
+    rows = {name: row for name, row in yaml.safe_load(text).items() if row.get("returned") != "by the action plugin"}
+    known = {} if all("type" in row for row in rows.values()) else fields(MODULES / "plan_state.py")
+    return {name: row if "type" in row else known[name] for name, row in rows.items()}
 
 
 def decoded(result, known):
