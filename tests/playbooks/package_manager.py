@@ -8,7 +8,7 @@ from tests.playbooks.modules import answer_of, module, programs, shared
 
 task = module("planned_packages")
 calls = shared("call")
-apt, dnf, loader = shared("apt"), shared("dnf"), shared("loader")
+apt, dnf, running = shared("apt"), shared("dnf"), shared("running")
 
 NOTHING: dict[str, list[str]] = {"packages": [], "missing": [], "stale": []}
 HOST = {
@@ -83,7 +83,7 @@ def package_machine(tmp_path, monkeypatch):
     monkeypatch.setattr(task, "compare", lambda *_: found.state)
     monkeypatch.setattr(apt, "dpkg_packages", lambda: (found.installed, [], []))
     monkeypatch.setattr(calls, "package_locks", lambda _: [])
-    monkeypatch.setattr(loader, "lost", lambda: found.lost)
+    monkeypatch.setattr(running, "library_lost", lambda: found.lost)
     lock_versions = dnf.lock_versions
     monkeypatch.setattr(
         dnf, "lock_versions", lambda module, add=(), drop=(): lock_versions(module, add, drop, str(found.lock_file))

@@ -12,8 +12,7 @@ repository_code = shared("package_repository")
 record_code = shared("record")
 kernel_code = shared("kernel")
 compare_code = shared("compare")
-services_code = shared("systemd")
-loader_code = shared("loader")
+running_code = shared("running")
 
 VERSION = "580.178.04-1ubuntu1"
 PLAN: dict[str, Any] = {
@@ -108,10 +107,10 @@ class Machine:
             monkeypatch.setattr(plan_code, name, str(value))
         monkeypatch.setattr(plan_code.recorded_plan, "__defaults__", (str(folder / "stack.json"),))
         monkeypatch.setattr(repository_code, "APT_LISTS", str(folder))
-        monkeypatch.setattr(services_code, "states", lambda names: {n: self.services.get(n, {}) for n in names})
+        monkeypatch.setattr(running_code, "states", lambda names: {n: self.services.get(n, {}) for n in names})
         monkeypatch.setattr(plan_code.shutil, "which", self.tools.get)
         monkeypatch.setattr(compare_code, "read_facts", lambda host: (self.facts, self.extras))
-        monkeypatch.setattr(loader_code, "lost", lambda: self.lost)
+        monkeypatch.setattr(running_code, "library_lost", lambda: self.lost)
         monkeypatch.setattr(kernel_code, "NOTE", str(folder / "kernel-lock.json"))
         for name in ("INSTALLED", "BASELINE", "TRANSACTION", "PREVIOUS"):
             monkeypatch.setattr(record_code, name, str(folder / f"{name.lower()}.json"))

@@ -4,7 +4,7 @@ import pytest
 
 from tests.playbooks.modules import shared
 
-along = shared("along")
+along = shared("host_plan")
 record = shared("record")
 
 DRIVER = "3:580.178.04-1.el9"
@@ -37,35 +37,35 @@ def plan(manager, version=DRIVER, cuda="13.0.2-1"):
 
 @pytest.mark.parametrize("manager", ["apt", "dnf"])
 def test_packages_of_the_toolkit_are_held(manager):
-    assert sorted(along.names(plan(manager), PACKAGES, ["cuda"])) == CUDA
+    assert sorted(along.along(plan(manager), PACKAGES, ["cuda"])) == CUDA
 
 
 def test_packages_of_the_driver_are_locked_on_dnf_and_pinned_on_apt():
-    assert along.names(plan("dnf"), PACKAGES, ["driver"]) == {"nvidia-driver-libs", "libnvidia-cfg"}
-    assert along.names(plan("apt"), PACKAGES, ["driver"]) == set()
+    assert along.along(plan("dnf"), PACKAGES, ["driver"]) == {"nvidia-driver-libs", "libnvidia-cfg"}
+    assert along.along(plan("apt"), PACKAGES, ["driver"]) == set()
 
 
 def test_apt_holds_what_is_not_held_yet():
-    words, missing, stale = along.holds(plan("apt"), "cuda", PACKAGES, CUDA[:2], [])
+    words, missing, stale = along.along_holds(plan("apt"), "cuda", PACKAGES, CUDA[:2], [])
 
     assert words == ["2 packages installed with cuda are not held at their version"]
     assert (missing, stale) == (CUDA[2:], [])
-    assert along.holds(plan("apt"), "cuda", PACKAGES, CUDA, []) == ([], [], [])
+    assert along.along_holds(plan("apt"), "cuda", PACKAGES, CUDA, []) == ([], [], [])
 
 
 def test_apt_lets_go_of_them_for_the_change():
     """apt moves no held package that is only a dependency."""
     newer = plan("apt", cuda="13.0.3-1")
 
-    assert along.holds(newer, "cuda", PACKAGES, CUDA, []) == ([], [], CUDA)
+    assert along.along_holds(newer, "cuda", PACKAGES, CUDA, []) == ([], [], CUDA)
 
 
 def test_dnf_locks_at_the_version_that_is_installed():
-    words, missing, stale = along.holds(plan("dnf"), "driver", PACKAGES, [], ["openssl-3.0-1.*"])
+    words, missing, stale = along.along_holds(plan("dnf"), "driver", PACKAGES, [], ["openssl-3.0-1.*"])
 
     assert words == ["2 packages installed with driver are not held at their version"]
     assert (missing, stale) == (LOCKED, [])
-    assert along.holds(plan("dnf"), "driver", PACKAGES, [], LOCKED) == ([], [], [])
+    assert along.along_holds(plan("dnf"), "driver", PACKAGES, [], LOCKED) == ([], [], [])
 
 
 def test_locks_of_the_version_before_are_lifted_for_the_change():
@@ -74,14 +74,14 @@ def test_locks_of_the_version_before_are_lifted_for_the_change():
     theirs = ["openssl-3.0-1.*", "libnvidia-container1-1.18.1-1.*"]
     came = [f"{name}-{PACKAGES[name]}.*" for name in CUDA]
 
-    assert along.holds(newer, "driver", PACKAGES, [], [*theirs, *LOCKED]) == ([], [], LOCKED)
-    assert along.holds(newer, "cuda", PACKAGES, [], [*theirs, *came]) == ([], [], came)
+    assert along.along_holds(newer, "driver", PACKAGES, [], [*theirs, *LOCKED]) == ([], [], LOCKED)
+    assert along.along_holds(newer, "cuda", PACKAGES, [], [*theirs, *came]) == ([], [], came)
 
 
 def test_locks_of_the_version_before_are_stale_after_the_change():
     old = "libnvidia-cfg-3:570.195.03-1.el9.*"
 
-    assert along.holds(plan("dnf"), "driver", PACKAGES, [], [*LOCKED, old]) == ([], [], [old])
+    assert along.along_holds(plan("dnf"), "driver", PACKAGES, [], [*LOCKED, old]) == ([], [], [old])
 
 
 def test_holds_go_with_the_component(tmp_path, monkeypatch):

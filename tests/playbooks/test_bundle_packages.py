@@ -12,8 +12,6 @@ from gpucheck.bundle import contents
 from tests.playbooks.modules import action, module, shared
 
 bundle = shared("bundle")
-apt = shared("bundle_apt")
-dnf = shared("bundle_dnf")
 record = shared("record")
 folder_module = module("bundle_folder")
 
@@ -42,8 +40,8 @@ def test_a_planned_package_is_collected_although_it_was_there_before_us(provisio
 
 def test_the_status_that_apt_resolves_on_lacks_exactly_those(monkeypatch, tmp_path):
     (tmp_path / "status").write_text("".join(f"Package: {name}\nStatus: install ok installed\n\n" for name in NEEDS))
-    monkeypatch.setattr(apt, "STATUS", str(tmp_path / "status"))
-    kept = apt.status_without({"dkms", "nvidia"})
+    monkeypatch.setattr(bundle, "STATUS", str(tmp_path / "status"))
+    kept = bundle.status_without({"dkms", "nvidia"})
 
     assert [line.split()[1] for line in kept.splitlines() if line.startswith("Package:")] == [
         "libc6", "gcc", "site-tool", "vim",
@@ -68,8 +66,8 @@ def test_apt_sees_the_hosts_sources_and_the_plans_but_none_that_provisioning_wro
     (etc / "sources.list").write_text("deb http://archive jammy main\n")
     for name in ("site.list", "site.sources", "nvidia-cuda.list", "gpucheck-bundle.list", "old.list.save"):
         (etc / "sources.list.d" / name).write_text(f"# {name}\n")
-    monkeypatch.setattr(apt, "ETC", str(etc))
-    options = apt.prepare(
+    monkeypatch.setattr(bundle, "ETC", str(etc))
+    options = bundle.prepare_apt(
         str(work), {**REQUEST, "files": [{**REQUEST["files"][0], "path": f"{etc}/preferences.d/p"}]}, ""
     )
 
@@ -90,11 +88,11 @@ def test_apt_sees_the_hosts_sources_and_the_plans_but_none_that_provisioning_wro
 def test_no_hook_of_the_host_runs_when_lists_are_read(tmp_path, monkeypatch):
     """As apt itself sees it."""
     (tmp_path / "preferences.d").mkdir()
-    monkeypatch.setattr(apt, "ETC", str(tmp_path))
+    monkeypatch.setattr(bundle, "ETC", str(tmp_path))
     (tmp_path / "hooks").write_text(
         'APT::Update::Post-Invoke {"touch /a"; };\nAPT::Update::Post-Invoke-Success {"b";};\n'
     )
-    options = apt.prepare(str(tmp_path / "work"), {"repositories": [], "files": []}, "")
+    options = bundle.prepare_apt(str(tmp_path / "work"), {"repositories": [], "files": []}, "")
     words = ["apt-config", "-c", str(tmp_path / "hooks"), *options, "dump"]
     told = subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
@@ -105,7 +103,7 @@ def test_no_hook_of_the_host_runs_when_lists_are_read(tmp_path, monkeypatch):
 def test_epochs_leave_the_file_names(tmp_path):
     for name in ("a_1%3a2.0-1_amd64.deb", "b_2.0_all.deb"):
         (tmp_path / name).touch()
-    apt.without_epochs(str(tmp_path))
+    bundle.without_epochs(str(tmp_path))
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a_2.0-1_amd64.deb", "b_2.0_all.deb"]
 
@@ -122,7 +120,7 @@ def test_epochs_leave_the_file_names(tmp_path):
 def test_a_spec_is_traced_to_the_package_that_it_names(spec, name):
     installed = {"nvidia-driver-cuda": "3:580.95.05-1.el9", "nvidia-driver": "1", "libnccl": "2", "dkms": "3"}
 
-    assert dnf.wanted_name(spec, installed) == name
+    assert bundle.wanted_name(spec, installed) == name
 
 
 def test_an_interpreter_that_is_not_there_yet_is_told_by_its_name():

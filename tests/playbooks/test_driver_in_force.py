@@ -7,7 +7,7 @@ import pytest
 from tests.playbooks.modules import answer_of, module, programs, shared
 
 task = module("driver_in_force")
-states = shared("systemd")
+states = shared("running")
 
 UP = {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled"}
 DOWN = {"LoadState": "loaded", "ActiveState": "inactive", "UnitFileState": "disabled"}

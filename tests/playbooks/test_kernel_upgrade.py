@@ -7,7 +7,7 @@ import pytest
 from tests.playbooks.modules import answer_of, module, programs, shared
 
 task = module("kernel_upgrade")
-code, calls, headers, kernel, record = map(shared, ("kernel_upgrade", "call", "headers", "kernel", "record"))
+calls, headers, kernel, record = map(shared, ("call", "offers", "kernel", "record"))
 APT = {"package_manager": "apt", "headers": ["linux-headers-6.8.0-45-generic"], "kernel": "upgrade"}
 RUNNING = "6.8.0-45-generic"
 # As apt 2.7 prints it on Ubuntu 24.04, metapackage and headers at a newer kernel.

@@ -5,7 +5,7 @@ import pytest
 from tests.playbooks.modules import shared
 from tests.playbooks.stubs import program
 
-loader = shared("loader")
+loader = shared("running")
 
 
 @pytest.fixture
@@ -22,19 +22,19 @@ def test_a_link_to_a_library_that_went_is_a_lost_one(place):
     library = place / "libnvidia-ml.so.580.95.05"
     library.touch()
     (place / loader.LIBRARY).symlink_to("libnvidia-ml.so.580.178.04")
-    assert loader.lost(folders=())
+    assert loader.library_lost(folders=())
 
     (place / loader.LIBRARY).unlink()
     (place / loader.LIBRARY).symlink_to(library.name)
-    assert not loader.lost(folders=())
+    assert not loader.library_lost(folders=())
 
 
 def test_the_loaders_own_folders_need_no_cache(place, tmp_path):
-    assert loader.lost(folders=(str(tmp_path),))
+    assert loader.library_lost(folders=(str(tmp_path),))
 
     (tmp_path / loader.LIBRARY).touch()
-    assert not loader.lost(folders=(str(tmp_path),))
+    assert not loader.library_lost(folders=(str(tmp_path),))
 
 
 def test_without_a_loader_to_ask_nothing_is_lost(tools):
-    assert not loader.lost(folders=())
+    assert not loader.library_lost(folders=())

@@ -4,7 +4,7 @@ import pytest
 
 from tests.playbooks.modules import shared
 
-options = shared("module_options")
+options = shared("running")
 LINE = (
     'options nvidia NVreg_CoherentGPUMemoryMode=driver NVreg_RegistryDwords="PeerMappingOverride=1" '
     "NVreg_UsePageAttributeTable=0x1\n"

@@ -8,7 +8,7 @@ from tests.playbooks.hostile import Site, state
 from tests.playbooks.modules import shared
 from tests.playbooks.planned import PLAN, VERSION
 
-offers, headers, plan_code = shared("offers"), shared("headers"), shared("host_plan")
+offers, plan_code = shared("offers"), shared("host_plan")
 files = shared("readers.files")
 
 # As apt 2.6 prints it.
@@ -58,7 +58,6 @@ def ask(monkeypatch, tmp_path):
         return offers.query_missing(plan, packages or {}, plan["components"])
 
     monkeypatch.setattr(offers, "command", command)
-    monkeypatch.setattr(headers, "command", command)
     return run
 
 

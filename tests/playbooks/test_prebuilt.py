@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tests.playbooks.modules import shared
+from tests.playbooks.modules import module, shared
 
-prebuilt, kernel_code, record_code = shared("prebuilt"), shared("kernel"), shared("record")
+prebuilt, kernel_code, record_code = shared("kernel_packages"), shared("kernel"), shared("record")
 plan_code = shared("host_plan")
-package_order = shared("package_order")
+packages_code = module("planned_packages")
 
 RUNNING, NEWER = "5.15.0-179-generic", "5.15.0-181-generic"
 PATTERN = "linux-modules-nvidia-580-server-open-{kernel}"
@@ -81,7 +81,7 @@ def test_a_bundle_has_no_metapackage(ubuntu):
 def test_nothing_is_asked_of_other_plans(machine):
     machine.extras["packages"]["linux-image-generic"] = "5.15.0.179.189"
 
-    assert prebuilt.wanted(machine.plan, machine.facts, machine.extras["packages"]) == []
+    assert prebuilt.modules_wanted(machine.plan, machine.facts, machine.extras["packages"]) == []
     assert missing(machine) == []
 
 
@@ -102,7 +102,7 @@ def test_the_packages_script_makes_the_module_again_without_dkms(ubuntu):
 
 def order_of(machine, held):
     params = {"plan": machine.plan, "components": ["driver"], "extra": [], "allow_changes": [], "files": []}
-    return package_order.orders({**params, "lock_timeout_s": 1}, machine.compare(), machine.extras["packages"], held)
+    return packages_code.orders({**params, "lock_timeout_s": 1}, machine.compare(), machine.extras["packages"], held)
 
 
 def test_modules_move_in_the_transaction_of_the_driver(ubuntu):

@@ -11,7 +11,7 @@ from tests.playbooks.modules import shared
 from tests.playbooks.stubs import program
 
 safety = shared("safety")
-headers = shared("headers")
+headers = shared("offers")
 
 
 def config(*capabilities: bytes, listed: bool = True) -> bytes:

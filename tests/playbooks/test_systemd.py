@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.playbooks.planned import services_code
+from tests.playbooks.planned import running_code
 
 BLOCK = "Id={}.service\nLoadState=loaded\nActiveState={}\nUnitFileState=enabled\nNeedDaemonReload={}\n"
 PLAN = {"services": [{"name": name, "enabled": True, "state": "started"} for name in ("a", "b")]}
@@ -17,34 +17,34 @@ def asked(monkeypatch):
         calls.append(argv)
         return BLOCK.format("a", "active", "yes") + "\n" + BLOCK.format("b", "failed", "no")
 
-    monkeypatch.setattr(services_code, "command", command)
+    monkeypatch.setattr(running_code, "command", command)
     return calls
 
 
 def test_services_of_one_call_are_told_apart(asked):
-    states = services_code.states(["a", "b"])
+    states = running_code.states(["a", "b"])
 
     assert {name: values["ActiveState"] for name, values in states.items()} == {"a": "active", "b": "failed"}
-    assert services_code.differences(PLAN, states) == ["b is failed, planned started"]
-    assert services_code.details(states) == {"reload": True}
-    assert services_code.failed(states) == ["b"]
+    assert running_code.differences(PLAN, states) == ["b is failed, planned started"]
+    assert running_code.details(states) == {"reload": True}
+    assert running_code.failed(states) == ["b"]
     assert len(asked) == 1
 
 
 def test_a_systemd_that_cannot_be_asked_is_a_difference_with_its_words(monkeypatch):
     def command(argv):
-        raise services_code.Unreadable("systemctl: exit 1: no bus")
+        raise running_code.Unreadable("systemctl: exit 1: no bus")
 
-    monkeypatch.setattr(services_code, "command", command)
-    states = services_code.states(["a", "b"])
+    monkeypatch.setattr(running_code, "command", command)
+    states = running_code.states(["a", "b"])
 
-    assert services_code.differences(PLAN, states) == ["services cannot be read: systemctl: exit 1: no bus"]
-    assert services_code.details(states) == {"reload": False}
-    assert services_code.failed(states) == []
+    assert running_code.differences(PLAN, states) == ["services cannot be read: systemctl: exit 1: no bus"]
+    assert running_code.details(states) == {"reload": False}
+    assert running_code.failed(states) == []
 
 
 def test_a_plan_without_services_asks_nothing(asked):
-    assert services_code.states([]) == {}
+    assert running_code.states([]) == {}
     assert asked == []
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.playbooks.modules import shared
 from tests.playbooks.stubs import script
 
-trial, calls, kept = shared("trial_build"), shared("call"), shared("kept")
+trial, calls, kept = shared("dkms"), shared("call"), shared("kept")
 
 KERNELS = ["5.15.0-179-generic", "5.15.0-181-generic", "5.15.0-182-generic"]
 FACTS = {"kernel": KERNELS[0], "kernels": KERNELS, "headers": KERNELS[:2]}

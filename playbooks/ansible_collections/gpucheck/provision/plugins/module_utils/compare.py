@@ -4,22 +4,19 @@ import os
 
 from . import (
     adopt,
-    along,
     archive,
     boot,
     engines,
     host_plan,
     kernel,
-    kernel_headers,
-    loader,
+    kernel_packages,
     options,
     package_repository,
     place,
-    prebuilt,
     rdma,
     record,
+    running,
     safety,
-    systemd,
     tuning,
 )
 from .host import platform_python, read_facts
@@ -45,21 +42,25 @@ def compare(host, plan, digest, known=None):
     for name in host_plan.PACKAGE_COMPONENTS:
         words = host_plan.package_differences(plan, name, packages)
         held = host_plan.hold_differences(plan, name, packages, facts["holds"], extras["locks"])
-        came = along.holds(plan, name, packages, facts["holds"], extras["locks"])
+        came = host_plan.along_holds(plan, name, packages, facts["holds"], extras["locks"])
         components[name] = {"packages": words, "missing": held[1] + came[1], "stale": held[2] + came[2]}
         differences.setdefault(ROLE_OF.get(name, name), []).extend(words + held[0] + came[0])
     for name in options.planned(plan):
         differences[name] += options.differences(plan, name, facts["kernel"])
     differences["driver"] += host_plan.driver_differences(plan, facts, packages)
-    differences["driver"] += prebuilt.differences(plan, facts, packages)
+    differences["driver"] += kernel_packages.modules_differences(plan, facts, packages)
     # It follows from the missing packages.
-    lost = bool(host_plan.component(plan, "driver")[0]) and not components["driver"]["packages"] and loader.lost()
-    differences["driver"] += ["{} is installed, but the loader does not find it".format(loader.LIBRARY)] if lost else []
+    lost = (
+        bool(host_plan.component(plan, "driver")[0]) and not components["driver"]["packages"] and running.library_lost()
+    )
+    differences["driver"] += (
+        ["{} is installed, but the loader does not find it".format(running.LIBRARY)] if lost else []
+    )
     modules = rdma.missing_modules(plan, extras["modules"], facts["kernel"])
     parts, lacking = rdma.kernel_parts(plan, facts, extras, host_plan.later_kernels(facts))
     differences["driver"] += rdma.differences(modules) + rdma.package_differences(parts)
-    services = systemd.states([row["name"] for row in plan["services"]])
-    differences["driver"] += systemd.differences(plan, services) + stream_differences(plan)
+    services = running.states([row["name"] for row in plan["services"]])
+    differences["driver"] += running.differences(plan, services) + stream_differences(plan)
     differences["container_engine"] = engines.differences(plan)
     differences["tuning"] = tuning.differences(plan)
     differences["kernel_lock"] = kernel_differences(plan, facts, extras)
@@ -85,7 +86,7 @@ def compare(host, plan, digest, known=None):
             details,
             modules_packages=sorted(parts),
             rivals=rivals,
-            services=systemd.details(services),
+            services=running.details(services),
             modules_missing=modules,
             library_lost=lost,
         ),
@@ -140,11 +141,11 @@ def host_details(plan, digest, facts, extras):
         "python3": facts["python3"],
         "platform_python": platform_python(),
         "headers_present": facts["kernel"] in facts["headers"],
-        "headers_missing": kernel_headers.headers_missing(plan, facts, extras["packages"])
-        + prebuilt.missing(plan, facts, extras["packages"]),
+        "headers_missing": kernel_packages.headers_missing(plan, facts, extras["packages"])
+        + kernel_packages.modules_missing(plan, facts, extras["packages"]),
         "kernel_modules": {
-            "wanted": prebuilt.wanted(plan, facts, extras["packages"]),
-            "installed": prebuilt.installed(plan, extras["packages"]),
+            "wanted": kernel_packages.modules_wanted(plan, facts, extras["packages"]),
+            "installed": kernel_packages.modules_installed(plan, extras["packages"]),
         },
         "kernels_without_module": host_plan.kernels_without_module(plan, facts),
         "prerequisites_missing": host_plan.prerequisites_missing(plan, extras["packages"]),

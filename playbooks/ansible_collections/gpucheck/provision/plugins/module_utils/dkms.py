@@ -1,11 +1,19 @@
-"""Where DKMS comes from if the host's own sources lack it: the plan's repository, for what it may supply alone."""
+"""DKMS: where it comes from if the host's own sources lack it, and a build of the planned module before the drain.
+
+It comes from the plan's repository, for what that may supply alone. The build uses the downloaded packages, in a folder
+of its own.
+"""
 
 import glob
 import os
 import re
+import shutil
+import tempfile
 
-from . import package_repository, place, signing_keys
-from .call import Refused, call
+from . import kept, package_repository, place, signing_keys
+from .call import Refused, attempt, call, last_words
+from .host_plan import BUNDLE_PLACE
+from .kernel_packages import later_kernels
 from .readers.files import text
 
 SECTION = re.compile(r"^\[([^\]]+)\]", re.MULTILINE)
@@ -58,3 +66,96 @@ def supply(module, source, dnf):
                 ", ".join(row["include"]), row["name"], str(error).rstrip(".")
             )
         )
+
+
+# What has the module's sources; GPUDirect Storage and GDRCopy are built after the driver is there.
+SOURCES = re.compile(r"^(kmod-)?nvidia-(?!fs).*(dkms|kernel.*-source)")
+FOLDER = "/var/tmp"  # noqa: S108 - on a disk; the folder below it is made by mkdtemp
+# The open modules take 2 GB while they are built, and a quarter of an hour on one core.
+SPACE_BYTES, DEADLINE_S = 4 << 30, 3000
+TIMED_OUT = (124, 137)
+UNPACK = {
+    "apt": ["dpkg-deb", "--extract"],
+    "dnf": ["sh", "-c", 'cd "$2" && rpm2cpio "$1" | cpio --quiet -idm', "unpack"],
+}
+# Jobs run meanwhile. Without a program to sign with, DKMS makes no key for Secure Boot and asks to enroll none.
+QUIETLY = ["env", "sign_file=/dev/null", "nice", "-n", "19", "timeout", "--kill-after=30", str(DEADLINE_S)]
+WRONG = re.compile(r"\berror\b|fatal|undefined|No such file", re.IGNORECASE)
+MOST_WRONG = 4
+
+
+def arriving(moves):
+    """{name: version} of the packages with the module's sources that a transaction brings."""
+    rows = [(name, words.rpartition(" to ")[2]) for verb, name, words in moves if verb != "remove"]
+    return {name: version for name, version in rows if SOURCES.search(name)}
+
+
+def package_files(found):
+    """Paths of the package files, of those that are on the host. found: versions by name."""
+    bundle = [os.path.join(BUNDLE_PLACE, "**", kind) for kind in ("*.deb", "*.rpm")]
+    there = kept.files(os.path.join(kept.FOLDER, "*", "*"), *bundle, *kept.CACHES)
+    keys = [(name, kept.without_epoch(version)) for name, version in found.items()]
+    return sorted(there[key] for key in keys if key in there)
+
+
+def obstacle(facts, order):
+    """Return why nothing can be built here yet, or nothing."""
+    if shutil.which("dkms") is None:
+        return "DKMS is not installed yet"
+    if order["compilers"]:
+        return "{} is not installed yet".format(", ".join(order["compilers"]))
+    if facts["kernel"] not in facts["headers"]:
+        return "the headers of kernel {} are not installed yet".format(facts["kernel"])
+    space = os.statvfs(FOLDER)
+    if space.f_bavail * space.f_frsize < SPACE_BYTES:
+        return "{} has less than {} GiB".format(FOLDER, SPACE_BYTES >> 30)
+    return ""
+
+
+def try_out(module, order, moves, facts):
+    """Return why the module was not built beforehand, nothing if it was or if no source changes. Raises Refused.
+
+    For the running kernel, and for later ones with headers, which the next boot may start.
+    """
+    found = arriving(moves)
+    reason = obstacle(facts, order) if found else ""
+    if not found or reason:
+        return reason
+    folder = tempfile.mkdtemp(prefix="gpucheck-build-", dir=FOLDER)
+    try:
+        manager = order["plan"]["package_manager"]
+        for path in package_files(found):
+            status, _, errors = attempt(module, [*UNPACK[manager], path, folder])
+            if status:
+                return "{} cannot be unpacked: {}".format(path, last_words(errors))
+        sources = sorted(glob.glob(os.path.join(folder, "usr/src/*/dkms.conf")))
+        if not sources:
+            return "no package file on the host has its sources"
+        kernels = [facts["kernel"], *(release for release in later_kernels(facts) if release in facts["headers"])]
+        done = [build(module, folder, os.path.dirname(path), kernel) for path in sources for kernel in kernels]
+        return next((words for words in done if words), "")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def build(module, folder, source, kernel):
+    """One build; return why it was not finished, or nothing. Raises Refused with the end of the compiler's words."""
+    name, _, version = os.path.basename(source).rpartition("-")
+    tree = os.path.join(folder, "dkms-" + kernel)
+    os.mkdir(tree)
+    words = [*QUIETLY, *(["ionice", "-c", "3"] if shutil.which("ionice") else []), "dkms", "build"]
+    words += ["--dkmstree", tree, "--sourcetree", os.path.dirname(source), "-m", name, "-v", version, "-k", kernel]
+    status, output, errors = attempt(module, words)
+    if status in TIMED_OUT:
+        return "it was not ready after {} s".format(DEADLINE_S)
+    if status:
+        logs = sorted(glob.glob(os.path.join(tree, name, version, "**", "make.log"), recursive=True))
+        lines = (text(logs[0]) or "").splitlines() if logs else []
+        wrong = [line for line in lines if WRONG.search(line)][:MOST_WRONG]
+        raise Refused(
+            "DKMS cannot build {} {} for kernel {}, so no planned package was installed and the host was not drained: "
+            "{}. Choose a driver that supports this kernel, or boot another kernel, then run again".format(
+                name, version, kernel, last_words("\n".join([*wrong, *lines[-MOST_WRONG:]]), errors + output)
+            )
+        )
+    return ""

@@ -9,10 +9,10 @@ import os
 import re
 import shutil
 
-from . import module_options
+from . import running
 from .host import lock_name
-from .kernel_headers import headers_missing, later_kernels
-from .prebuilt import name_for
+from .kernel_packages import headers_missing, later_kernels, modules_for
+from .origin import NAMES
 from .readers.files import text
 from .readers.packages import upstream
 
@@ -150,7 +150,7 @@ def initramfs_files(plan):
 
 def build_again(plan, kernel):
     """Return the commands with which the packages' own scripts rebuild the kernel module, or link a prebuilt one."""
-    prebuilt = name_for(plan, kernel)
+    prebuilt = modules_for(plan, kernel)
     names = [row["name"] for row in component(plan, "driver")[0] if MODULE_PACKAGE.search(row["name"])]
     names = [prebuilt] if prebuilt else names
     return BUILD_AGAIN[plan["package_manager"]] + names
@@ -245,7 +245,7 @@ def driver_differences(plan, facts, packages):
     built = "no module is built for kernel {}, which the next boot may start"
     words += [built.format(release) for release in kernels_without_module(plan, facts)]
     words += ["{} is missing or different".format(path) for path in wrong_files(plan)]
-    words += module_options.not_in_force(plan) + loaded_differences(plan, facts)
+    words += running.not_in_force(plan) + loaded_differences(plan, facts)
     words += ["{} is of another driver version".format(stray) for stray in strays(plan, packages)]
     if shutil.which("nvidia-smi") is None:
         words.append("nvidia-smi is missing")
@@ -270,3 +270,73 @@ def gpucheck_differences(plan, digest):
     if recorded_plan() != plan:
         words.append("{} does not contain this plan".format(STACK_FILE))
     return words
+
+
+# What came along with a component, as its dependency, may move only with it, and is held as well. A metapackage depends
+# on its packages with ">=", so without a hold those of the toolkit move within 13.0 by themselves. On apt, the planned
+# preferences keep the driver's own together; on dnf nothing does, and "dnf upgrade" would end in conflicts.
+TOOLKIT = re.compile(r"^cuda-toolkit(-\d+-\d+)$")
+CONFIGURATION = re.compile(r"^cuda-toolkit(-[\d-]+)?-config-common$")
+
+
+def belonging(plan, name):
+    """Whether a package name, with its version, is of those that come along with a component; None if none are."""
+    rows = [row for part in PACKAGE_COMPONENTS for row in component(plan, part)[0]]
+    planned = {row["name"] for row in rows}
+    if name == "driver" and plan.get("package_manager") == "dnf" and component(plan, name)[0]:
+        return lambda other, version: (
+            other not in planned and DRIVER_FAMILY.search(other) and DRIVER_VERSION.match(upstream(version))
+        )
+    toolkits = [TOOLKIT.match(row["name"]) for row in component(plan, name)[0]] if name == "cuda" else []
+    suffixes = tuple(found.group(1) for found in toolkits if found)
+    if not suffixes:
+        return None
+    return lambda other, _: (
+        other not in planned and (CONFIGURATION.search(other) or (other.endswith(suffixes) and NAMES.search(other)))
+    )
+
+
+def along(plan, packages, components=PACKAGE_COMPONENTS):
+    """Installed packages that came along with these components; of the driver's those at its planned version."""
+    found = set()
+    for name in components:
+        belongs = belonging(plan, name)
+        for other, version in packages.items() if belongs else ():
+            due = name != "driver" or upstream(version) == plan["expected"]["driver_version"]
+            if due and belongs(other, version):
+                found.add(other)
+    return found
+
+
+def along_holds(plan, name, packages, held, locks):
+    """(words, missing, stale) of what came along with a component, as hold_differences has them.
+
+    While the component itself is about to change, its holds are stale: the resolvers move no held dependency.
+    """
+    found = sorted(along(plan, packages, [name]))
+    changing = bool(package_differences(plan, name, packages))
+    if plan["package_manager"] == "apt":
+        missing = [other for other in found if other not in held]
+        return along_words(name, missing, changing), missing, [other for other in found if other in held and changing]
+    missing, stale = along_locks(plan, name, packages, locks, changing)
+    return along_words(name, missing, changing), missing, stale
+
+
+def along_words(name, missing, changing):
+    """Return one message for all: a toolkit has some sixty packages. None while their component changes."""
+    words = "{} packages installed with {} are not held at their version".format(len(missing), name)
+    return [words] if missing and not changing else []
+
+
+def along_locks(plan, name, packages, locks, changing):
+    """(missing, stale) entries of what came along with a component."""
+    belongs = belonging(plan, name)
+    if belongs is None:
+        return [], []
+    mine = [entry for entry in locks if belongs(lock_name(entry), entry[len(lock_name(entry)) + 1 :])]
+    if changing:
+        return [], mine
+    wanted = ["{}-{}.*".format(other, packages[other]) for other in sorted(along(plan, packages, [name]))]
+    good, known = ({normal_lock(entry) for entry in entries} for entries in (wanted, locks))
+    missing = [entry for entry in wanted if normal_lock(entry) not in known]
+    return missing, [entry for entry in mine if normal_lock(entry) not in good]

@@ -6,7 +6,7 @@ holds that existed before are never in it.
 
 import re
 
-from . import prebuilt
+from . import kernel_packages
 from .host import lock_name
 from .host_plan import normal_lock
 from .record import read
@@ -62,7 +62,7 @@ def state(plan, holds, extras, managed):
     requested = plan.get("kernel_lock") == "hold"
     if plan["package_manager"] == "apt":
         # Modules of the driver that are built for a kernel may move only with it.
-        modules = prebuilt.installed(plan, extras["packages"])
+        modules = kernel_packages.modules_installed(plan, extras["packages"])
         wanted = sorted(wanted_deb(extras["packages"]) + modules) if requested else []
         missing = [name for name in wanted if name not in holds]
         present = [name for name in managed if name in holds]

@@ -3,7 +3,7 @@
 import glob
 import os
 
-from . import host, host_plan, isolation, systemd
+from . import host, host_plan, isolation, running
 from .readers.driver import MODULE_NAMES
 
 
@@ -86,7 +86,7 @@ def differences(plan, name, kernel):
         words += module_words(row, module_state(row, kernel, live=live_root()), kernel)
     words += isolation.acs_words(live_root()) if name == "acs" else []
     services = part(plan, name, "services")
-    return words + systemd.differences({"services": services}, systemd.states([row["name"] for row in services]))
+    return words + running.differences({"services": services}, running.states([row["name"] for row in services]))
 
 
 def state(plan, kernel):
@@ -120,5 +120,5 @@ def unneeded_services(recorded, plan):
     before = [row["name"] for row in rows(recorded or {"components": {}}, "services")]
     after = [row["name"] for row in rows(plan, "services")]
     gone = [name for name in before if name not in after]
-    states = systemd.states(gone)
+    states = running.states(gone)
     return [name for name in gone if states.get(name, {}).get("LoadState") == "loaded"]

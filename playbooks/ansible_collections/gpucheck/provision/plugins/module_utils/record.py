@@ -12,7 +12,7 @@ import json
 import os
 import re
 
-from . import adopt, along, archive, host_plan, options, origin, package_repository, prebuilt, tuning
+from . import adopt, archive, host_plan, kernel_packages, options, origin, package_repository, tuning
 from .readers.files import command, text
 
 INSTALLED = "/var/lib/gpucheck/installed.json"
@@ -142,7 +142,11 @@ def leftovers(plan, packages, family, recorded):
         return []
     wanted = planned_names(plan) | set(plan.get("prerequisites") or []) | set(plan.get("compilers") or [])
     if plan["components"]:
-        wanted |= TOOLS | {name for name in packages if HEADERS.search(name)} | set(prebuilt.kept(plan, packages))
+        wanted |= (
+            TOOLS
+            | {name for name in packages if HEADERS.search(name)}
+            | set(kernel_packages.modules_kept(plan, packages))
+        )
     return sorted(managed - reachable((set(packages) - managed) | wanted, *relations(family)))
 
 
@@ -151,9 +155,9 @@ def unplanned(plan, packages, holds):
 
     A resolver takes no held package away for another. A hold outlives its package.
     """
-    managed = added(packages, host_plan.recorded_plan()) - planned_holds(plan) - along.names(plan, packages)
+    managed = added(packages, host_plan.recorded_plan()) - planned_holds(plan) - host_plan.along(plan, packages)
     # They are held with the kernel, and planned by no name.
-    managed -= set(prebuilt.installed(plan, packages))
+    managed -= set(kernel_packages.modules_installed(plan, packages))
     return {"installed": sorted(managed), "held": sorted(managed & set(holds))}
 
 
@@ -164,7 +168,7 @@ def left_files(plan):
 
 def left_locks(plan, locks, lock_name, packages=None):
     """Version locks that we set for packages that are not planned any more. lock_name: from an entry to its package."""
-    managed = set(read(INSTALLED).get("holds", [])) - planned_holds(plan) - along.names(plan, packages or {})
+    managed = set(read(INSTALLED).get("holds", [])) - planned_holds(plan) - host_plan.along(plan, packages or {})
     return [entry for entry in locks if lock_name(entry) in managed]
 
 

@@ -45,7 +45,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import bundle_apt, bundle_dnf
+from ..module_utils import bundle
 from ..module_utils.bundle import fetch_keys, interpreter
 from ..module_utils.host import read_facts
 from ..module_utils.readers.files import Unreadable
@@ -71,12 +71,12 @@ def main():
     )
     folder = module.params["folder"]
     request = dict(module.params, releasever=os_release().get("VERSION_ID", "").partition(".")[0])
-    way = bundle_apt if module.params["package_manager"] == "apt" else bundle_dnf
+    collect = bundle.collect_apt if module.params["package_manager"] == "apt" else bundle.collect_dnf
     try:
         os.makedirs(folder, exist_ok=True)
         os.chmod(folder, 0o755)  # noqa: S103 - packages are no secret, and the login that fetches them is not root
         fetch_keys(module, folder, request["repositories"])
-        answer = way.collect(folder, request, read_facts("host")[1]["packages"])
+        answer = collect(folder, request, read_facts("host")[1]["packages"])
         answer["python"] = interpreter(module.params["python"])
     except Unreadable as error:
         hint = "Nothing was installed. Check that this host reaches its sources, and that they have these versions."

@@ -37,7 +37,7 @@ host: {description: As plan_state returns it.}
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import host_plan, systemd
+from ..module_utils import host_plan, running
 from ..module_utils.call import Refused, call, explained
 from ..module_utils.compare import compare
 from ..module_utils.host import read_facts
@@ -46,17 +46,17 @@ DRIVER = "nvidia"
 
 
 def due(services, seen, forgive=False, restart=False):
-    """The calls of systemctl that bring services to their planned state, in order. seen: of systemd.states."""
+    """The calls of systemctl that bring services to their planned state, in order. seen: of running.states."""
     calls = []
-    failed = systemd.failed(seen)
+    failed = running.failed(seen)
     if forgive and failed:
         calls.append(["reset-failed", *failed])
     for row in services:
         name, state = row["name"], seen[row["name"]]
-        if bool(row["enabled"]) != (state.get("UnitFileState") in systemd.ENABLED):
+        if bool(row["enabled"]) != (state.get("UnitFileState") in running.ENABLED):
             calls.append(["enable" if row["enabled"] else "disable", name])
-        running = state.get("ActiveState") == "active"
-        if row["state"] == "started" and (restart or not running):
+        active = state.get("ActiveState") == "active"
+        if row["state"] == "started" and (restart or not active):
             calls.append(["restart" if restart else "start", name])
         elif row["state"] == "stopped" and state.get("ActiveState") not in ("inactive", "unknown", None):
             calls.append(["stop", name])
@@ -151,7 +151,7 @@ def act(module, done):
     for words in [["modprobe", name] for name in params["modules"]] + ([["daemon-reload"]] if params["reload"] else []):
         take(module, words, done)
     services = acted_on(params["services"])
-    seen = systemd.states([row["name"] for row in services])
+    seen = running.states([row["name"] for row in services])
     for row in services:
         why = refusal(row["name"], seen[row["name"]])
         if why:

@@ -55,7 +55,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import adopt, along, engines, host_plan, kept, kernel, options, record
+from ..module_utils import adopt, engines, host_plan, kept, kernel, options, record
 from ..module_utils.compare import compare
 from ..module_utils.credentials import SECRET_MODE, mode_for
 from ..module_utils.host import lock_name, read_facts
@@ -167,7 +167,7 @@ def finish(module, plan, digest, packages):
         "group": plan["group"],
         "packages": {name: packages[name] for name in sorted(planned & set(packages))},
         "added": sorted(record.added(packages, recorded)),
-        "holds": sorted(record.planned_holds(plan) | along.names(plan, packages)),
+        "holds": sorted(record.planned_holds(plan) | host_plan.along(plan, packages)),
         "paths": sorted(record.planned_paths(plan)),
         "gpucheck": digest,
     }

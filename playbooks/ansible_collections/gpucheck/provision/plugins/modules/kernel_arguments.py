@@ -11,43 +11,19 @@ description:
     Arguments that a boot entry already has are never recorded and never removed.
   - Takes effect at the next boot; nothing is rebooted.
 options:
-  plan:
-    description: The host's plan, schema gpucheck.plan/1; without tuning, arguments set by gpucheck are removed.
-    type: dict
-    required: true
-attributes:
-  check_mode:
-    description: Reports whether it would change something.
-    support: full
+  plan: {type: dict, required: true, description: "The host's plan, schema gpucheck.plan/1; without tuning, arguments
+    set by gpucheck are removed."}
 notes:
   - Why this module exists. M(ansible.builtin.lineinfile) and grubby differ per system, and neither records which
     arguments were added.
 author: gpucheck
 """
 
-EXAMPLES = r"""
-- name: Let the IOMMU pass addresses through
-  gpucheck.provision.kernel_arguments:
-    plan: "{{ host_plan }}"
-  become: true
-"""
-
 RETURN = r"""
-added:
-  description: Arguments that an entry lacked.
-  returned: success
-  type: list
-  elements: str
-dropped:
-  description: Arguments set by gpucheck that are no longer planned.
-  returned: success
-  type: list
-  elements: str
-reboot:
-  description: Reasons for a reboot.
-  returned: success
-  type: list
-  elements: str
+added: {returned: success, type: list, elements: str, description: Arguments that an entry lacked.}
+dropped: {returned: success, type: list, elements: str, description: Arguments set by gpucheck that are no longer
+  planned.}
+reboot: {returned: success, type: list, elements: str, description: Reasons for a reboot.}
 """
 
 import os

@@ -10,43 +10,18 @@ description:
   - A hold that existed before is neither recorded nor removed.
   - New holds are recorded on the host first, so that an interrupted run leaves no unrecorded hold.
 options:
-  plan:
-    description: The host's plan, schema gpucheck.plan/1.
-    type: dict
-    required: true
-attributes:
-  check_mode:
-    description: Reports what it would hold and release.
-    support: full
+  plan: {type: dict, required: true, description: "The host's plan, schema gpucheck.plan/1."}
 notes:
-  - Why this module exists. M(ansible.builtin.dpkg_selections) takes one package per call, and mixes its holds
-    with those of an administrator.
+  - Why this module exists. M(ansible.builtin.dpkg_selections) takes one package per call, and mixes its holds with
+    those of an administrator.
 author: gpucheck
 """
 
-EXAMPLES = r"""
-- name: Hold the kernels, or let them go
-  gpucheck.provision.kernel_lock:
-    plan: "{{ host_plan }}"
-  become: true
-"""
-
 RETURN = r"""
-missing:
-  description: Package names (apt) or version lock entries (dnf) that were set.
-  returned: success
-  type: list
-  elements: str
-lifted:
-  description: Those that were lifted.
-  returned: success
-  type: list
-  elements: str
-ours:
-  description: Holds that are now set by gpucheck.
-  returned: success
-  type: list
-  elements: str
+missing: {returned: success, type: list, elements: str, description: Package names (apt) or version lock entries (dnf)
+  that were set.}
+lifted: {returned: success, type: list, elements: str, description: Those that were lifted.}
+ours: {returned: success, type: list, elements: str, description: Holds that are now set by gpucheck.}
 """
 
 import os

@@ -45,9 +45,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.call import explained
 from ..module_utils.compare import changes, compare
-from ..module_utils.headers import missing
 from ..module_utils.host import read_facts
-from ..module_utils.offers import query_missing
+from ..module_utils.offers import missing, query_missing
 
 
 def main():

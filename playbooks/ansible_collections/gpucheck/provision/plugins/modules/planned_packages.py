@@ -68,7 +68,7 @@ kernels_before: {returned: success, type: list, elements: str, description: Rele
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import apt, dnf, kept, loader, package_order, place, transaction, trial_build
+from ..module_utils import apt, dkms, dnf, host_plan, kept, place, running, transaction
 from ..module_utils.call import Refused, call, explained
 from ..module_utils.compare import compare
 from ..module_utils.host import lock_name, read_facts, version_locks
@@ -79,6 +79,57 @@ REFUSED = {
     "dnf": "dnf could not install the planned packages; the version locks were restored. {}. Check /var/log/dnf.log on "
     "the host, repair the cause, then run again.",
 }
+
+
+def due(order):
+    """True where there is anything to do."""
+    parts = ("files", "specs", "unheld", "stale", "pins", "prerequisites", "compilers", "left_behind", "library_lost")
+    return any(order[part] for part in parts) or not order["stream_planned"]
+
+
+def orders(params, state, packages, held):
+    """Return what is to be done, from the plan and the result of compare for the host.
+
+    specs: of everything that is planned with these components, so that the transaction can move nothing of it; of what
+    the plan wants in its newest version only what is not there yet, as the rest would move.
+    """
+    plan, names, host = params["plan"], params["components"], state["host"]
+    rows = [row for name in names for row in host_plan.component(plan, name)[0]]
+    parts = [state["components"][name] for name in names]
+    with_driver = "driver" in names
+    extra = [name for name in params["extra"] if name not in packages]
+    left_behind = host["unfinished"] + host["superfluous"]
+    installs = extra or left_behind or any(part["packages"] for part in parts)
+    unheld = [word for part in parts for word in part["missing"]]
+    specs = [row["spec"] for row in rows if row["version"] or row["name"] not in packages]
+    driver_due = with_driver and bool(state["components"]["driver"]["packages"])
+    modules = host.get("kernel_modules") or {"wanted": [], "installed": []}
+    # They are built for one release of the driver: those that are there already move with it.
+    if driver_due:
+        extra += [name for name in modules["wanted"] if name not in extra]
+    return {
+        "plan": plan,
+        "host": host,
+        "specs": specs + extra if installs else [],
+        "holds": [hold for name in names for hold in host_plan.component(plan, name)[1]] if installs or unheld else [],
+        "unheld": unheld,
+        "stale": [word for part in parts for word in part["stale"]],
+        "pins": apt.pins(host["strays"]) if with_driver else [],
+        "left_behind": left_behind,
+        "library_lost": with_driver and host["library_lost"],
+        "stream": plan["module_stream"],
+        "stream_planned": host["module_stream_planned"] or not with_driver,
+        "prerequisites": host["prerequisites_missing"] if driver_due else [],
+        "compilers": host["compilers_missing"] if with_driver else [],
+        "dkms_source": dkms.wanted(plan, packages) if driver_due else {},
+        # Planned by any component: one of them may move with another.
+        "planned": {row["name"] for name in plan["components"] for row in host_plan.component(plan, name)[0]}
+        | set(modules["wanted"] + modules["installed"]),
+        "held": held,
+        "allowed": params["allow_changes"],
+        "seconds": params["lock_timeout_s"],
+        "files": [row for row in map(place.normal, params["files"]) if place.differs(row)],
+    }
 
 
 def lock(module, plan, names, known, held):
@@ -111,7 +162,7 @@ def act(module, order):
     known = read_facts(module.params["host"])
     known = lock(module, plan, names, known, order["holds"] if plan["package_manager"] == "apt" else [])
     # Distributions do it themselves at the end of a transaction; one that was cut off there never got to it.
-    if "driver" in names and loader.lost():
+    if "driver" in names and running.library_lost():
         call(module, ["ldconfig"])
     return compare(module.params["host"], plan, "", known)
 
@@ -130,7 +181,7 @@ def prepare(module, order, facts, packages):
     if not module.check_mode:
         moves = manager.prepare(module, order, True)[0]
         with explained(module, module.params["host"]):
-            not_built = trial_build.try_out(module, order, moves, facts)
+            not_built = dkms.try_out(module, order, moves, facts)
         return transaction.answer(transaction.besides(moves, order["planned"]), not_built=not_built)
     if not order["stream_planned"]:
         return transaction.answer(unknown="the planned module stream is not enabled yet")
@@ -167,9 +218,9 @@ def main():
     with explained(module, host, REFUSED.get(plan.get("package_manager"), "{}.")):
         facts, extras = known = read_facts(host)
         state = compare(host, plan, "", known)
-        order = package_order.orders(module.params, state, extras["packages"], facts["holds"])
+        order = orders(module.params, state, extras["packages"], facts["holds"])
         order["specs"] = kept.in_place_of(order["specs"], plan, extras["packages"])
-        changed = package_order.due(order)
+        changed = due(order)
         if module.params["state"] == "prepared":
             # What it fetches is in the package manager's cache, which is no state of the host.
             moves, changed = prepare(module, order, facts, extras["packages"]), False
