@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.playbooks.hostile import Site, state
+from tests.playbooks.planned import PLAN
 from tests.playbooks.test_preflight import case, said
 
 pytestmark = pytest.mark.slow
@@ -16,8 +17,9 @@ COMPLETE = {"found": True, "right": True, "path": "/etc/apt/sources.list.d/gpuch
 def ubuntu(**host: Any) -> dict[str, Any]:
     """Variables of such a host."""
     found = case(**{"archive": COMPLETE, "headers_unavailable": [], **host})
-    plan = {"kernel_modules": {"pattern": "x-{kernel}"}, "archive": {"suite": "noble", "distribution": "ubuntu"}}
-    found["preflight_plan"] |= {**plan, "components": {"driver": {"packages": []}}, "module_stream": None}
+    archive = {"suite": "noble", "distribution": "ubuntu", "components": []}
+    nothing = {"repositories": [], "files": [], "services": [], "components": {"driver": {"packages": []}}}
+    found["preflight_plan"] |= {**PLAN, **nothing, "kernel_modules": {"pattern": "x-{kernel}"}, "archive": archive}
     return found
 
 
