@@ -138,7 +138,7 @@ def test_files_are_sent_and_fetched_as_they_are(tmp_path):
 def test_a_file_that_does_not_get_across_is_named(tmp_path, kind):
     files = {"/nowhere/a.deb": "a.deb"} if kind == "send_files" else ["a.deb"]
     words = {"dest": str(tmp_path), "files": files, **({} if kind == "send_files" else {"src": "/nowhere"})}
-    status, told = shown(tmp_path, {**LOCAL, "tasks": [{kind: words}]})
+    status, told = shown(tmp_path, {**LOCAL, "tasks": [{f"gpucheck.provision.{kind}": words}]})
 
     assert status == 2
     assert re.search(r"a\.deb cannot be (sent|fetched): ", told)

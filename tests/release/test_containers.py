@@ -148,7 +148,7 @@ echo '{play}' >/tmp/play.yml; ansible-playbook --syntax-check /tmp/play.yml
 """
     printed = container("apt-host", script)
 
-    assert "gpucheck.provision.stack_plans" in printed
+    assert "gpucheck.provision.plan_state" in printed
     assert "playbook: /tmp/play.yml" in printed
 
 
