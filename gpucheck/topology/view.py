@@ -1,5 +1,6 @@
 """What NVML and sysfs report about the pairs of a host, by place in NVML's order."""
 
+import re
 from collections.abc import Sequence
 from itertools import combinations
 from typing import NamedTuple
@@ -12,8 +13,17 @@ from gpucheck.topology.pcie.classify import classify
 
 STATE_CALL = "nvmlDeviceGetNvLinkState"
 PAST = (2, 3)  # NVML: invalid argument, not supported: there is no such link
+PARAMS = "/proc/driver/nvidia/params"
 FAR_END = ("nvmlDeviceGetNvLinkRemotePciInfo", "nvmlDeviceGetNvLinkRemoteDeviceType")
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
+
+
+def nvlink_limit(params: str | None) -> int | None:
+    """Return how many NVLinks of a GPU the options of the driver allow, None for all. params: text of PARAMS."""
+    options = dict(re.findall(r"^(\w+): *(\d+)$", params or "", re.MULTILINE))
+    if int(options.get("NvLinkDisable", 0)):
+        return 0
+    return int(options.get("RmNvlinkBandwidthLinkCount", 0)) or None
 
 
 class Problem(NamedTuple):

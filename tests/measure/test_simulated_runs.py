@@ -121,6 +121,14 @@ def test_what_nvml_says_while_copying_is_observed(before, during, active, errors
     assert surroundings(scene).gpus[2].nvlinks.total == 18
 
 
+@pytest.mark.parametrize(("limit", "down", "counts"), [(12, 6, (12, 12)), (12, 7, (11, 12)), (0, 18, (None, None))])
+def test_links_that_an_option_of_the_driver_switches_off_are_not_missing(limit, down, counts):
+    after = nvlinks(down=down)
+    seen = surroundings(EIGHT_NVSWITCH.scene(gpus=after.gpus, before=after, nvlink_limit=limit)).gpus[2].nvlinks
+
+    assert (seen.active, seen.total) == counts
+
+
 def test_the_best_link_state_of_all_readings_counts():
     """Between two steps a link may rest already."""
     resting = tuple(replace(gpu, pcie=replace(gpu.pcie, generation=1)) for gpu in TWO_PCIE.gpus)

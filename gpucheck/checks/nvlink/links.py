@@ -8,7 +8,6 @@ Providers switch NVLink off for guests with one GPU, and NVML then reports no li
 are all missing are a fault only where the host has a peer to reach and no hypervisor.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -22,12 +21,11 @@ from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Confidence
 from gpucheck.model.finding.root_cause import FOUND
 from gpucheck.printable import counted
-from gpucheck.topology.view import PAST, STATE_CALL
+from gpucheck.topology.view import PARAMS, PAST, STATE_CALL, nvlink_limit
 
 NAME = "nvlink"
 COUNTED = "nvlink-links"  # the name under which links that tools counted are reported
 FOUR_WAY = 12  # links of cards that come with a four-way bridge too, half of them to each neighbor
-PARAMS = "/proc/driver/nvidia/params"
 SWITCHED_OFF = "NvLinkDisable: 1"
 
 
@@ -56,13 +54,12 @@ class Ports(NamedTuple):
 @with_gpus(NAME)
 def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     """One finding a GPU with NVLink, one for both ends of inactive links; one SKIP for a host without."""
-    options = dict(re.findall(r"^(\w+): *(\d+)$", facts.texts[PARAMS] or "", re.MULTILINE))
-    limit = int(options.get("RmNvlinkBandwidthLinkCount", 0)) or None  # links that the driver may use, None for all
+    limit = nvlink_limit(facts.texts[PARAMS])
     every = [_ports(gpu, limit) for gpu in nvml.gpus]
     linked = [ports for ports in every if ports.up or ports.wanted or (ports.wanted is None and ports.listed)]
     if not linked:
         yield Subject(check=NAME).skips("nvlink.no-nvlink")
-    elif options.get("NvLinkDisable", "0") != "0" and not any(ports.up for ports in linked):
+    elif limit == 0 and not any(ports.up for ports in linked):
         yield Subject(check=NAME, evidence=(f"{PARAMS}: {SWITCHED_OFF}",)).skips("nvlink.switched-off")
     else:
         virtual, gpus = facts.system.virtual, len(nvml.gpus)
@@ -78,8 +75,10 @@ def state(ports: Ports, every: Sequence[Ports], virtual: str | bool | None, *, g
     virtual: a hypervisor may have taken links away. gpus: of the host; one alone has no use for links.
     """
     others = [other for other in every if other is not ports]
+    if ports.wanted is None and ports.up < ports.listed:
+        return ports.subject.unknown("nvlink.model-unknown", ports.up, model=ports.name or "the model")
     if ports.wanted is None:
-        return _unknown_model(ports)
+        return ports.subject.passes(ports.up)
     if ports.up >= ports.wanted:
         return _mode(ports) or ports.subject.passes(ports.up)
     if ports.up == 0 and ports.bridged:
@@ -180,12 +179,6 @@ def _mode(ports: Ports) -> Finding | None:
     return ports.subject.warns("nvlink.bandwidth-limited", f"NVLink bandwidth mode {mode}", "full")
 
 
-def _unknown_model(ports: Ports) -> Finding:
-    if ports.up == ports.listed:
-        return ports.subject.passes(ports.up)
-    return ports.subject.unknown("nvlink.model-unknown", ports.up, model=ports.name or "the model")
-
-
 def rule(case: Case) -> Iterator[Finding]:
     """Lost links, links that are not used by design and an uneven matrix."""
     m = case.machine
@@ -195,28 +188,25 @@ def rule(case: Case) -> Iterator[Finding]:
     yield from lost
     # Of GPUs without a model and without an active link there is one finding for all.
     yield from (one for ports, one in states if one.verdict is Verdict.UNKNOWN and (ports.name or ports.up))
-    yield from _dark(m)
+    # GPUs without any NVLink up: a fault on a board with NVSwitches, normal without a bridge.
+    dark = [gpu for gpu in m.seen.gpus if gpu.nvlinks.total and gpu.nvlinks.active == 0 and gpu.model is None]
+    if dark:
+        seen = f"0 of {dark[0].nvlinks.total} NVLinks up on {counted(len(dark), 'GPU')}"
+        yield Claim(COUNTED, Verdict.UNKNOWN).finding("links.nvlinks-dark", seen=seen)
     yield from _by_design(m)
     if not lost and m.pairs and len({gpu.model for gpu in m.seen.gpus}) == 1:
         yield from _uneven(m)
 
 
 def _counted(m: Machine, i: int) -> Ports:
-    """Return the ports of a GPU as a tool counted them."""
+    """Return the ports of a GPU as a tool counted them. That a text lists fewer than the model has proves nothing."""
     gpu, model = m.gpu(i), m.models[i]
-    up, listed = gpu.nvlinks.active or 0, gpu.nvlinks.total or 0
+    up, listed, wanted = gpu.nvlinks.active or 0, gpu.nvlinks.total or 0, _of_model(model)
+    wanted = min(wanted, listed) if wanted is not None and listed else wanted
     subject = Subject(
         check=COUNTED, name=m.gpu_label(i), unit="NVLinks", evidence=(f"active {up}, ports {gpu.nvlinks.total}",)
     )
-    return Ports(subject, gpu.model or "", model, up, listed, _of_model(model))
-
-
-def _dark(m: Machine) -> Iterator[Finding]:
-    """GPUs of an unknown model without any NVLink up: a fault on a board with NVSwitches, normal without a bridge."""
-    dark = [gpu for gpu in m.seen.gpus if gpu.nvlinks.total and gpu.nvlinks.active == 0 and gpu.model is None]
-    if dark:
-        seen = f"0 of {dark[0].nvlinks.total} NVLinks up on {counted(len(dark), 'GPU')}"
-        yield Claim(COUNTED, Verdict.UNKNOWN).finding("links.nvlinks-dark", seen=seen)
+    return Ports(subject, gpu.model or "", model, up, listed, wanted)
 
 
 def _by_design(m: Machine) -> Iterator[Finding]:

@@ -6,12 +6,14 @@ from gpucheck.host.nvml.gauge import LinkReading
 from gpucheck.model import Gpu, NvmlReading, PciDevice, Topology
 from gpucheck.model.facts import Facts
 from gpucheck.topology import CPUINFO
+from gpucheck.topology.view import PARAMS, nvlink_limit
 
-NEEDS = ("nvml", "pci", "system", f"text:{CPUINFO}")
+NEEDS = ("nvml", "pci", "system", f"text:{CPUINFO}", f"text:{PARAMS}")
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """The host as it was read. gpus: the measured ones, by position. virtual: the hypervisor.
+    """The host as it was read. gpus: the measured ones, by position. virtual: the hypervisor. nvlink_limit: links of a
+    GPU that the options of the driver allow, None for all.
 
     before, after: NVML before and after the copies; during: links while copies ran, in order.
     """
@@ -22,6 +24,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     topology: Topology
     virtual: str | None = None
     cpuinfo: str | None = None
+    nvlink_limit: int | None = None
     during: tuple[LinkReading, ...] = ()
     after: NvmlReading | None = None
 
@@ -35,6 +38,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
             topology=topology,
             virtual=facts.system.virtual,
             cpuinfo=facts.texts[CPUINFO],
+            nvlink_limit=nvlink_limit(facts.texts[PARAMS]),
         )
 
     def while_copying(self, gpu: Gpu) -> list[LinkReading]:

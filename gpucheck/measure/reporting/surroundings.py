@@ -85,7 +85,7 @@ def _gpu(
         pcie=_own_link(scene, gpu),
         path=tuple(ports[bus_id] if bus_id in ports else Port(bus_id=bus_id) for bus_id in path),
         bar1_mib=bar1 / MIB if bar1 else None,
-        nvlinks=_nvlinks(scene.afterwards(gpu) or gpu),
+        nvlinks=_nvlinks(scene.afterwards(gpu) or gpu, scene.nvlink_limit),
     )
 
 
@@ -149,15 +149,16 @@ def _faces_up(scene: Scene, bus_id: str) -> bool:
     return any(f.bus_id == bus_id and f.kind == "switch-upstream" for f in functions)
 
 
-def _nvlinks(gpu: Gpu) -> NvLinkCount:
-    """Return active and total NVLinks. total: those that the product uses, if known; other ports are off by design.
+def _nvlinks(gpu: Gpu, limit: int | None) -> NvLinkCount:
+    """Return active and total NVLinks. total: those that the product and the options of the driver (limit) use; other
+    ports are off by design.
 
     Links that sleep after the copies count as active.
     """
-    if not gpu.nvlinks:
+    if not gpu.nvlinks or (limit == 0 and not gpu.active_nvlinks):
         return ObservedGpu().nvlinks
     model = gpu_by_pci_id(gpu.device_id) or find_gpu(gpu.name)
-    total = model.nvlink.links if model and model.nvlink else len(gpu.nvlinks)
+    total = min(model.nvlink.links if model and model.nvlink else len(gpu.nvlinks), limit or MOST_LINKS)
     active = sum(link.active or link.state == "asleep" for link in gpu.nvlinks)
     return NvLinkCount(active=min(active, MOST_LINKS), total=min(total, MOST_LINKS))
 
