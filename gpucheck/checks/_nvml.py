@@ -20,9 +20,9 @@ from gpucheck.model import (
     NvmlGap,
     NvmlReading,
     PciDevice,
-    Verdict,
 )
 from gpucheck.model.facts import Facts
+from gpucheck.model.finding.root_cause import FOUND
 
 Nvml = NvmlReading | NvmlFailure
 OfHost = Callable[[Facts], Iterator[Finding]]
@@ -79,19 +79,18 @@ def of_each_gpu(check: str, *, nothing: str) -> Callable[[OfGpu], OfHost]:
     def of_host(evaluate: OfGpu) -> OfHost:
         @wraps(evaluate)
         def evaluate_gpus(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
-            results = (_unless_lost(check, nvml, gpu, evaluate(facts, gpu)) for gpu in nvml.gpus)
-            found = [finding for finding in results if finding is not None]
+            found = []
+            for gpu in nvml.gpus:
+                one = evaluate(facts, gpu)
+                # A GPU that was lost during the pass passes nothing: what it answered before is not its state any more.
+                if lost_gaps(nvml, gpu) and (one is None or (one.verdict not in FOUND and one.because_of is None)):
+                    one = not_reported(check, nvml, gpu, what="GPU state")
+                found += [one] if one is not None else []
             yield from found or [Subject(check=check).skips(nothing)]
 
         return with_gpus(check)(evaluate_gpus)
 
     return of_host
-
-
-def _unless_lost(check: str, nvml: NvmlReading, gpu: Gpu, finding: Finding | None) -> Finding | None:
-    """A GPU that was lost during the pass passes nothing: what it answered before is not its state any more."""
-    found = finding is not None and (finding.verdict in (Verdict.WARN, Verdict.FAIL) or finding.because_of is not None)
-    return finding if found or not lost_gaps(nvml, gpu) else not_reported(check, nvml, gpu, what="GPU state")
 
 
 def lost_gaps(nvml: NvmlReading, gpu: Gpu) -> tuple[NvmlGap, ...]:

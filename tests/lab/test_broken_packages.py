@@ -122,17 +122,6 @@ def test_a_script_that_fails_on_one_host_and_a_module_that_cannot_be_loaded_on_t
     assert REFUSED in said["lab-dnf"]
 
 
-@pytest.mark.fault("after apt's transaction", "the driver cannot be loaded")
-@pytest.mark.fault("dnf's transaction", "the script of a package fails")
-def test_the_same_faults_the_other_way_round(folder):
-    packages_of_mirror(deb=LOADS_NOT, rpm=FAILS)
-
-    assert provision(folder).status != 0
-    said = failures(folder)
-    assert REFUSED in said["lab-apt"]
-    assert "DKMS did not build the planned module for the running kernel" in said["lab-dnf"]
-
-
 @pytest.mark.fault("apt's and dnf's transaction", "the script of a package hangs")
 @pytest.mark.fault("the return", "the repository has the packages no more")
 def test_a_script_that_hangs_is_stopped_at_the_deadline_and_the_way_back_needs_no_repository(folder):

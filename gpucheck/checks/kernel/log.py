@@ -6,21 +6,35 @@ with its first and last message and with what followed from it. Faults of an app
 line about GPUs, the health of the host or the end of a job that is not known to be harmless is quoted, and is no PASS.
 """
 
+import re
 from collections.abc import Container, Iterable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpucheck.checks.kernel._events import RANK, Event, LogMessage, Machine, Meaning, events, messages, named
+from gpucheck.checks.kernel._events import (
+    BUS,
+    RANK,
+    Event,
+    LogMessage,
+    Machine,
+    Meaning,
+    bus_id,
+    events,
+    messages,
+    named,
+)
 from gpucheck.checks.kernel._links import without_restored
-from gpucheck.checks.kernel._strangers import strangers
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, KernelLine, KernelLog
+from gpucheck.knowledge.kernel_messages import Family, Harmless, families, trouble
+from gpucheck.model import Check, Finding, KernelLine, KernelLog, Verdict
 from gpucheck.model.facts import Facts
+from gpucheck.printable import counted
 
 NAME = "kernel-log"
 NVSWITCH = ("10de", "0680")
-SHOWN = 3
+SHOWN, KINDS_SHOWN = 3, 5  # messages of one error, kinds of lines of one family
 QUOTE = 300
 # After one of these a GPU does not respond: every later error of it is a consequence. Xid 154 names the action.
 LOST = {"xid:79", "gpu-off-bus"}
@@ -55,7 +69,7 @@ def _findings(log: KernelLog, bus: Machine) -> Iterator[Finding]:
     of = named(said)
     machine = replace(bus, gpus=bus.gpus | of.gpus, switches=bus.switches | of.switches, others=of.others)
     read = events(said, machine)
-    roots = _roots(_groups(read.events))
+    roots = _roots(read.events)
     found = [finding for root in roots for finding in _finding(root, machine.above)]
     unknown = list(without_restored(read.strangers, said))
     found += strangers(unknown, read.known, machine.gpus)
@@ -94,18 +108,16 @@ class _Group:
         return self.events[0].message.number
 
     def text(self) -> str:
-        return _often(self.meaning.summary, len(self.events))
+        times = len(self.events)
+        return self.meaning.summary if times == 1 else f"{self.meaning.summary}, {times} times"
 
 
-def _groups(found: Iterable[Event]) -> list[_Group]:
-    groups: dict[tuple[str, str, str], _Group] = {}
-    for event in found:
-        groups.setdefault((event.key, event.subject, event.place), _Group(event)).events.append(event)
-    return sorted(groups.values(), key=lambda group: group.start)
-
-
-def _roots(groups: list[_Group]) -> list[_Group]:
+def _roots(found: Iterable[Event]) -> list[_Group]:
     """Return the groups that are not part of another one; the others are in the list of their root."""
+    by_place: dict[tuple[str, str, str], _Group] = {}
+    for event in found:
+        by_place.setdefault((event.key, event.subject, event.place), _Group(event)).events.append(event)
+    groups = sorted(by_place.values(), key=lambda group: group.start)
     index, roots = _Index(groups), []
     for group in groups:
         root, seen = group, {id(group)}
@@ -184,10 +196,6 @@ def _subject(root: _Group, above: Container[str]) -> str:
     return subjects.pop() if len(subjects) == 1 else root.subject
 
 
-def _often(what: str, times: int) -> str:
-    return what if times == 1 else f"{what}, {times} times"
-
-
 def _quoted(lines: list[LogMessage]) -> tuple[str, ...]:
     """The first and the last messages, and how many there are."""
     shown = lines if len(lines) <= SHOWN else [lines[0], *lines[-SHOWN + 1 :]]
@@ -202,6 +210,98 @@ def _when(line: KernelLine) -> str:
     if line.seconds is not None:
         return f"[{line.seconds:.0f} s] "
     return f"[{line.clock}] " if line.clock else ""
+
+
+BUS_ID = re.compile(BUS)
+NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
+# Lines of other programs in a syslog, and the frames of a stack, whose head has the meaning.
+OTHER = re.compile(r"[\w.-]{1,255} (?:\S{1,100}\[\d{1,10}\]|[\w./-]{1,60}\.desktop\S{0,20}): |.{0,60}\+0x[0-9a-f]+/0x")
+
+
+class _Compiled(NamedTuple):
+    """A family. plain: its lines that are harmless without a condition; rest: those that need one."""
+
+    family: Family
+    pattern: re.Pattern[str]
+    plain: re.Pattern[str]
+    rest: tuple[tuple[Harmless, re.Pattern[str]], ...]
+
+
+def strangers(log: Iterable[LogMessage], known: frozenset[str], gpus: frozenset[str]) -> Iterator[Finding]:
+    """One finding for each family, verdict and subject.
+
+    log: messages that no code and no class explains. known: keys of what the log reports. gpus: their bus ids.
+    """
+    groups: dict[tuple[str, Verdict, str], list[LogMessage]] = {}
+    for message in log:
+        of = _family(message.text)
+        if of is not None and not _is_harmless(message, of, known):
+            verdict = Verdict.WARN if _trouble().search(message.text) else Verdict.UNKNOWN
+            groups.setdefault((of.family.key, verdict, _gpu_named(message.text, gpus)), []).append(message)
+    by_key = {family.key: family for family in families()}
+    for (key, verdict, subject), found in groups.items():
+        yield _of_family(by_key[key], verdict, subject, found)
+
+
+def _of_family(family: Family, verdict: Verdict, subject: str, found: list[LogMessage]) -> Finding:
+    distinct: dict[str, LogMessage] = {}
+    for message in found:
+        distinct.setdefault(NUMBER.sub("0", message.text[:QUOTE]), message)
+    quotes = [message.text[:QUOTE] for message in distinct.values()][:KINDS_SHOWN]
+    more = len(found) - len(quotes)
+    evidence = (*quotes, *((f"and {counted(more, 'line')} more",) if more else ()))
+    of = Subject(check=NAME, name=subject, evidence=evidence)
+    seen = f"{counted(len(found), 'line')} about {family.title} not recognized"
+    code = "kernel.line-of-trouble" if verdict is Verdict.WARN else "kernel.line-not-known"
+    return of.finding(verdict, code, seen, advice=family.steps, family=family.key)
+
+
+def _family(text: str) -> _Compiled | None:
+    if not _any_word().search(text) or OTHER.match(text):
+        return None
+    having = (_compiled(family.key) for family in families() if any(word in text for word in family.words))
+    return next((one for one in having if one.pattern.search(text)), None)
+
+
+def _is_harmless(message: LogMessage, of: _Compiled, known: frozenset[str]) -> bool:
+    if of.plain.match(message.text):
+        return True
+    seconds = message.line.seconds
+    return any(
+        known.intersection(row.of) if row.of else seconds is not None and seconds < (row.within or 0)
+        for row, pattern in of.rest
+        if pattern.match(message.text)
+    )
+
+
+def _gpu_named(text: str, gpus: frozenset[str]) -> str:
+    named = {bus_id(match["bus"]) for match in BUS_ID.finditer(text)} & gpus
+    return f"gpu:{named.pop()}" if len(named) == 1 else "host"
+
+
+@cache
+def _compiled(key: str) -> _Compiled:
+    """Compiled when a line has a word of the family: all of them cost more than the rest of the check."""
+    family = next(one for one in families() if one.key == key)
+    plain = [p for row in family.harmless if not row.of and row.within is None for p in row.patterns]
+    rest = [row for row in family.harmless if row.of or row.within is not None]
+    return _Compiled(
+        family,
+        re.compile("|".join(family.patterns)),
+        re.compile("|".join(plain) or "(?!)"),
+        tuple((row, re.compile("|".join(row.patterns))) for row in rest),
+    )
+
+
+@cache
+def _any_word() -> re.Pattern[str]:
+    """A line without any of these words belongs to no family."""
+    return re.compile("|".join(sorted({re.escape(word) for family in families() for word in family.words})))
+
+
+@cache
+def _trouble() -> re.Pattern[str]:
+    return re.compile(trouble())
 
 
 CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("kernel_log", "pci"))

@@ -114,7 +114,10 @@ def _unread(nvml: NvmlReading, pairs: list[Place]) -> Iterator[Finding]:
     """Yield one finding for each reason why NVML did not report a pair; a lost GPU is the inventory's."""
     groups: dict[tuple[int, str] | None, list[tuple[Place, NvmlGap | None]]] = defaultdict(list)
     for pair in pairs:
-        gap = _gap(nvml, *(nvml.gpus[place] for place in pair))
+        ids = [nvml.gpus[place].pci_bus_id for place in pair]
+        names = [f"pair:{one}-{other}" for one, other in (ids, ids[::-1])]
+        gaps = [gap for gap in nvml.gaps if gap.call == CALL and gap.subject in names]
+        gap = next((gap for gap in gaps if gap.code in LOST), gaps[0] if gaps else None)
         groups[(gap.code, gap.name) if gap else None].append((pair, gap))
     for members in groups.values():
         gap, count = members[0][1], len(members)
@@ -132,13 +135,6 @@ def _unread(nvml: NvmlReading, pairs: list[Place]) -> Iterator[Finding]:
             yield subject.unknown("p2p.status-unreadable", pairs=count, error=error)
         else:
             yield subject.unknown("p2p.status-failed", pairs=count, error=error, number=gap.code)
-
-
-def _gap(nvml: NvmlReading, a: Gpu, b: Gpu) -> NvmlGap | None:
-    ids = (a.pci_bus_id, b.pci_bus_id)
-    names = [f"pair:{one}-{other}" for one, other in (ids, ids[::-1])]
-    gaps = [gap for gap in nvml.gaps if gap.call == CALL and gap.subject in names]
-    return next((gap for gap in gaps if gap.code in LOST), gaps[0] if gaps else None)
 
 
 def _links_without_p2p(nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]:

@@ -229,23 +229,25 @@ def evaluate_wheels(facts: Facts, imported: Imported | None = None) -> Iterator[
             seen = f"{wheel.name} {wheel.version}"
             yield HOST.unknown("software.build-unknown", seen, "a build that the tables know", framework=wheel.name)
         elif wheel.name == "tensorflow" and built.pins and not built.pins.keys() & libraries.keys():
-            yield _without_cuda(wheel, built)
+            # It is built for CUDA, and pip leaves the libraries out unless the extra is asked for.
+            seen, requirement = f"{wheel.name} {wheel.version}", f"{wheel.name}[and-cuda]=={wheel.version}"
+            yield HOST.with_evidence(*built.evidence).warns(
+                "software.tensorflow-without-cuda",
+                f"{seen} without its CUDA packages",
+                ", ".join(f"{name} {spec}" for name, spec in built.pins.items()),
+                framework=wheel.name,
+                requirement=requirement,
+            )
         elif built.cuda is not None:
             yield from _driver_floor(wheel, built, facts.driver.loaded_version)
             yield from _code(wheel, built, capabilities)
             yield from _libraries(wheel, built, libraries, capabilities)
-    yield from _families(libraries)
-
-
-def _without_cuda(wheel: Wheel, built: Built) -> Finding:
-    """TensorFlow's wheel is built for CUDA and pip leaves the libraries out, unless the extra is asked for."""
-    seen = f"{wheel.name} {wheel.version} without its CUDA packages"
-    wanted = ", ".join(f"{name} {spec}" for name, spec in built.pins.items())
-    requirement = f"{wheel.name}[and-cuda]=={wheel.version}"
-    subject = HOST.with_evidence(*built.evidence)
-    return subject.warns(
-        "software.tensorflow-without-cuda", seen, wanted, framework=wheel.name, requirement=requirement
-    )
+    # R19: the cu12 and cu13 wheels of one library write the same files.
+    for library in ("cudnn", "nccl"):
+        both = [f"nvidia-{library}-{family}" for family in FAMILIES if f"nvidia-{library}-{family}" in libraries]
+        if len(both) > 1:
+            seen = " and ".join(f"{name} {libraries[name]}" for name in both)
+            yield HOST.fails("software.wheels-overwritten", seen, f"one wheel of {library}")
 
 
 def _driver_floor(wheel: Wheel, built: Built, driver: str | None) -> Iterator[Finding]:
@@ -330,15 +332,6 @@ def _too_old_for(name: str, have: str, capabilities: dict[str, str | None]) -> F
                 capability=capability,
             )
     return None
-
-
-def _families(libraries: dict[str, str]) -> Iterator[Finding]:
-    """R19: the cu12 and cu13 wheels of one library write the same files."""
-    for library in ("cudnn", "nccl"):
-        both = [f"nvidia-{library}-{family}" for family in FAMILIES if f"nvidia-{library}-{family}" in libraries]
-        if len(both) > 1:
-            seen = " and ".join(f"{name} {libraries[name]}" for name in both)
-            yield HOST.fails("software.wheels-overwritten", seen, f"one wheel of {library}")
 
 
 def _corrected(built: Built | None, imported: Imported) -> Built | None:

@@ -84,16 +84,6 @@ def read_plan(text: str) -> Plan:
         raise Unreadable(str(error)) from error
 
 
-def evaluate_plan(plan: Plan, facts: Facts, python: dict[str, str]) -> Iterator[Finding]:
-    """Yield all findings about the plan. python: versions of the frameworks."""
-    if facts.packages is None:
-        yield HOST.unknown("software.packages-unreadable")
-    else:
-        yield from _components(plan, facts.packages)
-    yield from _module(plan, facts.driver)
-    yield from _frameworks(plan, python)
-
-
 def _components(plan: Plan, installed: dict[str, PackageVersion | None]) -> Iterator[Finding]:
     for name, component in plan.components.items():
         if not component.packages:
@@ -218,8 +208,12 @@ def _planned(facts: Facts, text: str | None, where: str) -> Iterator[Finding]:
     except Unreadable as problem:
         yield HOST.unknown("software.plan-unreadable", path=where, problem=str(problem))
         return
-    wheels, _ = read_wheels(facts)
-    yield from evaluate_plan(plan, facts, {wheel.name: wheel.version for wheel in wheels})
+    if facts.packages is None:
+        yield HOST.unknown("software.packages-unreadable")
+    else:
+        yield from _components(plan, facts.packages)
+    yield from _module(plan, facts.driver)
+    yield from _frameworks(plan, {wheel.name: wheel.version for wheel in read_wheels(facts)[0]})
 
 
 CHECK = Check(NAME, frozenset({"software", "quick"}), evaluate=evaluate, needs=(f"text:{PLAN}", *NEEDS), more=more)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gpucheck.checks.kernel import log as check
-from gpucheck.checks.kernel._strangers import _compiled, _family
+from gpucheck.checks.kernel.log import _compiled, _family
 from gpucheck.host.kernel_log import ABOUT_GPUS
 from gpucheck.imports import read_all
 from gpucheck.imports.logs import kernel_log as reader
