@@ -25,7 +25,7 @@ from gpucheck.model import (
     System,
 )
 from gpucheck.model.facts import BY_NAME, Facts
-from gpucheck.model.host.network import RdmaDevice
+from gpucheck.model.host.network import PortCounters, RdmaDevice
 
 SYSTEM = System(
     hostname="node07",
@@ -72,6 +72,8 @@ def facts(
     driver: DriverState = DriverState(),  # noqa: B008 - frozen
     pci: tuple[PciDevice, ...] = (),
     rdma: tuple[RdmaDevice, ...] = (),
+    counters_at_start: tuple[PortCounters, ...] = (),
+    counters: tuple[PortCounters, ...] = (),
     nvml: NvmlReading | NvmlFailure = NO_DRIVER,
     packages: Iterable[PackageVersion] | None = (),
     python: dict[str, str] | None = None,
@@ -94,6 +96,8 @@ def facts(
         driver=driver,
         pci=pci,
         rdma=rdma,
+        counters_at_start=counters_at_start,
+        counters=counters,
         nvml=nvml,
         kernel_log=kernel_log,
         limits=limits,

@@ -28,7 +28,7 @@ from gpucheck.model import (
     System,
 )
 from gpucheck.model.facts import Facts
-from gpucheck.model.host.network import RdmaDevice
+from gpucheck.model.host.network import PortCounters, RdmaDevice
 
 MOST_GPUS = 16
 # Of a simulated machine these belong to the hardware: what is not in its tree is not there.
@@ -118,6 +118,21 @@ def _rdma(place: Place, _: Facts) -> tuple[RdmaDevice, ...]:
     from gpucheck.host.network import read_rdma
 
     return read_rdma(place.root)
+
+
+def _counters_at_start(place: Place, facts: Facts) -> tuple[PortCounters, ...]:
+    return _counters_now(place, facts, ())
+
+
+def _counters(place: Place, facts: Facts) -> tuple[PortCounters, ...]:
+    return _counters_now(place, facts, facts.counters_at_start)
+
+
+def _counters_now(place: Place, facts: Facts, before: tuple[PortCounters, ...]) -> tuple[PortCounters, ...]:
+    from gpucheck.host.network import read_counters
+
+    made = place.surroundings
+    return read_counters(place.root, facts.rdma, before, None if made is None else made.moving)
 
 
 def _nvml(place: Place, facts: Facts) -> NvmlReading | NvmlFailure:
@@ -214,6 +229,8 @@ READERS = {
     "pci": Reader(_pci),
     # Each device has a deadline of its own.
     "rdma": Reader(_rdma, patient=True),
+    "counters_at_start": Reader(_counters_at_start, after=("rdma",), patient=True),
+    "counters": Reader(_counters, after=("counters_at_start", "rdma"), patient=True),
     "nvml": Reader(_nvml, after=("pci",), patient=True),
     "kernel_log": Reader(_kernel_log),
     "limits": Reader(_limits),

@@ -1,13 +1,20 @@
-"""RDMA devices from /sys/class/infiniband: no tool and no root is needed.
+"""RDMA devices from /sys/class/infiniband, and their counters: no tool and no root is needed."""
 
-Counters are not read: on functions that firmware owns each read of one adds an error to the kernel log.
-"""
-
+import array
+import errno
+import fcntl
+import os
 import re
+import socket
+import struct
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from gpucheck.host.readers.files import folder_names, text
-from gpucheck.model.host.network import RdmaDevice, RdmaPort
+from gpucheck.knowledge.port_counters import CEILINGS, is_evidence
+from gpucheck.model.host.network import PortCounters, RdmaDevice, RdmaPort
 from gpucheck.processes.deadline import StuckError, in_time
 
 # A register access of a broken card may take a second; the next devices must still be read.
@@ -15,6 +22,16 @@ DEVICE_S = 5.0
 NUMBERED = re.compile(r"\d+:\s*(.+)", re.DOTALL)
 RATE = re.compile(r"(\d{1,6}(?:\.\d{1,3})?) Gb/sec")
 MOST_DEVICES, MOST_PORTS, MOST_TEXT = 1024, 64, 80
+# Drivers have 128 partition keys and 256 addresses a port, of which the first ones are in use.
+KEYS, ADDRESSES = 8, 16
+ROUTED = re.compile(r"(?!fe80|0000:0000:0000:0000:0000:0000)[0-9a-f:]{39}")
+# Two reads within this time have the same answer (lifespan of mlx5).
+APART_S = 0.05
+# A port without such a counter, or a function that may not read it.
+NOT_OFFERED = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT, errno.EPROTO)
+# ioctl and structures of linux/ethtool.h
+SIOCETHTOOL, GSTRINGS, GSTATS, GSSET_INFO, STATS = 0x8946, 0x1B, 0x1D, 0x37, 1
+NAME_BYTES, MOST_STATS = 32, 1 << 16
 
 
 def read_rdma(root: Path) -> tuple[RdmaDevice, ...]:
@@ -58,7 +75,136 @@ def _port(number: int, folder: Path) -> RdmaPort:
         rate_gbit_s=float(rate[1]) if rate else None,
         link_layer=layer.lower() if layer else None,
         lid=_hexadecimal(_line(folder / "lid")),
+        pkeys=_keys(folder / "pkeys") if layer == "InfiniBand" else None,
+        gids=tuple(_routed(folder)) if layer == "Ethernet" else None,
+        mtu=_mtu(folder) if layer == "Ethernet" else None,
     )
+
+
+def _keys(folder: Path) -> tuple[int, ...] | None:
+    keys = [_hexadecimal(_line(folder / str(index))) for index in range(KEYS)]
+    return tuple(key for key in keys if key) or None
+
+
+def _routed(folder: Path) -> Iterator[int]:
+    """RoCE v2 entries with an address that is neither empty nor link-local; the type of an empty one has no answer."""
+    for index in range(ADDRESSES):
+        routed = ROUTED.fullmatch(_line(folder / f"gids/{index}") or "")
+        if routed and _line(folder / f"gid_attrs/types/{index}") == "RoCE v2":
+            yield index
+
+
+def _mtu(folder: Path) -> int | None:
+    """Of the only interface of the function."""
+    device = folder.parent.parent
+    found = [_line(device / f"device/net/{name}/mtu") or "" for name in _interfaces(device)]
+    return int(found[0]) if len(found) == 1 and re.fullmatch(r"\d{2,6}", found[0]) else None
+
+
+def _interfaces(device: Path) -> tuple[str, ...]:
+    return folder_names(device / "device/net") or ()
+
+
+def read_counters(
+    root: Path,
+    devices: Iterable[RdmaDevice],
+    before: Iterable[PortCounters] = (),
+    moving: Mapping[str, Mapping[str, float] | None] | None = None,
+) -> tuple[PortCounters, ...]:
+    """Return the counters of active ports that are evidence; a function is left alone after the first that fails.
+
+    Functions that firmware owns have neither interface nor LID: each read of one adds an error to the kernel log.
+    before: an earlier reading. moving: of a simulated machine, by port, how fast its counters rise; None: it leaves.
+    """
+    then = {one.port: one.seconds or 0.0 for one in before}
+    if then:
+        time.sleep(max(0.0, APART_S - (time.monotonic() - max(then.values()))))
+    found = []
+    for device in devices:
+        folder = root / "sys/class/infiniband" / device.name
+        names = _interfaces(folder)
+        for port in device.ports:
+            if not port.is_active or device.is_virtual or not (names or port.lid):
+                continue
+            key = f"{device.name}/{port.number}"
+            rates = (moving or {}).get(key, {}) if then else {}
+            if rates is not None and (one := _counters(key, folder / f"ports/{port.number}", root, names, moving)):
+                passed = (one.seconds or 0.0) - then.get(key, 0.0)
+                found.append(_moved(one, rates, passed) if rates else one)
+    return tuple(found)
+
+
+def _counters(
+    key: str, port: Path, root: Path, interfaces: Iterable[str], simulated: Mapping[str, object] | None
+) -> PortCounters | None:
+    """One reading; None for a port that offers none, or that is gone."""
+    values: dict[str, int] = {}
+
+    def read() -> None:
+        if simulated is None:
+            for name in interfaces:
+                with suppress(OSError):
+                    values.update(_statistics(name))
+        else:
+            for name in interfaces:
+                lines = (line.split(": ") for line in (text(root / "ethtool" / name) or "").splitlines())
+                values.update({name: int(value) for name, value in lines if is_evidence(name)})
+        with suppress(FileNotFoundError):
+            for folder in ("counters", "hw_counters"):
+                for name in filter(is_evidence, folder_names(port / folder) or ()):
+                    values[name] = _number(port / folder / name)
+
+    try:
+        in_time(f"reading counters of {key}", read, DEVICE_S)
+    except OSError as error:
+        if error.errno not in NOT_OFFERED:
+            return PortCounters(port=key, unread=str(error.strerror)[:MOST_TEXT])
+    except (StuckError, ValueError) as error:
+        return PortCounters(port=key, unread=str(error)[:MOST_TEXT])
+    return PortCounters(port=key, values=values, seconds=time.monotonic()) if values else None
+
+
+def _number(path: Path) -> int:
+    """A counter. Raises OSError, or ValueError for anything but a number; ``N/A (no PMA)`` is not offered."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        content = os.read(descriptor, MOST_TEXT)
+    finally:
+        os.close(descriptor)
+    if content.startswith(b"N/A"):
+        raise OSError(errno.EOPNOTSUPP, "no PMA")
+    if not re.fullmatch(rb"\d{1,20}\s*", content):
+        raise ValueError(f"{path.name} is not a number")
+    return int(content)
+
+
+def _moved(one: PortCounters, rates: Mapping[str, float], seconds: float) -> PortCounters:
+    now = {
+        name: min(value + int(rates.get(name, 0.0) * seconds), CEILINGS.get(name, 1 << 64))
+        for name, value in one.values.items()
+    }
+    return PortCounters(port=one.port, values=now, seconds=one.seconds)
+
+
+def _statistics(interface: str) -> Iterator[tuple[str, int]]:
+    """Statistics of an interface as ethtool -S prints them. Raises OSError."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
+
+        def ask(words: bytes, size: int) -> bytes:
+            buffer = array.array("B", words.ljust(size, b"\0"))
+            request = struct.pack("16sP16x", interface.encode(), buffer.buffer_info()[0])
+            fcntl.ioctl(door, SIOCETHTOOL, request)
+            return buffer.tobytes()
+
+        count = struct.unpack_from("I", ask(struct.pack("IIQI", GSSET_INFO, 0, 1 << STATS, 0), 64), 16)[0]
+        # The driver may have more by the time of the next question, and writes all that it has.
+        most = 2 * min(count, MOST_STATS) + 1024
+        names = ask(struct.pack("III", GSTRINGS, STATS, count), 12 + NAME_BYTES * most)
+        values = ask(struct.pack("II", GSTATS, count), 8 + 8 * most)
+    for index, value in enumerate(struct.unpack_from(f"{min(count, MOST_STATS)}Q", values, 8)):
+        name = names[12 + NAME_BYTES * index :][:NAME_BYTES].partition(b"\0")[0].decode("ascii", "replace")
+        if is_evidence(name):
+            yield name, value
 
 
 def _line(path: Path) -> str | None:

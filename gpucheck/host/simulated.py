@@ -41,6 +41,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     code_runs: the architectures that the simulated torch build was made for, as torch.cuda.get_arch_list names them;
     the build is the local part of its version, as in ``2.7.1+cu126``.
     open_errors: what opening a device file fails with, by its name, as in gpucheck.model.DeviceFile.
+    moving: counters a second, by port and name, as in gpucheck.host.network; None for a port that leaves.
     measurement, training: how copies and training runs go wrong, each a ``fault`` with its parameters.
     """
 
@@ -54,6 +55,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     python: dict[str, str] = msgspec.field(default_factory=dict)
     code_runs: tuple[str, ...] | None = None
     open_errors: dict[str, str] = msgspec.field(default_factory=dict)
+    moving: dict[str, dict[str, float] | None] = msgspec.field(default_factory=dict)
     measurement: tuple[dict[str, Any], ...] = ()
     training: tuple[dict[str, Any], ...] = ()
 

@@ -67,8 +67,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     packages, libraries: None where the host could not read its package database or the loader's cache.
     texts, folders: by absolute path; a path below the interpreter's packages or the user's home starts with
     ``{purelib}`` or ``{home}``, because these lie elsewhere where a recording is evaluated.
-    observed: GPU links as they were measured or as other tools report them. counters: of network ports, in the order in
-    which tools printed them.
+    observed: GPU links as they were measured or as other tools report them. counters: of network ports, now, or in the
+    order in which tools printed them; counters_at_start: when the run began.
     """
 
     system: Asked[System] = NOT_ASKED
@@ -76,6 +76,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     driver: Asked[DriverState] = NOT_ASKED
     pci: Asked[tuple[PciDevice, ...]] = NOT_ASKED
     rdma: Asked[tuple[RdmaDevice, ...]] = NOT_ASKED
+    counters_at_start: Asked[tuple[PortCounters, ...]] = NOT_ASKED
+    counters: Asked[tuple[PortCounters, ...]] = NOT_ASKED
     nvml: Asked[NvmlReading | NvmlFailure] = NOT_ASKED
     kernel_log: Asked[KernelLog] = NOT_ASKED
     limits: Asked[Limits] = NOT_ASKED
@@ -92,7 +94,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     libraries: tuple[LoaderLibrary, ...] | None = ()
     device_files: Asked[tuple[DeviceFile, ...]] = NOT_ASKED
     observed: Observations = Observations()
-    counters: tuple[PortCounters, ...] = ()
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

@@ -29,6 +29,7 @@ class RunStep(NamedTuple):
 
     seconds: the longest it may take before it is left behind. typical_s: what it takes on a healthy host: measured, or,
     for copies, planned.
+    early: needs that are read before the first step; such a step is the last.
     about: what it asks and how it decides, in the form of a check's docstring. also: other names of its findings.
     waits: it needs NVML's answer, which takes as long as all other reads.
     """
@@ -41,6 +42,7 @@ class RunStep(NamedTuple):
     about: str = ""
     also: tuple[str, ...] = ()
     waits: bool = True
+    early: tuple[str, ...] = ()
 
 
 def evaluated(check: Check, source: Source) -> Iterable[Finding]:

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Literal
 
@@ -30,6 +31,8 @@ Comparison = Callable[[Report], Iterable[Finding]]
 Level = Literal["quick", "standard", "full"]
 # A check is one question to NVML or sysfs; measured on a simulated machine of 8 GPUs, NVML's answer included.
 CHECK_S = 0.005
+# Ending of a need that is read when the run begins.
+AT_START = "_at_start"
 
 
 def quick_steps() -> tuple[RunStep, ...]:
@@ -105,7 +108,10 @@ def verify(
         return msgspec.structs.replace(whole, not_proven=tuple(dict.fromkeys(not_proven)))
 
     try:
-        for step in sorted(steps, key=lambda step: step.waits):
+        for need in dict.fromkeys(need for step in steps for need in step.early):
+            with suppress(Exception):  # the step that needs it reports how this ended
+                source.read(need)
+        for step in sorted(steps, key=lambda step: (bool(step.early), step.waits)):
             progress(step.name)
             outcomes[step.name] = guard.run(step)
         whole = result()
@@ -127,4 +133,6 @@ def _check_step(check: Check) -> RunStep:
         return Outcome(tuple(evaluated(check, source)), {})
 
     about = sys.modules[check.evaluate.__module__].__doc__ or ""
-    return RunStep(check.name, check.tags, run, READ_S, CHECK_S, about, waits="nvml" in check.needs)
+    early = tuple(need for need in check.needs if need.endswith(AT_START))
+    waits = "nvml" in check.needs
+    return RunStep(check.name, check.tags, run, READ_S, CHECK_S, about, waits=waits, early=early)

@@ -1,10 +1,12 @@
 """RDMA devices from sysfs: files as drivers write them, and files as no driver should."""
 
+import fcntl
 import os
+import struct
 
 import pytest
 
-from gpucheck.host.network import read_rdma
+from gpucheck.host.network import _statistics, read_counters, read_rdma
 from gpucheck.model.host.network import RdmaDevice, RdmaPort
 
 NDR = {
@@ -17,6 +19,21 @@ NDR = {
     "ports/1/rate": "400 Gb/sec (4X NDR)",
     "ports/1/link_layer": "InfiniBand",
     "ports/1/lid": "0x1a",
+    "ports/1/pkeys/0": "0x7fff",
+    "ports/1/pkeys/1": "0x0000",
+    "ports/1/pkeys/2": "0x8002",
+    "ports/1/counters/symbol_error": "7",
+    "ports/1/counters/link_downed": "255",
+    "ports/1/counters/port_rcv_data": "9",
+    "ports/1/hw_counters/local_ack_timeout_err": "3",
+}
+LINK_LOCAL, EMPTY, ROUTED = "fe80:" + "0000:" * 6 + "0001", "0000:" * 7 + "0000", "0000:" * 5 + "ffff:0a00:0001"
+ROCE = NDR | {
+    "ports/1/link_layer": "Ethernet",
+    "ports/1/lid": "0x0",
+    "device/net/eth0/mtu": "4220",
+    **{f"ports/1/gids/{n}": gid for n, gid in enumerate((LINK_LOCAL, ROUTED, EMPTY, ROUTED))},
+    **{f"ports/1/gid_attrs/types/{n}": kind for n, kind in ((0, "RoCE v2"), (1, "IB/RoCE v1"), (3, "RoCE v2"))},
 }
 EFA = {
     "node_type": "7: unspecified",
@@ -66,7 +83,15 @@ def test_files_of_three_drivers(tree):
         model="MT4129",
         firmware="28.39.2048",
         ports=(
-            RdmaPort(number=1, state="active", physical="linkup", rate_gbit_s=400.0, link_layer="infiniband", lid=0x1A),
+            RdmaPort(
+                number=1,
+                state="active",
+                physical="linkup",
+                rate_gbit_s=400.0,
+                link_layer="infiniband",
+                lid=0x1A,
+                pkeys=(0x7FFF, 0x8002),
+            ),
         ),
     )
     assert (efa.kind, efa.board, efa.ports[0].link_layer, efa.ports[0].rate_gbit_s) == (
@@ -146,3 +171,87 @@ def test_a_device_that_hangs_costs_its_own_answer(tree, monkeypatch):
 
     never.set()
     assert states == [None, "no answer within 0.05 s", None]
+
+
+def test_addresses_of_an_ethernet_port(tree):
+    (port,) = read_rdma(tree("mlx5_0", ROCE))[0].ports
+
+    assert (port.gids, port.mtu, port.pkeys) == ((3,), 4220, None)
+
+
+def counters(root, **changes):
+    return read_counters(root, read_rdma(root), **changes)
+
+
+def test_only_counters_that_are_evidence_are_read(tree):
+    (one,) = counters(tree("mlx5_0", NDR))
+
+    assert (one.port, one.values) == (
+        "mlx5_0/1",
+        {"symbol_error": 7, "link_downed": 255, "local_ack_timeout_err": 3},
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"N/A (no PMA)\n", None),
+        (b"", "symbol_error is not a number"),
+        (b"-1", "symbol_error is not a number"),
+        (b"nan", "symbol_error is not a number"),
+        (b"\x1b[2J\xff", "symbol_error is not a number"),
+        (b"9" * 400, "symbol_error is not a number"),
+    ],
+)
+def test_a_counter_that_is_no_number(tree, content, reason):
+    found = counters(tree("mlx5_0", NDR | {"ports/1/counters/symbol_error": content}))
+
+    assert [one.unread for one in found] == [reason]
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "dangling"])
+def test_a_counter_that_is_no_file_costs_its_port_alone(tree, kind):
+    root = tree("mlx5_1", NDR)
+    root = tree("mlx5_0", {name: text for name, text in NDR.items() if not name.endswith("symbol_error")})
+    odd = root / "sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error"
+    {"folder": odd.mkdir, "pipe": lambda: os.mkfifo(odd), "dangling": lambda: odd.symlink_to("nowhere")}[kind]()
+
+    first, second = counters(root)
+
+    assert first.unread == {"folder": "Is a directory", "pipe": "symbol_error is not a number", "dangling": None}[kind]
+    assert second.values["symbol_error"] == 7
+
+
+def test_functions_of_firmware_and_ports_that_are_down_are_not_asked(tree):
+    """Each read of such a function adds an error to the kernel log."""
+    tree("mlx5_0", NDR | {"ports/1/lid": "0x0"})
+    tree("mlx5_1", NDR | {"ports/1/state": "1: DOWN"})
+
+    assert counters(tree("mlx5_2", NDR | {"device/physfn/vendor": "0x15b3"})) == ()
+
+
+@pytest.mark.parametrize("name", ["mlx5 0", "mlx5_0\nx", "mlx5\x1b[2J"])
+def test_names_that_no_driver_gives_are_read_like_others(tree, name):
+    assert [one.port for one in counters(tree(name, NDR))] == [f"{name}/1"]
+
+
+def test_statistics_of_an_interface_are_asked_of_the_kernel(monkeypatch):
+    """Of 2000 names those are kept that are evidence. The kernel writes behind the request's pointer."""
+    import ctypes
+
+    names = [f"rx{n}_xdp_drop" for n in range(1999)] + ["rx_pcs_symbol_err_phy"]
+
+    def kernel(door, request, argument):
+        interface, address = struct.unpack("16sP16x", argument)
+        assert (request, interface.rstrip(b"\0")) == (0x8946, b"eth0")
+        (question,) = struct.unpack("I", ctypes.string_at(address, 4))
+        answer = {
+            0x37: (16, struct.pack("I", len(names))),
+            0x1B: (12, b"".join(name.encode().ljust(32, b"\0") for name in names)),
+            0x1D: (8, struct.pack("2000Q", *range(2000))),
+        }[question]
+        ctypes.memmove(address + answer[0], answer[1], len(answer[1]))
+
+    monkeypatch.setattr(fcntl, "ioctl", kernel)
+
+    assert dict(_statistics("eth0")) == {"rx_pcs_symbol_err_phy": 1999}

@@ -10,7 +10,8 @@ class RdmaPort(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One port. state, physical: as in sysfs, in lower case and without the number: ``active``, ``linkup``.
 
     rate_gbit_s: of the link in 10**9 bits a second; means something only while the port is active.
-    link_layer: ``infiniband ethernet unknown``. lid: local identifier, 0 on Ethernet.
+    link_layer: ``infiniband ethernet unknown``. lid: local identifier, 0 on Ethernet. pkeys: partitions (InfiniBand).
+    gids: indexes of the RoCE v2 entries with a routed address. mtu: of the interface, in bytes. None: not read.
     """
 
     number: int
@@ -19,6 +20,9 @@ class RdmaPort(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rate_gbit_s: float | None = None
     link_layer: str | None = None
     lid: int | None = None
+    pkeys: tuple[int, ...] | None = None
+    gids: tuple[int, ...] | None = None
+    mtu: int | None = None
 
     @property
     def is_active(self) -> bool:
@@ -45,12 +49,15 @@ class RdmaDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unread: str | None = None
 
 
-class PortCounters(msgspec.Struct, frozen=True, kw_only=True):
+class PortCounters(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One reading of the counters of a port: totals since they were last cleared.
 
     port: ``mlx5_0/1`` or an interface, empty where the output does not name it. values: by the name that Linux has for
-    it, or ethtool.
+    it, or ethtool. seconds: when it was read, of a clock that only runs forward; None for the output of a tool.
+    unread: why it could not be read.
     """
 
     port: str
-    values: dict[str, int]
+    values: dict[str, int] = {}
+    seconds: float | None = None
+    unread: str | None = None

@@ -6,10 +6,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpucheck.checks.kernel import log as kernel_log
+from gpucheck.checks.network import counters as nic_counters
 from gpucheck.checks.network import ports as nic_ports
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.messages import of_messages
-from gpucheck.diagnose.nic_counters import of_counters
 from gpucheck.knowledge import causes
 from gpucheck.model import NvmlReading, TopologyGpu, Verdict, counted, with_actions, worst
 from gpucheck.model.diagnosis import Diagnosis, UnreadRange
@@ -159,7 +159,7 @@ def _answer(found: Merged, name: str | None, sources: tuple[str, ...]) -> Diagno
     findings += kernel_log.of_log(log, (gpu.bus_id for gpu in seen.gpus if gpu.bus_id)) if log else ()
     findings += of_messages(message for part in parts for message in part.messages)
     findings += nic_ports.of_printed(found.facts.rdma or ())
-    findings += of_counters(one for part in parts for one in part.facts.counters)
+    findings += nic_counters.of_printed(one for part in parts for one in part.facts.counters or ())
     findings += state
     # Where no bus id was given, the subject is GPU and its position. A part of a table has the driver's own numbers.
     numbers = {

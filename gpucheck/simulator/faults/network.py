@@ -1,5 +1,6 @@
 """Network cards: their ports, their firmware, and cards that are not there."""
 
+from gpucheck.knowledge.port_counters import CEILINGS
 from gpucheck.simulator.faults import check_choice, fault
 from gpucheck.simulator.machine import Machine
 
@@ -93,6 +94,60 @@ def nic_hot(machine: Machine, nic: int) -> None:
     machine.log(
         f"mlx5_core {card.bus_id}: Port module event[error]: module 0, Cable error, High Temperature", age_s=600
     )
+
+
+def _moves(machine: Machine, nic: int, ethernet: dict[str, float], infiniband: dict[str, float]) -> None:
+    """Counters of a card rise by so many a second."""
+    card = machine.nic(nic)
+    rates = ethernet if card.rdma["ports/1/link_layer"] == "Ethernet" else infiniband
+    _moving(machine)[f"{card.infiniband[0]}/1"] = rates
+
+
+def _moving(machine: Machine) -> dict[str, dict[str, float] | None]:
+    return machine.surroundings.setdefault("moving", {})  # type: ignore[return-value]
+
+
+@fault("errors of a link rise that its error correction cannot repair")
+def nic_errors(machine: Machine, nic: int, per_s: int = 2000) -> None:
+    """A dirty fibre or a bad cable: symbols arrive damaged, and packets with them."""
+    _moves(
+        machine,
+        nic,
+        {"rx_pcs_symbol_err_phy": per_s, "rx_crc_errors_phy": per_s / 2, "packet_seq_err": per_s},
+        {"symbol_error": per_s, "port_rcv_errors": per_s / 2},
+    )
+
+
+@fault("the network drops packets of a port, and its link is healthy")
+def nic_congestion(machine: Machine, nic: int) -> None:
+    """Flow control that does not fit the switch, or many hosts that send to one."""
+    _moves(
+        machine,
+        nic,
+        {"rx_discards_phy": 40_000, "roce_slow_restart": 30_000, "rx_prio3_pause_duration": 900_000},
+        {"port_xmit_discards": 40_000, "port_xmit_wait": 9_000_000},
+    )
+
+
+@fault("error counters of a port are at the largest value of their registers")
+def nic_saturated(machine: Machine, nic: int) -> None:
+    """Nobody has cleared them since the card was installed: what comes now is not counted."""
+    card = machine.nic(nic)
+    names = [name for name in card.rdma if name.rpartition("/")[2] in CEILINGS]
+    card.rdma |= {name: str(CEILINGS[name.rpartition("/")[2]]) for name in names}
+
+
+@fault("a network card leaves the bus while the host is checked")
+def nic_vanishes(machine: Machine, nic: int) -> None:
+    """Its driver is unloaded, or it resets: its files are there at first, and then they are not."""
+    _moving(machine)[f"{machine.nic(nic).infiniband[0]}/1"] = None
+
+
+@fault("the files of a network card cannot be read")
+def nic_unreadable(machine: Machine, nic: int) -> None:
+    """A card that is reset just now: its directory is there, and its ports are not."""
+    card = machine.nic(nic)
+    card.rdma = {name: text for name, text in card.rdma.items() if not name.startswith("ports/")}
 
 
 @fault("nvidia_peermem is not loaded")

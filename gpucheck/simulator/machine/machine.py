@@ -30,6 +30,29 @@ SMALL_BAR_MIB = 256
 ACS_CAPABILITY = {"root-port": 0x001F, "switch-downstream": 0x005F}
 
 
+# Totals of a healthy port since it was installed: cables were plugged, and hosts at the other end restarted.
+COUNTERS = {
+    "symbol_error": 2,
+    "link_error_recovery": 0,
+    "link_downed": 3,
+    "port_rcv_errors": 26,
+    "port_xmit_discards": 2846,
+    "port_xmit_wait": 14_681_376,
+    "local_link_integrity_errors": 0,
+}
+ROCE_COUNTERS = {"local_ack_timeout_err": 2705, "out_of_sequence": 14, "packet_seq_err": 9, "roce_slow_restart": 31}
+STATISTICS = {
+    "rx_pcs_symbol_err_phy": 4,
+    "rx_crc_errors_phy": 0,
+    "link_down_events_phy": 3,
+    "rx_corrected_bits_phy": 81_300_452,
+    "rx_discards_phy": 112,
+    "rx_prio3_pause_duration": 5_120,
+    "tx_prio3_pause_duration": 4_096,
+}
+ROCE_MTU = 4220
+
+
 @dataclass
 class Function:
     """One PCI function. generation and width are those of its link now; a bridge port's link is the one below it.
@@ -37,7 +60,8 @@ class Function:
     parent: the bridge above, None on a root bus. ids: vendor:device. subsystem: the same of the board.
     acs_capability, acs_control: registers of a port that can isolate, None for one that cannot.
     errors: (correctable, nonfatal or fatal; the kernel's name of the error) -> how often since boot.
-    net, infiniband: as in a profile. rdma: the files of each RDMA device below its folder.
+    net, infiniband: as in a profile. rdma: the files of each RDMA device below its folder. mtu, statistics: of each
+    interface, by ethtool's names.
     rebar: the size of BAR 1 can be changed. lost: it no longer answers, every register reads as ones.
     """
 
@@ -61,6 +85,8 @@ class Function:
     net: tuple[str, ...] = ()
     infiniband: tuple[str, ...] = ()
     rdma: dict[str, str] = field(default_factory=dict)
+    mtu: int = 1500
+    statistics: dict[str, int] = field(default_factory=dict)
     lost: bool = False
 
 
@@ -267,6 +293,8 @@ def _function(device: ProfileDevice, by_id: dict[str, ProfileDevice], profile: P
     while root.under in by_id:
         root = by_id[root.under]
     model = part if isinstance(part, GpuModel) else None
+    rdma = part.rdma if isinstance(part, PciPart) else None
+    ethernet = rdma is not None and rdma.layer == "Ethernet"
     kind = part.kind if isinstance(part, PciPart) else "gpu"
     return Function(
         bus_id=device.bus_id,
@@ -285,13 +313,16 @@ def _function(device: ProfileDevice, by_id: dict[str, ProfileDevice], profile: P
         acs_capability=None if profile.virtual else ACS_CAPABILITY.get(kind),
         net=device.net,
         infiniband=device.infiniband,
-        rdma=_rdma(part.rdma, cable=device.cable) if isinstance(part, PciPart) and part.rdma else {},
+        rdma=_rdma(rdma, cable=device.cable) if rdma else {},
+        mtu=ROCE_MTU if ethernet else 1500,
+        statistics=STATISTICS if ethernet else {},
     )
 
 
 def _rdma(rdma: Rdma, *, cable: bool) -> dict[str, str]:
     """What drivers/infiniband/core/sysfs.c shows. A port without a cable polls, and shows the lowest rate."""
     infiniband = rdma.layer == "InfiniBand"
+    counters = {f"ports/1/counters/{name}": str(value) for name, value in COUNTERS.items()}
     return {
         "node_type": "1: CA",
         "hca_type": rdma.model,
@@ -302,7 +333,21 @@ def _rdma(rdma: Rdma, *, cable: bool) -> dict[str, str]:
         "ports/1/rate": rdma.rate if cable else "10 Gb/sec (4X)",
         "ports/1/link_layer": rdma.layer,
         "ports/1/lid": "0x1" if infiniband and cable else "0xffff" if infiniband else "0x0",
+        **(
+            {"ports/1/pkeys/0": "0xffff", "ports/1/pkeys/1": "0x0000", **counters} if infiniband else _roce(cable=cable)
+        ),
     }
+
+
+def _roce(*, cable: bool) -> dict[str, str]:
+    """Each address has an entry of RoCE v1 and one of v2; without a cable there are those of the link alone."""
+    addresses = ["fe80:0000:0000:0000:0a00:00ff:fe00:0001"]
+    addresses += ["0000:0000:0000:0000:0000:ffff:0a00:0001"] if cable else []
+    entries = [(address, kind) for address in addresses for kind in ("IB/RoCE v1", "RoCE v2")]
+    files = {f"ports/1/hw_counters/{name}": str(value) for name, value in ROCE_COUNTERS.items()}
+    for index, (address, kind) in enumerate(entries):
+        files |= {f"ports/1/gids/{index}": address, f"ports/1/gid_attrs/types/{index}": kind}
+    return files
 
 
 def _class_id(part: PciPart | GpuModel) -> str:

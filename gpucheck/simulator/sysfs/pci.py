@@ -136,7 +136,9 @@ def _buses_below(machine: Machine) -> dict[str, tuple[int, int]]:
 
 def _network(tree: Tree, function: Function, folder: str) -> None:
     for name in function.net:
-        tree.write(f"{folder}/net/{name}", {"operstate": "up", "type": "1"})
+        tree.write(f"{folder}/net/{name}", {"operstate": "up", "type": "1", "mtu": str(function.mtu)})
+        # What an ioctl answers has no file.
+        tree.write("ethtool", {name: "\n".join(f"{key}: {value}" for key, value in function.statistics.items())})
         tree.link(f"sys/class/net/{name}", f"{folder}/net/{name}")
     for name in function.infiniband:
         tree.write(f"{folder}/infiniband/{name}", function.rdma)
