@@ -113,18 +113,19 @@ def read_counters(
 ) -> tuple[PortCounters, ...]:
     """Return the counters of active ports that are evidence; a function is left alone after the first that fails.
 
-    Functions that firmware owns have neither interface nor LID: each read of one adds an error to the kernel log.
+    Functions that firmware owns have no interface where others have one: each read adds an error to the kernel log.
     before: an earlier reading. moving: of a simulated machine, by port, how fast its counters rise; None: it leaves.
     """
     then = {one.port: one.seconds or 0.0 for one in before}
     if then:
         time.sleep(max(0.0, APART_S - (time.monotonic() - max(then.values()))))
     found = []
-    for device in devices:
-        folder = root / "sys/class/infiniband" / device.name
-        names = _interfaces(folder)
-        for port in device.ports:
-            if not port.is_active or device.is_virtual or not (names or port.lid):
+    folders = {device: root / "sys/class/infiniband" / device.name for device in devices if not device.is_virtual}
+    every = {device: _interfaces(folder) for device, folder in folders.items()}
+    for device, names in every.items():
+        folder = folders[device]
+        for port in device.ports if names or not any(every.values()) else ():
+            if not port.is_active:
                 continue
             key = f"{device.name}/{port.number}"
             rates = (moving or {}).get(key, {}) if then else {}

@@ -224,10 +224,11 @@ def test_a_counter_that_is_no_file_costs_its_port_alone(tree, kind):
 
 def test_functions_of_firmware_and_ports_that_are_down_are_not_asked(tree):
     """Each read of such a function adds an error to the kernel log."""
-    tree("mlx5_0", NDR | {"ports/1/lid": "0x0"})
-    tree("mlx5_1", NDR | {"ports/1/state": "1: DOWN"})
+    tree("mlx5_0", NDR)
+    tree("mlx5_1", NDR | {"device/net/ib0/mtu": "2044", "ports/1/state": "1: DOWN"})
+    tree("mlx5_2", NDR | {"device/net/ib1/mtu": "2044", "device/physfn/vendor": "0x15b3"})
 
-    assert counters(tree("mlx5_2", NDR | {"device/physfn/vendor": "0x15b3"})) == ()
+    assert [one.port for one in counters(tree("mlx5_3", NDR | {"device/net/ib2/mtu": "2044"}))] == ["mlx5_3/1"]
 
 
 @pytest.mark.parametrize("name", ["mlx5 0", "mlx5_0\nx", "mlx5\x1b[2J"])

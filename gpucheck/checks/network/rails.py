@@ -1,7 +1,8 @@
 """Network cards by GPU: has every GPU a network card below its PCIe switch, as the other GPUs have?
 
 Source: the bridges above GPUs and network cards in sysfs. A host with fewer cards than switches is normal: only where
-most switches with a GPU have a card is a switch without one a finding.
+most switches with a GPU have a card is a switch without one a finding. Of systems that DMI names, such as GB200, the
+number of cards is known.
 """
 
 from collections import Counter
@@ -11,6 +12,7 @@ import msgspec
 
 from gpucheck.checks._nvml import no_gpu_on_the_bus
 from gpucheck.knowledge.codes import Subject
+from gpucheck.knowledge.systems import ASSET, PRODUCT, VENDOR, KnownSystem, known_system
 from gpucheck.model import Check, Finding
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.hardware import PciDevice
@@ -19,7 +21,7 @@ from gpucheck.topology.nics import SHARED
 # GPUs and network cards below one switch
 Below = tuple[list[PciDevice], list[PciDevice]]
 NAME = "nic-rails"
-INFINIBAND = "0207"  # PCI class
+INFINIBAND, EFA = "0207", "1d0f:efa"  # PCI class, ids
 # One switch in four may lack its card.
 USUAL, FEW = 2, 3
 
@@ -27,8 +29,12 @@ USUAL, FEW = 2, 3
 def evaluate(facts: Facts) -> Iterator[Finding]:
     """A finding for each GPU without a card, and for each card without an RDMA device; or one for the host."""
     cards = [device for device in facts.pci if device.is_network_card]
+    system = known_system(facts.texts, [device.device_id for device in facts.pci if device.is_nvidia_gpu])
     if not any(card.infiniband_names for card in cards):
-        yield _no_rdma(facts, [card.bus_id for card in cards if card.class_id.startswith(INFINIBAND)])
+        yield _no_rdma(facts, cards, system)
+        return
+    if facts.system.container is None and (few := _fewer_than_known(system, cards)):
+        yield few
         return
     if not any(device.is_nvidia_gpu for device in facts.pci):
         yield no_gpu_on_the_bus(NAME)
@@ -67,14 +73,36 @@ def _fewer(switches: list[Below]) -> list[tuple[list[PciDevice], int, int]]:
     return few if len(few) == 1 and FEW <= times == len(counts) - 1 else []
 
 
-def _no_rdma(facts: Facts, infiniband: list[str]) -> Finding:
-    """No card of the host has an RDMA device. InfiniBand cards are of no use without."""
-    host = Subject(check=NAME, evidence=tuple(f"InfiniBand card {bus_id}: no RDMA device" for bus_id in infiniband))
-    if not infiniband:
+def _fewer_than_known(system: KnownSystem | None, cards: list[PciDevice]) -> Finding | None:
+    """Which of equal cards is not there is shown where each GPU has one below its switch; on Grace it is not."""
+    if system is None:
+        return None
+    own = [card for card in cards if system.has(card.vendor_id, card.device_id) and card.infiniband_names]
+    near = any(len(card.path) >= SHARED for card in own)
+    if system.chosen or near or not 0 < len(own) < system.count:
+        return None
+    host = Subject(check=NAME, evidence=tuple(f"{', '.join(card.infiniband_names)} {card.bus_id}" for card in own))
+    return host.warns("network.cards-missing", len(own), system.count, system=system.name)
+
+
+def _no_rdma(facts: Facts, cards: list[PciDevice], system: KnownSystem | None) -> Finding:
+    """No card of the host has an RDMA device. InfiniBand cards and EFA are of no use without."""
+    useless = [
+        card
+        for card in cards
+        if card.class_id.startswith(INFINIBAND)
+        or f"{card.vendor_id}:{card.device_id}".startswith(EFA)
+        or (system is not None and system.has(card.vendor_id, card.device_id))
+    ]
+    lines = tuple(f"{card.bus_id} {', '.join(card.net_names) or card.driver}: no RDMA device" for card in cards)
+    host = Subject(check=NAME, evidence=lines)
+    if system is not None and not system.count:
+        return host.skips("network.no-rdma-by-design", 0, system=system.name)
+    if not useless:
         return host.skips("network.no-rdma-device", 0)
     if facts.system.container is not None:
         return host.unknown("network.rdma-not-visible", 0, container=facts.system.container)
-    return host.warns("network.no-rdma-of-any-card", 0, len(infiniband))
+    return host.warns("network.no-rdma-of-any-card", 0, len(useless))
 
 
 def _unusable(subject: Subject, facts: Facts, nic: PciDevice) -> Finding:
@@ -110,6 +138,6 @@ CHECK = Check(
     NAME,
     frozenset({"hardware", "network", "quick"}),
     evaluate=evaluate,
-    needs=("pci", "system"),
+    needs=("pci", "system", *(f"text:{path}" for path in (VENDOR, PRODUCT, ASSET))),
     thresholds=(f"FAIL where at least {FEW} times as many switches have a card as have none",),
 )

@@ -29,7 +29,7 @@ CALLS = ("nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetMaxPcieLinkWidth")
 
 
 def evaluate(facts: Facts) -> Iterator[Finding]:
-    """One finding a GPU, and one for each network card that lost lanes."""
+    """One finding a GPU, and one for each network card with a reduced link; an idle card keeps its generation."""
     yield from _of_gpus(facts)
     yield from _of_cards(facts)
 
@@ -65,11 +65,13 @@ def _of_cards(facts: Facts) -> Iterator[Finding]:
     cards = {card.pci_bus_id or "" for card in network_cards(gpus, devices)}
     for card in () if facts.system.virtual else sorted(cards & devices.keys()):
         link = devices[card].link
+        lines = (f"/sys/bus/pci/devices/{card}/current_link_width, current_link_speed",)
+        subject = Subject(check=NAME, name=f"nic:{card}", evidence=lines)
+        seen, wanted = link_words(link.generation, link.width), link_words(link.max_generation, link.max_width)
         if link.width is not None and link.max_width is not None and link.width < link.max_width:
-            lines = (f"/sys/bus/pci/devices/{card}/current_link_width, current_link_speed",)
-            subject = Subject(check=NAME, name=f"nic:{card}", evidence=lines)
-            seen, wanted = link_words(link.generation, link.width), link_words(link.max_generation, link.max_width)
             yield subject.warns("pcie.nic-lanes-reduced", seen, wanted, device=card)
+        elif link.generation is not None and link.max_generation is not None and link.generation < link.max_generation:
+            yield subject.warns("pcie.nic-generation-reduced", seen, wanted, device=card)
 
 
 def rule(case: Case) -> Iterator[Finding]:

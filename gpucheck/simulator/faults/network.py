@@ -1,5 +1,7 @@
 """Network cards: their ports, their firmware, and cards that are not there."""
 
+import re
+
 from gpucheck.knowledge.port_counters import CEILINGS
 from gpucheck.simulator.faults import check_choice, fault
 from gpucheck.simulator.machine import Machine
@@ -10,6 +12,7 @@ DOWN = {
     # The link is up, and no subnet manager has configured the port.
     "init": {"ports/1/state": "2: INIT", "ports/1/phys_state": "5: LinkUp"},
 }
+ROUTED_GIDS = re.compile(r"^ports/1/(gids|gid_attrs/types)/[23]$")
 FLAP_APART_S, DOWN_S = 1200, 7
 LOGGED = {
     "health": "poll_health:852:(pid 0): device's health compromised - reached miss count",
@@ -129,9 +132,36 @@ def nic_congestion(machine: Machine, nic: int) -> None:
     )
 
 
+@fault("a port has another address, partition or MTU than its equals")
+def nic_address(machine: Machine, nic: int, what: str = "") -> None:
+    """InfiniBand: no lid, or another pkey. Ethernet: no routed gid, or another mtu. By default the first of both."""
+    card = machine.nic(nic)
+    own = ("gid", "mtu") if card.rdma["ports/1/link_layer"] == "Ethernet" else ("lid", "pkey")
+    check_choice("what", what, ("", *own))
+    if what == "mtu":
+        card.mtu = 1500
+    elif what == "pkey":
+        card.rdma["ports/1/pkeys/0"] = "0x8001"
+    elif own[0] == "lid":
+        card.rdma["ports/1/lid"] = NO_LID
+    else:
+        card.rdma = {name: text for name, text in card.rdma.items() if not ROUTED_GIDS.search(name)}
+
+
+@fault("the PCIe link of a network card has fewer lanes or a lower generation than both ends support")
+def nic_pcie(machine: Machine, nic: int, width: int = 0, gen: int = 0) -> None:
+    """A card that is not fully seated, or a worn riser. Without parameters half of the lanes are lost."""
+    card = machine.nic(nic)
+    width, gen = width or (card.width if gen else card.width // 2), gen or card.generation
+    if (width, gen) >= (card.width, card.generation) or width > card.width or gen > card.generation:
+        raise ValueError(f"width={width},gen={gen}: less than Gen{card.generation} x{card.width}")
+    for end in (card, machine.slot(card)):
+        end.width, end.generation = width, gen
+
+
 @fault("error counters of a port are at the largest value of their registers")
 def nic_saturated(machine: Machine, nic: int) -> None:
-    """Nobody has cleared them since the card was installed: what comes now is not counted."""
+    """They were not cleared since the card was installed: what comes now is not counted."""
     card = machine.nic(nic)
     names = [name for name in card.rdma if name.rpartition("/")[2] in CEILINGS]
     card.rdma |= {name: str(CEILINGS[name.rpartition("/")[2]]) for name in names}

@@ -82,3 +82,34 @@ def test_hosts_with_fewer_cards_are_normal(why, found):
 
 def test_a_card_for_each_gpu_passes():
     assert [finding.verdict for finding in judge(rails, host(card(), card(), card(), card()))] == [PASS]
+
+
+GB200 = {"/sys/class/dmi/id/sys_vendor": "NVIDIA", "/sys/class/dmi/id/product_name": "GB200 NVL"}
+
+
+def test_on_grace_a_missing_card_is_named_where_the_system_is_known():
+    """Each card has a root port of its own there, so no place shows that one is missing."""
+    three = grace(card(), card(), card())
+
+    (finding,) = judge(rails, facts(pci=three.pci, rdma=three.rdma, files=GB200))
+
+    assert (finding.verdict, finding.code, finding.seen, finding.wanted) == (WARN, "network.cards-missing", 3, 4)
+    assert codes(rails, three) == ["network.no-card-per-switch"]
+
+
+@pytest.mark.parametrize(
+    ("vendor", "product", "ids", "code"),
+    [
+        ("Google", "Google Compute Engine", ("1ae0", "0042"), "network.no-rdma-by-design"),
+        ("Amazon EC2", "p5.48xlarge", ("1d0f", "efa1"), "network.no-rdma-of-any-card"),
+        ("Supermicro", "X", ("1d0f", "efa1"), "network.no-rdma-of-any-card"),
+        ("Supermicro", "X", ("8086", "1592"), "network.no-rdma-device"),
+    ],
+)
+def test_a_host_without_rdma_says_what_it_is(vendor, product, ids, code):
+    card = msgspec.structs.replace(nic(0), vendor_id=ids[0], device_id=ids[1], class_id="020000")
+    files = {"/sys/class/dmi/id/sys_vendor": vendor, "/sys/class/dmi/id/product_name": product}
+
+    (finding,) = judge(rails, facts(pci=(*map(gpu, range(8)), card), files=files))
+
+    assert finding.code == code
