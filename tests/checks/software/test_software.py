@@ -1,0 +1,96 @@
+"""Libraries of the loader, flavor of the kernel module, and the next boot: what was read of a host, and the codes."""
+
+import pytest
+from msgspec.structs import replace
+
+from gpucheck.checks.software import loader, module_flavour, next_boot
+from gpucheck.model import DkmsModule, DriverState, InstalledKernel, LoaderLibrary
+from tests.checks.judging import codes, judge
+from tests.fakes import facts
+from tests.machines import LOADED, on_bus, p100
+
+
+def libraries(*paths, source="ld.so.cache", **python):
+    found = (LoaderLibrary(soname=path.rpartition("/")[2], path=path, source=source) for path in paths)
+    return facts(libraries=tuple(found), python=python)
+
+
+def flavoured(driver, device="15f8"):
+    return facts(pci=tuple(replace(one, device_id=device) for one in on_bus(p100(0))), driver=DriverState(**driver))
+
+
+def loaded(flavour):
+    return {"loaded_version": LOADED.loaded_version, "loaded_flavour": flavour}
+
+
+RUNNING = InstalledKernel(release="5.15.0-97", running=True, headers=True, nvidia="580.178.04")
+NEXT = InstalledKernel(release="5.15.0-113", running=False, headers=False)
+ADDED = DkmsModule(name="nvidia", version="580.178.04", state="added")
+NEW = {"installed_version": "580.95", "installed_flavour": "proprietary"}
+OVERRIDING = {"source": "LD_LIBRARY_PATH"}
+
+
+def kernels(*found, dkms=(), driver=LOADED, secure_boot=None):
+    return facts(kernels=found, dkms=dkms, driver=driver, secure_boot=secure_boot)
+
+
+def booted(secure_boot, version):
+    driver = DriverState(installed_version="580.178.04", loaded_version=version)
+    return kernels(RUNNING, driver=driver, secure_boot=secure_boot)
+
+
+@pytest.mark.parametrize(
+    ("check", "host", "found"),
+    [
+        # Two majors are two libraries; other checks ask for other ones.
+        (loader, libraries(), ["no-cuda-libraries"]),
+        (loader, libraries("/usr/local/cuda/lib64/libcudart.so.12", torch="2.13.0"), [None]),
+        (loader, libraries("/cuda-12.8/libcudart.so.12", "/opt/cuda/libcudart.so.12"), ["library-copies"]),
+        (loader, libraries("/a/libcudart.so.12", "/b/libcudart.so.13"), [None]),
+        (loader, libraries("/a/libother.so.2", "/b/libother.so.2"), ["no-cuda-libraries"]),
+        (loader, libraries("/opt/nccl/libnccl.so.2", **OVERRIDING, torch="2.13.0"), ["library-path-overrides"]),
+        (loader, libraries("/opt/nccl/libnccl.so.2", **OVERRIDING), [None]),
+        (loader, facts(libraries=None), ["loader-cache-unreadable"]),
+        # The flavor of another file is not that of the loaded module.
+        (module_flavour, flavoured({"loaded_version": "550.163.01"}), ["module-flavour-unknown"]),
+        (module_flavour, flavoured({"loaded_version": "550.163.01", **NEW}), ["module-flavour-unknown"]),
+        (module_flavour, flavoured({"loaded_version": "580.95", **NEW}), [None]),
+        (module_flavour, flavoured(NEW), [None]),
+        (module_flavour, flavoured({}), ["no-driver-module"]),
+        # Pascal needs the proprietary modules, Blackwell the open ones.
+        (module_flavour, flavoured(loaded("proprietary")), [None]),
+        (module_flavour, flavoured(loaded("open")), ["module-flavour-wrong"]),
+        (module_flavour, flavoured(loaded("proprietary"), "2901"), ["module-flavour-wrong"]),
+        (module_flavour, flavoured(loaded("open"), "2330"), [None]),
+        # A kernel without the module is named before the reboot; afterwards it is too late.
+        (next_boot, kernels(RUNNING), [None]),
+        (next_boot, kernels(RUNNING, NEXT), ["kernel-without-headers"]),
+        (next_boot, kernels(RUNNING, replace(NEXT, headers=True)), ["kernel-without-module"]),
+        (next_boot, kernels(RUNNING, dkms=(ADDED,)), ["dkms-not-installed"]),
+        (
+            next_boot,
+            kernels(replace(RUNNING, headers=False), dkms=(replace(ADDED, state="installed"),)),
+            ["headers-not-installed"],
+        ),
+        (next_boot, kernels(RUNNING, dkms=(DkmsModule(name="zfs", version="2.2", state="added"),)), [None]),
+        (next_boot, kernels(), ["no-kernels-listed"]),
+        # No enrolled key signed it.
+        (next_boot, booted(True, None), [None, "secure-boot-rejects"]),
+        (next_boot, booted(True, "580.178.04"), [None, None]),
+        (next_boot, booted(False, None), [None, None]),
+    ],
+)
+def test_codes_of_a_host(check, host, found):
+    assert codes(check, host) == [code and f"software.{code}" for code in found]
+
+
+def test_kernel_is_named_with_what_it_has():
+    (finding,) = judge(next_boot, kernels(RUNNING, NEXT))
+    (running,) = judge(next_boot, kernels(RUNNING, dkms=(ADDED,)))
+
+    assert (finding.values["kernel"], running.values["kernel"]) == ("5.15.0-113", "5.15.0-97")
+    assert finding.evidence == (
+        "5.15.0-97 (running): nvidia module 580.178.04, headers installed",
+        "5.15.0-113: nvidia module not found, headers missing",
+        "Secure Boot: not reported",
+    )
