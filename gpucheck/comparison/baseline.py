@@ -3,7 +3,8 @@
 Sources: the report of verify --baseline and this one. Compared: verdicts of checks, missing GPUs, PCIe lanes and
 generation, NVLinks, rates that are lower than the spreads of both runs explain (copies, collectives, matrix products,
 memory, steps per second of trainings), digests of results and losses of equal versions and settings, and the rate of
-counters between the two reports (averages since boot hide a recent burst). What is not comparable is named with the
+counters between the two reports (averages since boot hide a recent burst); of network cards, found by PCI address or by
+board and GUID, also presence, state and rate of ports. What is not comparable is named with the
 reason. A link that lowers its generation while idle is not worse.
 """
 
@@ -14,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from gpucheck.checks.pcie.errors import up_hours
+from gpucheck.comparison import nics
 from gpucheck.comparison.counters import NAME, of_gpu, of_port, rises
 from gpucheck.comparison.rates import SETTINGS, changed_settings, changes, slower
 from gpucheck.knowledge.codes import Subject
@@ -53,7 +55,7 @@ def compare(before: Report, now: Report) -> Iterator[Finding]:
     if then is None or today is None:
         found.append(host.skips("comparison.counters-missing", report="baseline" if then is None else "report"))
     else:
-        found += [*_gone(then, today, before.started), *_parts(then, today, hours)]
+        found += [*_gone(then, today, before.started), *_parts(then, today, before.started, hours)]
     found += slower(before, now)
     found += changed_results(before, now)
     found += _unreported(_verdicts(before, now), found)
@@ -155,7 +157,7 @@ def _gone(before: Facts, now: Facts, started: str) -> Iterator[Finding]:
             yield subject.fails("comparison.gpu-gone", "gone", f"{gpu.name}, as on {started}")
 
 
-def _parts(before: Facts, now: Facts, hours: float) -> Iterator[Finding]:
+def _parts(before: Facts, now: Facts, started: str, hours: float) -> Iterator[Finding]:
     """Compare links and counters of each GPU, and of each port above them, with those of the same part."""
     gpus, uptime = {gpu.uuid: gpu for gpu in before.gpus}, up_hours(now.texts[UPTIME])
     for gpu in now.gpus:
@@ -164,11 +166,12 @@ def _parts(before: Facts, now: Facts, hours: float) -> Iterator[Finding]:
                 yield from _narrower(f"gpu:{gpu.pci_bus_id}", old.pcie, gpu.pcie)
                 yield from _fewer(old, gpu)
             yield from rises(f"gpu:{gpu.pci_bus_id}", of_gpu(old, gpu), hours, uptime)
+    yield from nics.compare(before, now, started, hours, uptime)
     ports, own = {port.bus_id: port for port in before.pci}, {gpu.pci_bus_id: gpu for gpu in now.gpus}
     for port in now.pci:
         then, of = ports.get(port.bus_id), own.get(port.bus_id)
         if then is not None and of is None:
-            yield from _narrower(f"link:{port.bus_id}", then.link, port.link)
+            yield from _narrower(f"{'nic' if port.infiniband_names else 'link'}:{port.bus_id}", then.link, port.link)
         # A GPU reports the errors of its own function itself.
         if then is not None and (of is None or of.health.pcie_errors.correctable is None):
             subject = f"{'link' if of is None else 'gpu'}:{port.bus_id}"

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from math import exp, lgamma, log
 
 from gpucheck.fleet.statistics import fisher
 from gpucheck.model import CommonCause, FleetRow, Outlier, Verdict, by_root, metric_title
@@ -14,6 +15,8 @@ LIKELY = 0.01
 # a rack that is slow as a whole is a cause of its own, whatever else ails elsewhere.
 COVERS = 0.5
 MARKS = 0.8
+# What a switch does to the links of its cards.
+OF_LINKS = ("nic-down", "nic-rate", "nic-errors", "nic-congestion", "nic-flap")
 SICK = (Verdict.FAIL, Verdict.WARN)
 
 Having = dict[tuple[str, str], frozenset[str]]
@@ -28,6 +31,49 @@ def common_causes(rows: Sequence[FleetRow], outliers: Sequence[Outlier]) -> tupl
     tried = max(1, len(signs) * len(having))
     found = [cause for sign, failing in signs.items() for cause in _of_sign(sign, failing, everyone, having, tried)]
     return tuple(sorted(found, key=lambda cause: (cause.p, cause.sign, cause.attributes)))
+
+
+def shared_rails(rows: Sequence[FleetRow]) -> tuple[CommonCause, ...]:
+    """Return the places at which network cards of many hosts are unhealthy: equal places lead to the same leaf switch.
+
+    A host with most of its cards unhealthy is left out: it has a reason of its own. p: that so many of the unhealthy
+    hosts have it at one place by chance, for any place (an upper bound).
+    """
+    found: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    rails: set[str] = set()
+    for row in rows:
+        own = row.attributes.get("nic-rail", ())
+        leads = [finding for finding, _ in by_root(row.problems)[0] if finding.verdict in SICK]
+        sick = {(one.cause, one.subject.removeprefix("nic:")) for one in leads if one.cause in OF_LINKS}
+        rails |= {*own}
+        if 2 * len({place for _, place in sick}) <= len(own):
+            for cause, place in sick & {(cause, place) for cause in OF_LINKS for place in own}:
+                found[cause][place].add(row.host)
+    causes = []
+    for cause, places in sorted(found.items()):
+        everyone = len(set().union(*places.values()))
+        for place, hosts in sorted(places.items()):
+            many = len(hosts)
+            ways = lgamma(everyone + 1) - lgamma(many + 1) - lgamma(everyone - many + 1)
+            p = min(1.0, exp(ways - (many - 1) * log(len(rails))))
+            if many >= ENOUGH_FAILING and p < LIKELY:
+                text = (
+                    f"{many} of the {everyone} hosts with {cause} have it at the same network card, {place}"
+                    f" (p = {p:.1g}): check the leaf switch of this rail first, then cables, transceivers and cards."
+                )
+                causes.append(
+                    CommonCause(
+                        sign=cause,
+                        attributes=(f"nic = {place}",),
+                        sick=everyone,
+                        sick_with=many,
+                        others=len(rows) - everyone,
+                        others_with=0,
+                        p=p,
+                        text=text,
+                    )
+                )
+    return tuple(causes)
 
 
 def _having(rows: Sequence[FleetRow]) -> Having:

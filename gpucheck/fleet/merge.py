@@ -9,7 +9,7 @@ from typing import Literal, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from gpucheck.fleet.causes import common_causes
+from gpucheck.fleet.causes import common_causes, shared_rails
 from gpucheck.fleet.compare import changes
 from gpucheck.fleet.digests import with_votes
 from gpucheck.fleet.identity import origin
@@ -96,7 +96,8 @@ def _known(table: dict[Key, Value], key: Key, value: Value) -> Value:
 
 
 # What follows from the GPUs is compared among hosts with the same GPUs, the rest among those with the same system.
-BY_GPU = ("vbios", "bios", "board", "driver", "module", "cuda")
+OF_CARDS = ("nic-rail", "nic-firmware", "nic-rate", "nic-mtu", "nic-gid-index")
+BY_GPU = ("vbios", "bios", "board", "driver", "module", "cuda", *OF_CARDS)
 # These differ by design: they place a host. uplink is looked at for common causes only.
 PLACES = ("rack", "system", "uplink")
 UNKNOWN = "unknown"
@@ -208,7 +209,7 @@ def merge(
         outliers=outliers,
         agreements=agreements,
         drift=drift(named),
-        causes=common_causes(named, outliers),
+        causes=(*shared_rails(named), *common_causes(named, outliers)),
         changes=changes(previous, named) if previous else (),
     )
 

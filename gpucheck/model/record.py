@@ -28,16 +28,20 @@ MIB = 20
 
 
 class _Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """``measurements["gpu-health"]``. uptime_hours: since boot, None if unknown."""
+    """``measurements["gpu-health"]``. uptime_hours: since boot, None if unknown. nics: an RDMA device each."""
 
     uptime_hours: float | None = None
     module_flavour: str | None = None
     gpus: tuple[dict[str, Any], ...] = ()
     ports: tuple[dict[str, Any], ...] = ()
+    nics: tuple[dict[str, Any], ...] = ()
 
 
 def stored(facts: Facts, uptime_hours: float | None) -> dict[str, Any]:
-    """Return what a report stores of NVML, PCI functions and driver. ports: GPUs' own functions and those above."""
+    """Return what a report stores of NVML, PCI functions, network cards and driver.
+
+    ports: GPUs' own functions and those above.
+    """
     on_path = {bus_id for device in facts.pci if device.is_nvidia_gpu for bus_id in (device.bus_id, *device.path)}
     kept: dict[str, Any] = msgspec.to_builtins(
         _Stored(
@@ -49,9 +53,18 @@ def stored(facts: Facts, uptime_hours: float | None) -> dict[str, Any]:
                 for one in facts.pci
                 if one.bus_id in on_path
             ),
+            nics=tuple(_nics(facts)),
         )
     )
     return kept
+
+
+def _nics(facts: Facts) -> Iterable[dict[str, Any]]:
+    named, counters = {device.name: device for device in facts.rdma or ()}, facts.counters_at_start or ()
+    for one in facts.pci:
+        for device in (named[name] for name in one.infiniband_names if name in named):
+            own = [port for port in counters if port.port.rpartition("/")[0] == device.name]
+            yield _reported({"bus_id": one.bus_id, "link": one.link, "device": device, "counters": own})
 
 
 def _row(gpu: Gpu) -> dict[str, Any]:
@@ -83,13 +96,22 @@ def facts_of(measurements: Mapping[str, Any]) -> Facts | None:
         reading = {"driver_version": None, "nvml_version": None, "cuda_version": None, "gpus": [*_gpus(kept.gpus)]}
         facts = {
             "nvml": {"type": "reading", **reading},
-            "pci": [{"vendor_id": "", "device_id": "", "class_id": "", **port} for port in kept.ports],
+            "pci": [
+                {"vendor_id": "", "device_id": "", "class_id": "", **port} for port in (*kept.ports, *_functions(kept))
+            ],
+            "rdma": [row["device"] for row in kept.nics],
+            "counters_at_start": [one for row in kept.nics for one in row["counters"]],
             "driver": {"loaded_flavour": kept.module_flavour},
             "texts": {UPTIME: None if kept.uptime_hours is None else f"{3600 * kept.uptime_hours}"},
         }
         return msgspec.convert(facts, Facts, strict=False)
-    except (msgspec.ValidationError, ValueError, TypeError):
+    except (msgspec.ValidationError, ValueError, TypeError, KeyError):
         return None  # of another version or written by hand
+
+
+def _functions(kept: _Stored) -> Iterable[dict[str, Any]]:
+    for row in kept.nics:
+        yield {"bus_id": row["bus_id"], "link": row.get("link", {}), "infiniband_names": [row["device"]["name"]]}
 
 
 def _gpus(rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The report around the findings: properties of the host. Every read has a deadline; a missing value is a finding."""
 
 import platform
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from gpucheck.processes.deadline import StuckError, in_time
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.guard import broken, stuck
 from gpucheck.topology import of
+from gpucheck.topology.nics import cards_of_gpus
 
 BIOS, BOARD = "/sys/class/dmi/id/bios_version", "/sys/class/dmi/id/product_name"
 PYTHON = ("torch", "tensorflow", "nvidia-ml-py")
@@ -28,7 +30,8 @@ def attributes(source: Source) -> dict[str, tuple[str, ...]]:
     """By name, sorted and without repeats; what the host does not report is omitted. Empty for an older recording.
 
     ``bios``, ``board``, ``module`` (kernel module flavour), ``vbios``, ``hold`` (held driver packages) and ``uplink``:
-    every port above a GPU with its link, ``0000:20:01.1 gen 5 x16``.
+    every port above a GPU with its link, ``0000:20:01.1 gen 5 x16``. Of the network cards of GPUs ``nic-rail`` (their
+    places), ``nic-firmware`` (by board), ``nic-rate``, ``nic-mtu`` and ``nic-gid-index`` of active ports.
     """
     try:
         return _attributes(source)
@@ -48,9 +51,27 @@ def _attributes(source: Source) -> dict[str, tuple[str, ...]]:
         "vbios": [gpu.health.vbios for gpu in reading.gpus] if reading else [],
         "hold": [f"{p.name} {p.version}" for p in drivers if p.held],
         "uplink": _uplinks(facts.pci),
+        **_of_cards(source),
     }
     clean = {name: sorted({value.strip() for value in values if value}) for name, values in found.items()}
     return {name: tuple(values) for name, values in clean.items() if values}
+
+
+def _of_cards(source: Source) -> dict[str, list[str]]:
+    try:
+        facts = source.read("rdma", "pci")
+    except NotRecorded:
+        return {}
+    cards = cards_of_gpus(facts.rdma, facts.pci)
+    active = [port for card in cards for port in card.device.ports if port.is_active]
+    rates = Counter(port.rate_gbit_s for port in active if port.rate_gbit_s)
+    return {
+        "nic-rail": [card.pci.bus_id for card in cards],
+        "nic-firmware": [f"{card.device.board} {card.device.firmware}" for card in cards if card.device.firmware],
+        "nic-rate": [f"{count} x {rate:g} Gb/s" for rate, count in rates.items()],
+        "nic-mtu": [str(port.mtu) for port in active if port.mtu],
+        "nic-gid-index": [str(min(port.gids)) for port in active if port.gids],
+    }
 
 
 def _names(reading: NvmlReading | None) -> set[str]:

@@ -1,4 +1,6 @@
-"""The record step: counters, links and settings of every GPU and port, stored in the report for ``--baseline``."""
+"""The record step: counters, links and settings of GPUs, ports and network cards, kept for ``verify --baseline``."""
+
+from contextlib import suppress
 
 import msgspec
 
@@ -24,6 +26,8 @@ def record_step() -> RunStep:
 
 
 def _run(source: Source) -> Outcome:
+    with suppress(Exception):  # what cannot be read of network cards is a finding of their checks
+        source.read("rdma", "counters_at_start")
     facts = source.read("nvml", "pci", "driver", f"text:{UPTIME}")
     kept = stored(facts, up_hours(facts.texts[UPTIME]))
     return Outcome((_finding(facts, ports=len(kept["ports"])),), kept)
