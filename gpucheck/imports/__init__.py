@@ -1,7 +1,7 @@
 """Read the output of other tools into model types.
 
 Each module is one kind of output and holds ``KIND``; directories only group them, and there is no list to maintain.
-Modules that start with an underscore are shared.
+Modules that start with an underscore are shared. A file of knowledge/messages with a title is a kind without a module.
 """
 
 from functools import cache
@@ -9,10 +9,12 @@ from importlib import import_module
 from pkgutil import walk_packages
 
 from gpucheck.imports._kind import TOPOLOGY, Kind
+from gpucheck.imports._messages import of_messages
 from gpucheck.imports._pieces import read_pieces, taken_apart
 from gpucheck.imports._problem import ImportProblem, absent
 from gpucheck.imports._text import MAX_BYTES, decode, first_line, lines_of, quoted
 from gpucheck.imports._unwrap import Lines, unwrapped
+from gpucheck.knowledge.messages import titles
 from gpucheck.model.paste import Reading
 from gpucheck.model.topology import Topology
 
@@ -27,7 +29,8 @@ def all_kinds() -> tuple[Kind, ...]:
     """
     found = walk_packages(__path__, prefix=f"{__name__}.")
     names = (m.name for m in found if not m.ispkg and not any(part.startswith("_") for part in m.name.split(".")))
-    kinds = (import_module(name).KIND for name in names)
+    kinds = [import_module(name).KIND for name in names]
+    kinds += [of_messages(name, title, exact=exact) for name, (title, exact) in titles().items()]
     return tuple(sorted(kinds, key=lambda kind: (kind.loose, kind.name)))
 
 

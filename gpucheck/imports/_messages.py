@@ -21,23 +21,22 @@ def messages_in(name: str, lines: list[str]) -> tuple[Message, ...]:
     return tuple(found)
 
 
-def of_messages(name: str, title: str, hints: tuple[str, ...], looked_at: str, *, loose: bool = True) -> Kind:
-    """A kind of text whose every line stands for itself. looked_at: what was looked at when nothing is wrong."""
+def of_messages(name: str, title: str, *, exact: bool) -> Kind:
+    """A kind of text whose every line stands for itself. exact: its lines are tried before those of others."""
 
     def parse(lines: list[str]) -> Part:
         found = messages_in(name, lines)
         if not found:
-            raise absent(f"{title}", "no line is a known message", "Give more of it")
-        return Part(messages=found, looked_at=(looked_at,))
+            raise absent(f"text with {title}", "no line is a known message", "Give more of it")
+        return Part(messages=found, looked_at=(title,))
 
-    known_by = tuple(AnyCase(text) if folded else text for text, folded in marks(name))
-
+    texts = tuple(AnyCase(text) if folded else text for text, folded in marks(name))
     return Kind(
         name=name,
         title=title,
         parse=parse,
-        loose=loose,
-        hints=hints,
-        marks=known_by,
+        loose=not exact,
+        hints=texts,
+        marks=texts,
         line=lambda line: speaks(name, line[:LONGEST]),
     )

@@ -21,6 +21,11 @@ LAST_TAGS = regex(rf"(?:{TAG}\s*){{1,4}}$")
 RULE = regex(r"\s*\|?\s*:?-{3,}:?\s*(?:\|\s*:?-{3,}:?\s*)+\|?\s*$")
 
 
+# Letters that are read in place of digits from a picture: GPUO, GPUl, O-23.
+MISREAD = regex(r"(?<=\bGPU)[OolI](?![A-Za-z0-9])|(?<![A-Za-z])[OolI](?=[-,]\d)")
+DIGITS = {"O": "0", "o": "0", "l": "1", "I": "1"}
+
+
 class _Prefix(NamedTuple):
     """What a launcher or a collector writes before every line. most_lines: it needs most lines of the text to have it,
     since a table of some tool may look the same. Groups: label parts the streams, host is the machine."""
@@ -98,7 +103,16 @@ def unwrapped(lines: Sequence[str]) -> Lines:
     hosts: dict[int, str] = {}
     for prefix in _in_use(text):
         _take_off(prefix, text, labels, hosts)
-    return Lines(_dedented(_tables_as_text(text)), labels, hosts, wrapping)
+    return Lines(_dedented(_tables_as_text(_as_digits(text))), labels, hosts, wrapping)
+
+
+def _as_digits(lines: list[str]) -> list[str]:
+    """Lines that name a GPU by a letter, as text from a picture does, with digits."""
+    if not any(f"GPU{letter}" in line for letter in DIGITS for line in lines):
+        return lines
+    return [
+        MISREAD.sub(lambda m: DIGITS[m[0]], line) if re.search(r"\bGPU[OolI0-9]\b", line) else line for line in lines
+    ]
 
 
 def _dedented(lines: list[str]) -> list[str]:

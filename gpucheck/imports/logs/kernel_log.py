@@ -63,7 +63,9 @@ IS_KERNEL_LOG = regex(
     r"|\bnvidia-(?:modeset|uvm|drm|nvlink|caps|fs|gpu|peermem)(?: [\w:.]{4,20})?: "
     r"|\bnvidia/[\w/-]{1,60}\.c:\d|\bnouveau: "
     r"|nvidia-(?:fabricmanager(?:-start\.sh)?|persistenced)(?:\.service|\[\d+\])?: |blocked for more than \d"
-    r"|Loading of (?:unsigned )?module|could not insert '?nvidia|insert module 'nvidia|Module nvidia not found"
+    r"|Loading of (?:unsigned )?module|insert module 'nvidia|Module nvidia not found in directory"
+    # Other reasons, and those of other languages, are errors of modprobe.
+    r"|could not insert '?nvidia\w{0,12}'?: (?:Key was|Required key|Operation not|Exec|Invalid|Unknown sy|No such d)"
     r"|\bOut of memory: Kill|emory cgroup out of memory|\boom-kill:constraint=|invoked oom-killer: |\boom_reaper: "
     r"|\bKilled process \d+ \(|soft lockup - CPU#|detected hard LOCKUP|\brcu\w{0,20}: INFO: |\bINFO: rcu_|\bmce: "
     r"|\bpciehp: |\bmlx[45]_\w+(?: [0-9a-f]{4}:|: )|\bmlx5_\w+:\d+:\(pid|: segfault at [0-9a-fx]+ ip |\bAER: |\bDPC: "

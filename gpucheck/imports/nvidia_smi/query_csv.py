@@ -10,7 +10,7 @@ from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.imports.nvidia_smi._fields import REASONS, Fields, Path, gpu, part
 from gpucheck.imports.nvidia_smi.query import NAME
 from gpucheck.model.host.hardware import Gpu
-from gpucheck.model.paste import Part
+from gpucheck.model.paste import Message, Part
 
 MOST_COLUMNS = 400
 MOST_ROWS = 2000
@@ -69,6 +69,11 @@ PATHS = {
     "memory.used": "fb_memory_usage/used",
     "utilization.gpu": "utilization/gpu",
 }
+# A row of a call with noheader: what the numbers are is unknown.
+NO_NAMES = regex(
+    r"\s{0,4}(?:\d{1,3}, ?)?(?:GPU-[0-9a-fA-F-]{36}, ?)?(?:NVIDIA|Tesla|GeForce|Quadro) ?[\w ./()-]{2,60}, ?"
+    r"[^,:]{0,40}\d[^,]{0,40}(?:,.{0,400})?"
+)
 REASON = regex(r"clocks_(?:event|throttle)_reasons\.(\w{1,40})")
 
 
@@ -93,6 +98,8 @@ def _cells(line: str, columns: Sequence[str]) -> list[str]:
 
 def parse(lines: list[str]) -> Part:
     """The GPUs, each once: of several readings the last counts. Raises ImportProblem, and nothing else."""
+    if NO_NAMES.fullmatch(lines[0]) and not _columns(lines[0]):
+        return Part(messages=(Message(key="nvidia-smi.csv-without-names", text=lines[0].strip(), line=1),))
     columns: list[str] = []
     reported: dict[str, dict[str, str]] = {}
     for line in lines:
@@ -140,6 +147,10 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
                 at += 1
             if at > first + 1:
                 yield first, at - 1
+        elif NO_NAMES.fullmatch(lines[first]):
+            while at < len(lines) and NO_NAMES.fullmatch(lines[at]):
+                at += 1
+            yield first, at - 1
 
 
 KIND = Kind(NAME, "the output of nvidia-smi --query-gpu", parse, holds="GPU state", hints=(", ",), blocks=_blocks)

@@ -45,9 +45,15 @@ class KnownMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class _Rows(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    """title: of a kind of text whose lines stand for themselves, where no reader has it. exact: no other program
+    prints these lines.
+    """
+
     schema_: Literal["gpucheck.knowledge.messages/2"]
     as_of: str
     messages: tuple[KnownMessage, ...]
+    title: str | None = None
+    exact: bool = False
 
 
 @cache
@@ -59,6 +65,13 @@ def rows(kind: str) -> tuple[KnownMessage, ...]:
 @cache
 def kinds() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))
+
+
+@cache
+def titles() -> dict[str, tuple[str, bool]]:
+    """Title of each kind of text that is nothing but messages, and whether its lines are exact."""
+    files = {kind: table(f"messages/{kind}.yml", _Rows) for kind in kinds()}
+    return {kind: (file.title, file.exact) for kind, file in files.items() if file.title is not None}
 
 
 def row(key: str) -> KnownMessage:
