@@ -11,6 +11,8 @@ from gpucheck.imports import ImportProblem, read
 from gpucheck.model import Verdict
 from tests.imports.corpus import HGX, MESH, PAIR, by_id
 
+ALL_JOINED = "topo-a100x4-nv12-all-numa1"
+
 
 def test_a_header_that_lost_a_label_makes_no_matrix_of_the_rest():
     text = "\tGPU0\tGPU1\nGPU0\tX\tNV4\tSYS\nGPU1\tNV4\tX\tSYS\nGPU2\tSYS\tSYS\tX\n"
@@ -31,6 +33,33 @@ def test_a_missing_row_is_read_from_its_column_and_reported():
     assert topology.gpus[3].cpu_affinity is None
     assert (finding.verdict, finding.seen, finding.wanted) == (Verdict.WARN, "7 GPU rows", "8 GPU rows")
     assert (finding.code, finding.values) == ("topology.rows-recovered", {"rows": ("GPU3",)})
+
+
+@pytest.mark.parametrize("original", [PAIR, MESH, by_id("topo-4gpu-pxb-pix-sys-hang"), by_id(ALL_JOINED)])
+def test_a_lost_header_follows_from_the_rows(original):
+    lines = original.splitlines()
+    rows = next(i for i, line in enumerate(lines) if re.match(r"\W*GPU0\s+X", line))
+    topology = read("\n".join(lines[rows:]))
+
+    assert topology.matrix == read(original).matrix
+    assert [gpu.cpu_affinity for gpu in topology.gpus] == [gpu.cpu_affinity for gpu in read(original).gpus]
+    assert topology.findings[0].code == "topology.header-lost"
+
+
+def test_a_lost_header_and_last_row_follow_from_the_nvlinks():
+    lines = by_id(ALL_JOINED).splitlines()
+    rows = next(i for i, line in enumerate(lines) if re.match(r"\W*GPU0\s+X", line))
+    topology = read("\n".join(lines[rows : rows + 3]))
+
+    assert topology.matrix == read("\n".join(lines)).matrix
+    assert [one.code for one in topology.findings][:2] == ["topology.header-lost", "topology.rows-recovered"]
+
+
+def test_a_lost_last_column_without_nvlinks_is_no_gpu():
+    topology = read("GPU0\tX\tPHB\tSYS\nGPU1\tPHB\tX\tSYS\n")
+
+    assert topology.matrix == (("X", "PHB"), ("PHB", "X"))
+    assert topology.findings[0].values == {"extra": 1}
 
 
 def test_a_missing_gpu_row_gets_its_nic_classes_from_the_nic_rows():
@@ -125,7 +154,9 @@ def test_a_paste_cut_anywhere_is_never_wrong(cut):
         ("hello world", "not the output of nvidia-smi topo -m"),
         ("GPU0 and GPU1 are hot", "it starts with"),
         ("\tGPU0\tGPU1\tCPU Affinity\n", "no GPU row follows"),
-        ("GPU0\t X \tNV4\t0-7\nGPU1\tNV4\t X \t0-7\n", "no line above it that names the columns"),
+        ("GPU0\t X \tNV4\t0-7\n", "no line above it that names the columns"),
+        ("GPU0\t X \tNV4\t0-7\nGPU1\t X \tNV4\t0-7\n", "no line above it that names the columns"),
+        ("GPU0\tX\tOK\nGPU1\tOK\tX\n", "topo -p2p"),
         (" \tGPU0\tGPU1\n GPU0\tX\tNS\n GPU1\tNS\tX\n", "topo -p2p"),
         ("a\0b", "binary"),
         (PAIR.encode("utf-16-le"), "UTF-16"),

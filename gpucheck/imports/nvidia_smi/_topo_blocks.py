@@ -143,6 +143,7 @@ def _named(values: list[str], columns: tuple[str, ...]) -> dict[str, str | None]
 
 
 MOST_COLUMNS = 512
+MOST_GPUS = 72
 MOST_WRAPS = 6
 MOST_TEXT_BETWEEN_ROWS = 20
 MOST_TRIES = 1000
@@ -195,7 +196,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Block:
-    """A header (with its 1-based line), its rows in printed order, and the index of the first line after them."""
+    """A header (with its 1-based line), its rows in printed order, and the index of the first line after them.
+
+    named: whether a line names the columns; else they follow from the rows.
+    """
 
     header: Header
     line: int
@@ -203,6 +207,7 @@ class Block:
     strangers: tuple[Row, ...] = ()
     end: int = 0
     good: int = field(default=0, compare=False)
+    named: bool = True
 
     @property
     def is_p2p_status(self) -> bool:
@@ -229,7 +234,10 @@ def blocks(lines: list[str]) -> Iterator[Block]:
                 yield best
                 break
         else:
-            after = row + 1
+            block = _without_header(lines, row)
+            after = block.end if block else row + 1
+            if block:
+                yield block
         tries += 1
         if tries > MOST_TRIES:
             return
@@ -269,6 +277,35 @@ def _readings(lines: list[str], at: int, start: int) -> list[Block]:
         headers = (parse_header(text, None) for text in joined(parts))
         found += [_read_rows(lines, at, header, index + 1) for header in headers if header]
     return found
+
+
+def _without_header(lines: list[str], first: int) -> Block | None:
+    """The matrix that begins with this row and whose header is lost: column i is that of the row with X at i.
+
+    A column without a row is a GPU's if it has an NVLink class, else that of a network card. None for fewer than two
+    rows, and where the diagonal does not fit the labels.
+    """
+    every = _read_rows(lines, first - 1, Header(tuple(f"GPU{i}" for i in range(MOST_GPUS)), (), ()), first)
+    rows = [(int(row.label[3:]), _without_gaps(row.cells.values)) for row in every.rows]
+    if (
+        every.is_p2p_status
+        or len(rows) < 2
+        or any([i for i, cell in enumerate(cells) if cell == "X"] != [place] for place, cells in rows)
+    ):
+        return None
+    width, count = max(len(cells) for _, cells in rows), max(place for place, _ in rows) + 1
+    linked = [i for _, cells in rows for i, cell in enumerate(cells) if cell and cell.startswith("NV")]
+    count = max(count, *(i + 1 for i in linked)) if linked else count
+    gpus = tuple(f"GPU{i}" for i in range(count))
+    header = Header(gpus, tuple(f"NIC{i}" for i in range(width - count)), tuple(AFFINITY))
+    block = _read_rows(lines, first - 1, header, first)
+    return replace(block, line=first + 1, named=False) if block.good > 1 else None
+
+
+def _without_gaps(cells: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    """Without the gaps at the end: N/A there may be an affinity."""
+    end = max((i + 1 for i, cell in enumerate(cells) if cell), default=0)
+    return cells[:end]
 
 
 def parse_header(text: str, prefix: str | None) -> Header | None:

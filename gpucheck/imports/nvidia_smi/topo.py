@@ -187,6 +187,9 @@ def _distance(cls: str) -> int:
 
 def _findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...], others: list[Block]) -> Iterator[Finding]:
     header = table.block.header
+    if not table.block.named:
+        seen, wanted = f"{len(header.gpus)} GPUs in the rows", "a line that names the columns"
+        yield SUBJECT.warns("topology.header-lost", seen, wanted, extra=len(header.nics))
     yield from _row_findings(table, matrix)
     short = [row for row in table.rows.values() if row.label in header.gpus and not is_whole(row, header)]
     if short:
