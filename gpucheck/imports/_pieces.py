@@ -14,7 +14,7 @@ from gpucheck.imports._problem import WHOLE, ImportProblem
 from gpucheck.imports._regex import regex
 from gpucheck.imports._text import QUOTE_LIMIT, first_line, quoted
 from gpucheck.imports._unwrap import Lines
-from gpucheck.model.diagnosis import ReadRange, UnreadRange
+from gpucheck.model.diagnosis import ReadRange, UnreadRange, is_output
 from gpucheck.model.paste import Part, Reading
 from gpucheck.printable import excerpt
 
@@ -332,7 +332,8 @@ def _runs(at: Iterable[int], text: list[str]) -> Iterator[tuple[int, int]]:
 
 def _unread(text: list[str], at: list[int], source: str, why: str) -> Iterator[UnreadRange]:
     for first, last in _runs(at, text):
-        shown = excerpt(text[first], QUOTE_LIMIT)
+        lines = [text[i][: 4 * QUOTE_LIMIT] for i in range(first, last + 1)] if not why else ()
+        shown = excerpt(next((line for line in lines if is_output(line)), text[first]), QUOTE_LIMIT)
         yield UnreadRange(source=source, first_line=first + 1, last_line=last + 1, why=why, text=shown)
 
 

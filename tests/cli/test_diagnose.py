@@ -105,7 +105,7 @@ def test_text_names_the_cause_and_the_other_suspects(diagnose):
 
     assert "cause     pcie-width-reduced (likely)" in text
     assert "or        uplink-downgraded: lspci" in text
-    assert text.splitlines()[-1] == "FAIL  1 fail, 1 pass"
+    assert text.splitlines()[-1] == "FAIL  1 problem: 1 fail, 1 pass"
 
 
 @pytest.mark.usefixtures("narrow_link")

@@ -43,12 +43,16 @@ def test_several_tools_in_one_file(diagnose):
     assert [(one["first_line"], one["last_line"]) for one in answer["unread"]] == [(1, 1), (8, 8)]
 
 
-def test_what_was_not_read_is_shown_with_its_lines(diagnose):
-    _, out, _ = diagnose(texts=[f"Our box:\n{MATRIX}\nAnd then it hangs\n"])
+def test_the_answer_is_first_and_frames_are_verbose(diagnose):
+    paste = f"Our box:\n{MATRIX}\nAnd then it hangs\n{KERNEL}\njob 7: error: 12 of 16\n"
+    short, whole = (diagnose(*options, texts=[paste])[1] for options in ((), ("-v",)))
 
-    assert "nvidia-smi-topo" in out
-    assert "Our box:" in out
-    assert "And then it hangs" in out
+    assert "read as nvidia-smi-topo: lines 2-6" in whole
+    assert "looked at" in whole
+    frames = ("read as", "looked at", "Our box:", "And then it hangs")
+    assert [word in whole for word in frames] == [True] * 4
+    assert [word in short for word in frames] == [False] * 4
+    assert "line 14: job 7: error: 12 of 16" in short
 
 
 @pytest.mark.parametrize("kind", samples())
@@ -178,10 +182,10 @@ def test_the_page_says_what_was_read_and_what_was_not(diagnose, tmp_path):
 
 def test_the_first_places_that_were_not_understood_are_listed_and_the_rest_counted(diagnose):
     line = "[  {0}.0] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus."
-    paste = "\n\n".join(f"prose {n} about nothing\n\n{line.format(n)}" for n in range(100, 108))
+    paste = "\n\n".join(f"job {n}: error: of nothing\n\n{line.format(n)}" for n in range(100, 108))
 
     short, whole = (diagnose(*options, texts=[paste])[1] for options in ((), ("-v",)))
 
-    assert [f"prose {n} about" in short for n in range(100, 108)] == [True] * 5 + [False] * 3
+    assert [f"job {n}: error" in short for n in range(100, 108)] == [True] * 5 + [False] * 3
     assert "and 3 more places (-v lists them)" in short
-    assert "prose 107 about nothing" in whole
+    assert "job 107: error" in whole

@@ -1,25 +1,32 @@
 """A diagnosis: what was read out of pasted output, and what follows from it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import PurePath
 
-from gpucheck.model.diagnosis import Diagnosis, ReadRange, UnreadRange
+from gpucheck.model import Finding, Verdict
+from gpucheck.model.diagnosis import Diagnosis, ReadRange, UnreadRange, is_output
 from gpucheck.printable import folded, of_printable
 from gpucheck.render.blocks import Block, Document, Findings, Lines, Properties, Section
-from gpucheck.render.findings import worst_first
-from gpucheck.render.words import plural
+from gpucheck.render.findings import TROUBLE, Group, worst_first
+from gpucheck.render.words import WORST_FIRST, counts_line, plural
 
 MOST_SPANS, MOST_UNREAD = 6, 5
+CERTAINTY = ("certain", "likely", None, "possible")
 
 
 @of_printable
 def document(diagnosis: Diagnosis, *, everything: bool = False, published: bool = False) -> Document:
-    """What was read, the findings about the inputs, then those of each host if there are several.
+    """The findings about the inputs, then those of each host if there are several.
 
-    everything: all lines that were not understood. published: for others, to whom neither the directory of a file nor
-    a line that was not understood is of use.
+    everything: also what was read, as what, and each line that was not; else unread lines that look like a tool's.
+    published: for others, to whom neither the directory of a file nor a line that was not understood is of use.
     """
     sources = [PurePath(one).name or one if published else one for one in diagnosis.source]
+    groups = ordered(diagnosis.findings, diagnosis.gpu_names)
+    of_hosts = [ordered(one.findings) for one in diagnosis.machines]
+    problems = sum(group.verdict in TROUBLE for group in (*groups, *chain(*of_hosts)))
+    counts = counts_line(diagnosis.counts)
     return Document(
         command="diagnose",
         # Output that names no GPU can be about some.
@@ -27,16 +34,29 @@ def document(diagnosis: Diagnosis, *, everything: bool = False, published: bool 
         verdict=diagnosis.verdict,
         counts=diagnosis.counts,
         schema=diagnosis.schema,
-        lines=[*_read(diagnosis)],
-        findings=Findings(worst_first(diagnosis.findings, diagnosis.gpu_names))
-        if diagnosis.findings or not diagnosis.machines
-        else None,
+        lines=[*_read(diagnosis)] if everything else (),
+        unproven=diagnosis.unproven if diagnosis.verdict is Verdict.PASS else (),
+        summary=f"{plural(problems, 'problem')}: {counts}" if problems else counts,
+        findings=Findings(groups) if groups or not diagnosis.machines else None,
         body=[
-            Section(f"host-{place}", machine_title(one), [Findings(worst_first(one.findings))])
-            for place, one in enumerate(diagnosis.machines, 1)
+            Section(f"host-{place}", machine_title(one), [Findings(of_host)])
+            for place, (one, of_host) in enumerate(zip(diagnosis.machines, of_hosts, strict=True), 1)
         ],
-        foot=[*_unread(diagnosis, everything=everything, published=published), *_scope(diagnosis)],
+        foot=[
+            *_unread(diagnosis, everything=everything, published=published),
+            *(_scope(diagnosis) if everything else ()),
+        ],
     )
+
+
+def ordered(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> list[Group]:
+    """Return the groups, the worst first, of one verdict the root causes, then by certainty; about the text last."""
+
+    def place(group: Group) -> tuple[int, bool, bool, int]:
+        about_text = group.first.check == "paste"
+        return WORST_FIRST.index(group.verdict), about_text, not group.follow, CERTAINTY.index(group.first.confidence)
+
+    return sorted(worst_first(findings, gpus), key=place)
 
 
 def machine_title(one: Diagnosis) -> str:
@@ -72,19 +92,21 @@ def list_spans(spans: Sequence[str]) -> str:
 
 
 def _unread(diagnosis: Diagnosis, *, everything: bool, published: bool) -> Iterator[Block]:
-    """Lines that were not understood; without `everything` the first few."""
-    if not diagnosis.unread:
-        return
-    shown = diagnosis.unread if everything else diagnosis.unread[:MOST_UNREAD]
+    """Lines that were not understood. Without `everything` the first few that look like output of a tool; damaged
+    output has a finding of its own.
+    """
+    wanted = [one for one in diagnosis.unread if everything or (not one.why and is_output(one.text))]
+    shown = wanted if everything else wanted[:MOST_UNREAD]
     lines = []
     for one in shown:
         word = "lines" if one.last_line > one.first_line else "line"
         of = f" of {PurePath(one.source).name or one.source}" if len(diagnosis.source) > 1 else ""
         text = ": ".join(filter(None, (one.why, "" if published else one.text)))
         lines.append(f"{word} {span(one)}{of}{': ' if text else ''}{folded(text)}")
-    if len(shown) < len(diagnosis.unread):
-        lines.append(f"and {plural(len(diagnosis.unread) - len(shown), 'more place')} (-v lists them)")
-    yield Lines(lines, "not understood")
+    if len(shown) < len(wanted):
+        lines.append(f"and {plural(len(wanted) - len(shown), 'more place')} (-v lists them)")
+    if lines:
+        yield Lines(lines, "not understood")
 
 
 def _scope(diagnosis: Diagnosis) -> Iterator[Block]:

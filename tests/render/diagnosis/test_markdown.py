@@ -1,27 +1,22 @@
-"""A diagnosis as Markdown: what was read, redaction, and the command that confirms a cause."""
+"""A diagnosis as Markdown: lines that were not read, redaction, and the command that confirms a cause."""
 
 import msgspec
 
 from gpucheck.cli._shared.redaction import of
-from gpucheck.model.diagnosis import ReadRange, UnreadRange
+from gpucheck.model.diagnosis import UnreadRange
 from tests.render.diagnosed import finding, winner
 from tests.render.pages import diagnosis
 from tests.render.views import diagnosis_markdown
 
 
-def test_markdown_lists_what_was_read_and_shows_no_line_that_was_not():
+def test_markdown_names_lines_that_were_not_read_without_their_text():
     told = msgspec.structs.replace(
         diagnosis(winner()),
-        read=tuple(
-            ReadRange(kind="kernel-log", source="a.txt", first_line=first, last_line=last)
-            for first, last in ((1, 9), (12, 12))
-        ),
-        unread=(UnreadRange(source="a.txt", first_line=10, last_line=11, text="secret", why="cut off"),),
+        unread=(UnreadRange(source="a.txt", first_line=10, last_line=11, text="secret: error: 7", why=""),),
     )
     text = diagnosis_markdown(told)
 
-    assert "read as kernel-log: lines 1-9, 12" in text
-    assert "lines 10-11: cut off" in text
+    assert "lines 10-11" in text
     assert "secret" not in text
 
 
