@@ -174,7 +174,7 @@ def test_kind_is_one_module(added, capsys, tmp_path):
     (tmp_path / "paste.txt").write_text("$ demotool\ndemotool: all is well\n", encoding="utf-8")
 
     assert "demo-tool" in run(capsys, "diagnose", "--kinds")[1]
-    _, out, err = run(capsys, "diagnose", str(tmp_path / "paste.txt"))
+    _, out, err = run(capsys, "diagnose", "-v", str(tmp_path / "paste.txt"))
     assert not err
     assert "demo-tool" in out
 

@@ -79,5 +79,5 @@ def diagnose(seen: Observations) -> tuple[Finding, ...]:
 
 def _nothing(machine: Machine) -> Finding:
     return Claim("p2p-bandwidth", Verdict.UNKNOWN).finding(
-        "copies.nothing-measured", seen=f"{machine.count} GPUs, no bandwidth", wanted="measured pairs"
+        "copies.nothing-measured", seen=f"{machine.count} GPUs, copies not measured"
     )

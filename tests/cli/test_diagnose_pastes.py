@@ -108,7 +108,7 @@ def test_every_format_has_the_findings_of_each_machine(diagnose, format_):
 
     assert code == 2
     first, second = out.index("node07, 4 GPUs: UNKNOWN"), out.index("node08, 1 GPU: FAIL")
-    assert first < out.index("no bandwidth") < second < out.index("gpu-lost", second)
+    assert first < out.index("copies not measured") < second < out.index("gpu-lost", second)
 
 
 def test_markdown_names_none_of_several_hosts(diagnose):

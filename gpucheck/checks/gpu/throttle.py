@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from gpucheck.checks._case import UNDER_LOAD, Case, Claim
 from gpucheck.checks._nvml import about, not_reported, of_each_gpu
-from gpucheck.model import Check, Finding, Gpu, Verdict
+from gpucheck.model import Check, Finding, Gpu, Health, Verdict
 from gpucheck.model.facts import Facts
 
 NAME = "throttle"
@@ -29,15 +29,7 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
         return not_reported(NAME, facts.nvml, gpu, *CALLS, what="clock event reasons")
     reasons = ", ".join(health.clocks_event_reasons) or "none"
     margin = health.temperature_margin_c
-    left = "margin not reported" if margin is None else f"{margin} C left"
-    subject = about(
-        NAME,
-        gpu,
-        f"{CALLS[0]}: {reasons}",
-        f"core temperature {_number(health.temperature_c, 'C')}, "
-        f"hardware slowdown at {_number(health.temperature_slowdown_c, 'C')}, {left}",
-        f"SM clock {_number(health.sm_clock_mhz, 'MHz')}, maximum {_number(health.max_sm_clock_mhz, 'MHz')}",
-    )
+    subject = about(NAME, gpu, *_evidence(health, reasons))
     seen = f"clock event reasons {reasons}"
     for reason, code in HARDWARE.items():
         if reason in health.clocks_event_reasons:
@@ -51,8 +43,17 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
     return subject.passes(seen)
 
 
-def _number(value: int | None, unit: str) -> str:
-    return f"{value} {unit}" if value else "not reported"
+def _evidence(health: Health, reasons: str) -> tuple[str, ...]:
+    margin = health.temperature_margin_c
+    known = {
+        f"core temperature {health.temperature_c} C": health.temperature_c,
+        f"hardware slowdown at {health.temperature_slowdown_c} C": health.temperature_slowdown_c,
+        f"{margin} C left": margin is not None,
+        f"SM clock {health.sm_clock_mhz} MHz": health.sm_clock_mhz,
+        f"maximum {health.max_sm_clock_mhz} MHz": health.max_sm_clock_mhz,
+    }
+    numbers = ", ".join(text for text, value in known.items() if value)
+    return (f"clock event reasons: {reasons}", *([numbers] if numbers else []))
 
 
 def rule(case: Case) -> Iterator[Finding]:
@@ -63,7 +64,7 @@ def rule(case: Case) -> Iterator[Finding]:
                 "links.throttled-copying",
                 subject=case.machine.gpu_label(row.gpu),
                 seen=f"throttled while copying: {words}",
-                evidence=(f"{CALLS[0]}: {words}",),
+                evidence=(f"clock event reasons: {words}",),
             )
 
 

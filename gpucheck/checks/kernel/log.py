@@ -39,6 +39,7 @@ QUOTE = 300
 # After one of these a GPU does not respond: every later error of it is a consequence. Xid 154 names the action.
 LOST = {"xid:79", "gpu-off-bus"}
 RECOVERY_ACTION = {"xid:154"}
+OF_AN_APPLICATION = {"xid:13", "xid:31", "xid:43", "xid:45"}
 HOST, EVERYWHERE, A_GPU = "host", "*", "gpu:*"
 
 
@@ -70,7 +71,7 @@ def _findings(log: KernelLog, bus: Machine) -> Iterator[Finding]:
     machine = replace(bus, gpus=bus.gpus | of.gpus, switches=bus.switches | of.switches, others=of.others)
     read = events(said, machine)
     roots = _roots(read.events)
-    found = [finding for root in roots for finding in _finding(root, machine.above)]
+    found = [finding for root in roots for finding in _finding(root, machine)]
     unknown = list(without_restored(read.strangers, said))
     found += strangers(unknown, read.known, machine.gpus)
     yield from found
@@ -167,14 +168,19 @@ class _Index:
         return min((a for a in sure if a is not group), key=lambda a: a.start, default=None)
 
 
-def _finding(root: _Group, above: Container[str]) -> Iterator[Finding]:
+def _finding(root: _Group, machine: Machine) -> Iterator[Finding]:
+    """An Xid of an application is no error of the host, but may be all that a pasted log is about."""
     meaning = root.meaning
     if meaning.verdict == "note":
-        return
+        if machine.complete or root.key not in OF_AN_APPLICATION:
+            return
+        meaning = meaning._replace(cause=None, action="none", owner="user")
     also = dict.fromkeys(f"also logged: {part.text()}" for part in root.with_it)
     evidence = (*_quoted([event.message for event in root.events]), *also)
-    subject = Subject(check=NAME, name=_subject(root, above), evidence=evidence)
-    yield (subject.fails if meaning.verdict == "fail" else subject.warns)(
+    subject = Subject(check=NAME, name=_subject(root, machine.above), evidence=evidence)
+    verdicts = {"fail": Verdict.FAIL, "warn": Verdict.WARN, "note": Verdict.UNKNOWN}
+    yield subject.finding(
+        verdicts[meaning.verdict],
         meaning.code,
         root.text(),
         cause=meaning.cause,

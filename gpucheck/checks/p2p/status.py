@@ -257,11 +257,12 @@ def _costs_nothing(m: Machine, pairs: list[Pair]) -> bool:
 def _staged_finding(m: Machine, claim: Claim, code: str, values: dict[str, str], pairs: list[Pair]) -> Finding:
     rates = [min(ways) for pair in pairs if (ways := m.one_way(pair))]
     usual = [found.gb_s for pair in pairs if (found := staged(m, pair))]
+    through_host = f", {span(rates)} GB/s through host memory" if rates else ""
     reached = f"staged copies: {span(rates)} GB/s one way{f', usual {span(usual)}' if usual else ''}"
     return claim.finding(
         code,
         subject="host" if len(pairs) == len(m.pairs) > 1 else m.subject(pairs),
-        seen=f"no P2P on {len(pairs)} of {len(m.pairs)} pairs",
+        seen=f"no P2P on {len(pairs)} of {len(m.pairs)} pairs{through_host}",
         wanted=None if claim.verdict is Verdict.PASS else "P2P",
         evidence=(
             f"pairs: {listed(pairs)}",

@@ -17,6 +17,8 @@ from gpucheck.model.host.health import GpuProcess, Health
 from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
+# Degrees Celsius and percent. GPUs slow down at 83 to 95 C; the table does not state where.
+HOT, WARM, BUSY = 90, 85, 90
 NAME = "nvidia-smi"
 TABLE_KEY = "nvidia-smi-table"
 TITLE = regex(r"\|\s{0,4}NVIDIA-SMI\s+(?P<smi>\S{1,30})\s+(?:Driver|KMD) Version:\s*(?P<driver>[\d.]{1,20})")
@@ -65,7 +67,7 @@ def parse(lines: list[str]) -> Part:
         gpus,
         driver=v.version(title["driver"]) if title else None,
         cuda=v.version(cuda),
-        messages=[message for row in rows for message in _lost(row)],
+        messages=[*(message for row in rows for message in (*_lost(row), *_hot(row))), *_windows(rows)],
         extra=[f"the nvidia-smi table of {counted(len(gpus), 'GPU')}"]
         if gpus
         else ["the title of an nvidia-smi table"],
@@ -136,6 +138,24 @@ def _lost(row: _Row) -> Iterator[Message]:
         yield Message(key=f"{TABLE_KEY}.requires-reset", text=row.first[0].strip(), line=row.line, gpu=bus)
     elif (row.first["name"] == "ERR!" and sum(bad) > 1) or sum(bad) > 2:
         yield Message(key=f"{TABLE_KEY}.no-answer", text=row.first[0].strip(), line=row.line, gpu=bus)
+
+
+def _hot(row: _Row) -> Iterator[Message]:
+    """Whether the GPU is so hot that its clocks are probably low: no reasons of low clocks are in the table."""
+    if row.second is None:
+        return
+    numbers = {name: re.sub(r"\D", "", row.second[name] or "") for name in ("temp", "power", "cap", "busy")}
+    temp, power, cap, busy = (int(numbers[name] or 0) for name in ("temp", "power", "cap", "busy"))
+    if temp >= HOT or (temp >= WARM and busy >= BUSY and 0 < power < cap / 2):
+        bus = v.bus_id(row.first["bus"])
+        yield Message(key=f"{TABLE_KEY}.hot", text=row.second[0].strip(), line=row.line + 1, gpu=bus)
+
+
+def _windows(rows: Sequence[_Row]) -> Iterator[Message]:
+    """Whether the column of persistence mode is that of the driver model, as on Windows."""
+    for row in rows[:1]:
+        if row.first["persistence"] in ("WDDM", "TCC", "MCDM"):
+            yield Message(key=f"{TABLE_KEY}.windows", text=row.first[0].strip(), line=row.line)
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:

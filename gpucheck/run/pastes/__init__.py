@@ -19,7 +19,7 @@ from gpucheck.model.finding import Finding
 from gpucheck.model.paste import Part, Reading
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.pastes import host as pasted_host
-from gpucheck.run.pastes.about import PASTE, damaged, no_host, too_many
+from gpucheck.run.pastes.about import damaged, no_evidence, no_host, too_many
 from gpucheck.run.pastes.merge import NOTHING, Merged, merged
 
 __all__ = ["NoSuchMachine", "diagnosis"]
@@ -172,7 +172,8 @@ def _answer(found: Merged, name: str | None, sources: tuple[str, ...]) -> Diagno
         TopologyGpu(index=numbers.get(gpu.bus_id or "", i), pci_bus_id=gpu.bus_id or f"GPU{i}")
         for i, gpu in enumerate(seen.gpus)
     ]
-    own = (*(findings or (PASTE.unknown("pastes.no-evidence"),)), *found.findings)
+    findings = [one for one in findings if one.code != NOT_MEASURED or seen.gpus]
+    own = (*(findings or (no_evidence(parts),)), *found.findings)
     concluded, verdict, counts = conclude(own, listed)
     return Diagnosis(
         verdict=verdict,

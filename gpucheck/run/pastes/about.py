@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from gpucheck.knowledge.codes import Subject
+from gpucheck.knowledge.messages import row as known_message
 from gpucheck.model import Finding
 from gpucheck.model.diagnosis import UnreadRange
 from gpucheck.model.paste import Part
@@ -59,6 +60,15 @@ def no_host(parts: Sequence[Part]) -> Finding:
 def some_gpus(part: Part, count: int, most: int) -> Finding:
     """A run that used fewer GPUs than the machine has. count: of the run, or of the machine if a list has `most`."""
     return PASTE.unknown("pastes.gpus-not-covered", f"{place(part)}: {count} of {most} GPUs", count=most - count)
+
+
+def no_evidence(parts: Sequence[Part]) -> Finding:
+    """Text that was read and shows nothing of the host, with what it does mean."""
+    meanings = dict.fromkeys(known_message(message.key) for part in parts for message in part.messages)
+    answers = [one.says for one in meanings if one.verdict == "pass" and one.why]
+    looked_at = dict.fromkeys(words for part in parts for words in part.looked_at)
+    subject = PASTE.with_evidence(*(f"looked at {words}" for words in [*looked_at][:MOST_LINES]))
+    return subject.unknown("pastes.no-evidence", "; ".join(answers[:2]) or "nothing about the state of the host")
 
 
 def too_many(parts: Sequence[Part]) -> Finding:

@@ -103,19 +103,26 @@ def test_a_class_says_what_to_do(row):
     assert all(name in keys or name.startswith("xid:") for name in row.follows)
 
 
+OF_AN_APPLICATION = re.compile(r"Xid.{1,30}\): (?:13|31|43|45),")
+
+
 @pytest.mark.parametrize("row", BENIGN, ids=lambda row: row["line"][:60])
 def test_a_benign_line_stays_silent(row):
     (finding,) = judged(f"[    0.000001] Linux version 6.8.0\n{row['line']}\n")
 
     assert row["source"]
-    assert finding.verdict is Verdict.PASS
+    if OF_AN_APPLICATION.search(row["line"]):
+        assert (finding.verdict, finding.cause, finding.action) == (Verdict.UNKNOWN, None, "none")
+    else:
+        assert finding.verdict is Verdict.PASS
 
 
 def test_all_benign_lines_together_stay_silent():
     """Nothing is put together of lines that have nothing to do with each other."""
-    (finding,) = judged("".join(f"{row['line']}\n" for row in BENIGN))
+    lines = [row["line"] for row in BENIGN if not OF_AN_APPLICATION.search(row["line"])]
+    (finding,) = judged("".join(f"{line}\n" for line in lines))
 
-    assert len(BENIGN) >= 40
+    assert len(lines) >= 40
     assert finding.verdict is Verdict.PASS
 
 

@@ -66,7 +66,7 @@ def test_a_failure_that_no_table_has_is_quoted_and_no_pass(line):
 )
 def test_what_nccl_prints_on_every_healthy_host_is_quiet(line):
     """The only finding is that a line of a log is no evidence of a healthy host."""
-    assert [finding.evidence for finding in diagnosed(line).findings] == [()]
+    assert [finding.code for finding in diagnosed(line).findings] == ["pastes.no-evidence"]
 
 
 def test_a_failure_after_thousands_of_harmless_lines_is_kept():
