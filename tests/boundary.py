@@ -12,8 +12,7 @@ import pynvml
 
 from gpucheck import simulator
 from gpucheck.host import LiveSource, Place
-from gpucheck.host.nvml.links import NVLINK_5_COUNTERS
-from gpucheck.host.nvml.reading import read_nvml
+from gpucheck.host.nvml.reading import NVLINK_5_COUNTERS, read_nvml
 from gpucheck.model import Finding, NvmlReading, Verdict
 from gpucheck.run import verification as run
 from gpucheck.simulator.answers import answers

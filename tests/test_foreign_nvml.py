@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from gpucheck.host.recording.file import read_recording
+from gpucheck.host.recording import read_recording
 from gpucheck.model import Finding, NvmlReading, Report, Verdict
 from gpucheck.run import verification as run
 

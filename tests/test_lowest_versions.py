@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from gpucheck.bundle import wheels
-from gpucheck.host.recording.file import read_recording
+from gpucheck.host.recording import read_recording
 from gpucheck.lab.wheelhouse import own_wheel
 from gpucheck.render.formats import FORMATS
 from tests.shared import made_once

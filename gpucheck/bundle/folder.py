@@ -10,8 +10,7 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from gpucheck.bundle.contents import host_files
-from gpucheck.bundle.manifest import (
+from gpucheck.bundle.contents import (
     KEY,
     LOCK,
     MANIFEST,
@@ -21,6 +20,7 @@ from gpucheck.bundle.manifest import (
     BundledFile,
     BundleError,
     Manifest,
+    host_files,
     read_manifest,
 )
 from gpucheck.bundle.signing import verified

@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from gpucheck.bundle import contents, publisher, wheels
-from gpucheck.bundle.folder import described, inventory
-from gpucheck.bundle.manifest import (
+from gpucheck.bundle.contents import (
     KEY,
     LOCK,
     MANIFEST,
@@ -30,6 +29,7 @@ from gpucheck.bundle.manifest import (
     Verified,
     write_manifest,
 )
+from gpucheck.bundle.folder import described, inventory
 from gpucheck.bundle.publisher import Collected, CollectedPackage, file_digests, read_collected, regular_file
 from gpucheck.bundle.signing import Signer, index_apt, index_dnf, signer
 from gpucheck.processes.gnupg import homes

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 
 from gpucheck.bundle import contents, wheels
-from gpucheck.bundle.manifest import BundleError, Digest, PlainName
+from gpucheck.bundle.contents import BundleError, Digest, PlainName
 from gpucheck.bundle.signing import gpg
 from gpucheck.foreign import UnreadableInput, read_bytes, unpacked_pieces
 from gpucheck.processes import gnupg

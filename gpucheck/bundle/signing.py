@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpucheck.bundle.manifest import KEY, MANIFEST, SIGNATURE, BundleDamaged, BundleError
+from gpucheck.bundle.contents import KEY, MANIFEST, SIGNATURE, BundleDamaged, BundleError
 from gpucheck.processes import gnupg
 from gpucheck.processes.gnupg import homes
 

@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from gpucheck.bundle.contents import PIP_LOCK, BundleError
 from gpucheck.bundle.folder import described
-from gpucheck.bundle.manifest import PIP_LOCK, BundleError
 from gpucheck.bundle.signing import run
 from gpucheck.processes.python import python_module
 

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from gpucheck.checks._machine import Machine
 from gpucheck.knowledge.codes import Subject, would_show
-from gpucheck.model.finding import Confidence, Finding, Value
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Confidence, Finding, Value, Verdict
 
 UNDER_LOAD = "links-under-load"  # the check name of what GPUs reported while they copied
 

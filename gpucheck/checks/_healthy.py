@@ -8,7 +8,7 @@ from typing import NamedTuple
 from gpucheck.checks._machine import Link, Machine, Pair, nvlink_of
 from gpucheck.knowledge import healthy_rates
 from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.finding.verdict import Verdict, worst
+from gpucheck.model.finding import Verdict, worst
 from gpucheck.topology.expected import HEALTHY, Healthy, both_directions, c2c_copy, nvlink_copy, peer_copy, slower
 
 SLIGHT = 0.85  # of the median: a number above it is worth a warning, never a failure

@@ -22,7 +22,7 @@ from gpucheck.model import (
     PciDevice,
 )
 from gpucheck.model.facts import Facts
-from gpucheck.model.finding.root_cause import FOUND
+from gpucheck.model.finding import FOUND
 
 Nvml = NvmlReading | NvmlFailure
 OfHost = Callable[[Facts], Iterator[Finding]]

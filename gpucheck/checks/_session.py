@@ -14,7 +14,7 @@ from gpucheck.checks._nvml import FORBIDDEN, on_the_bus
 from gpucheck.knowledge.codes import Subject, reported
 from gpucheck.model import DeviceFile, Finding, NvmlGap, NvmlReading, Partial, PciDevice, Verdict
 from gpucheck.model.facts import Facts
-from gpucheck.model.finding.naming import bus_ids
+from gpucheck.model.finding import bus_ids
 
 WSL = "wsl"
 SESSION_NEEDS = ("nvml", "pci", "system", "device_files")

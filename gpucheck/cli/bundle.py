@@ -11,7 +11,7 @@ from gpucheck.cli.stack.common import EXIT_IMPOSSIBLE, ExistingFile, as_json, bu
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
-    from gpucheck.bundle.manifest import Manifest
+    from gpucheck.bundle.contents import Manifest
 
 
 @click.group("bundle")
@@ -56,7 +56,7 @@ def files_command(folder: Path, fingerprint: str, accept_older: bool, format_: s
 
 
 def _echo(manifest: "Manifest", format_: str) -> None:
-    from gpucheck.bundle.manifest import manifest_text
+    from gpucheck.bundle.contents import manifest_text
 
     if format_ == "json":
         # The files are for comparing, and they are thousands.
@@ -157,8 +157,8 @@ def make_command(
 
     Adds metadata, wheels, manifest and signature.
     """
+    from gpucheck.bundle.contents import OwnWheel, manifest_text
     from gpucheck.bundle.making import Trust, make
-    from gpucheck.bundle.manifest import OwnWheel, manifest_text
 
     wheel = OwnWheel(name=wheel_name, digest=wheel_digest, python_minimum=python_minimum)
 

@@ -20,7 +20,7 @@ from gpucheck.cli._shared.common import (
 from gpucheck.cli._shared.progress import steps
 from gpucheck.cli._shared.shown import FORMATS, measured, write_report
 from gpucheck.cli.bandwidth import parse_sizes
-from gpucheck.model.finding.verdict import exit_status
+from gpucheck.model.finding import exit_status
 
 if TYPE_CHECKING:
     from gpucheck.model.collectives import CollectivesReport

@@ -21,7 +21,7 @@ from gpucheck.cli._shared.common import (
 from gpucheck.cli._shared.shown import FORMATS, measured, write_report
 from gpucheck.cli._shared.values import Number
 from gpucheck.cli.bandwidth.progress import bar
-from gpucheck.model.finding.verdict import EXIT_NOT_WRITTEN, exit_status
+from gpucheck.model.finding import EXIT_NOT_WRITTEN, exit_status
 
 if TYPE_CHECKING:
     from gpucheck.compute.measure import ComputeOptions
@@ -55,10 +55,8 @@ def burnt_in(
     keep: "Callable[[ComputeReport], None]",
 ) -> "ComputeReport":
     """Run the burn-in, or the rest of it. Raises Problem. keep: gets the report, if a signal ends it too."""
-    from gpucheck.compute.burnin.measure import BurnInOptions
-    from gpucheck.compute.burnin.plan import span
-    from gpucheck.compute.burnin.run import Shown
-    from gpucheck.compute.burnin.state import StateError
+    from gpucheck.compute.burnin.measure import BurnInOptions, Shown
+    from gpucheck.compute.burnin.plan import StateError, span
     from gpucheck.run.steps.compute import burn_in
 
     burn_in_options = BurnInOptions(seconds=seconds, state=state, options=options, max_temperature_c=max_temperature)

@@ -12,7 +12,7 @@ from gpucheck.cli._shared.progress import steps
 from gpucheck.cli._shared.redaction import NO_REDACT
 from gpucheck.cli._shared.shown import FORMATS, write_report
 from gpucheck.foreign import read_bytes, shown, unpacked
-from gpucheck.model.finding.verdict import exit_status
+from gpucheck.model.finding import exit_status
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:

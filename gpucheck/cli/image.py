@@ -22,7 +22,7 @@ from gpucheck.cli._shared.completion import VARIANT
 from gpucheck.cli._shared.shown import write_report
 from gpucheck.cli._shared.width import columns, table
 from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, named, with_actions, worst
-from gpucheck.model.finding.verdict import exit_status
+from gpucheck.model.finding import exit_status
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _status(result: int | None, **_options: Any) -> int:
 @output_options("text", "json")
 def list_variants(format_: str, output: Path | None) -> None:
     """List image variants: versions, platforms, size."""
-    from gpucheck.images import page
+    from gpucheck.images import versions as page
 
     _, versions = _versions()
     if format_ == "json":
@@ -125,11 +125,9 @@ def versions_command(update: bool, indexes: tuple[str, ...], find_links: tuple[s
 
     The exit status is 2 if they differ.
     """
-    from gpucheck.images.fill import fill, out_of_step, to_text
-    from gpucheck.images.locks import make_locks
-    from gpucheck.images.page import PAGE, fill_page
-    from gpucheck.images.versions import FILE
-    from gpucheck.images.wheels import index_options
+    from gpucheck.images.build import index_options
+    from gpucheck.images.fill import fill, make_locks, out_of_step, to_text
+    from gpucheck.images.versions import FILE, PAGE, fill_page
 
     root, versions = _versions()
     if update:
@@ -166,10 +164,9 @@ def build_command(
 
     Default: all variants.
     """
-    from gpucheck.images.build import BuildOptions, build
-    from gpucheck.images.wheels import index_options
+    from gpucheck.images.build import BuildOptions, build, index_options
     from gpucheck.lab.containers import engine_errors
-    from gpucheck.lab.engine import engine
+    from gpucheck.lab.system import engine
 
     root, versions = _versions(variants)
     chosen = variants or tuple(versions.variants)
@@ -204,8 +201,8 @@ def context_command(variant: str, base: str | None) -> None:
 
 def _purpose(manifest: Any) -> str | None:
     """What this image is for, None outside of one."""
-    from gpucheck.images.page import purpose
     from gpucheck.images.probe import ImageManifest
+    from gpucheck.images.versions import purpose
 
     if not isinstance(manifest, ImageManifest):
         return None

@@ -88,8 +88,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         raise Problem("-o -: a recording is compressed, and stdout is a terminal. Name a file, or a pipe to read it.")
     if full:
         _confirm(yes=yes)
-    from gpucheck.host.recording import recording
-    from gpucheck.host.recording.file import encode
+    from gpucheck.host.recording import encode, recording
     from gpucheck.host.recording.redaction import Redaction, encodable
 
     source = open_host(profile, faults, None, deadline_s=timeout)
@@ -125,7 +124,7 @@ def _with_full(source: Source, kept: "Recording", clean: "Redaction | None", out
     """
     from msgspec.structs import replace
 
-    from gpucheck.host.recording.file import encode
+    from gpucheck.host.recording import encode
     from gpucheck.run.differences import differences
     from gpucheck.run.full_record import PROGRAMS, take
 

@@ -18,7 +18,7 @@ from gpucheck.cli._shared.common import (
     usage_errors,
 )
 from gpucheck.cli._shared.shown import FORMATS, measured, write_report
-from gpucheck.model.finding.verdict import exit_status
+from gpucheck.model.finding import exit_status
 from gpucheck.model.smoke import SmokeReport, SmokeResult
 from gpucheck.processes.ranks.nodes import nodes_from
 from gpucheck.train.models import all_models
@@ -145,7 +145,7 @@ def _check_data(folder: Path | None) -> None:
 
 def _part(training: "Training") -> "ShownRun":
     from gpucheck.render.subjects.smoke import ShownRun
-    from gpucheck.train.evaluation.finding_text import describe_facts
+    from gpucheck.train.evaluation.root_cause import describe_facts
 
     strategy, outcome = training.strategy, training.outcome
     facts = tuple(describe_facts(outcome)) if isinstance(outcome, SmokeResult) else ()

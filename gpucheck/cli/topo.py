@@ -20,7 +20,7 @@ from gpucheck.cli._shared.common import (
 )
 from gpucheck.cli._shared.shown import FORMATS, write_report
 from gpucheck.cli._shared.width import columns
-from gpucheck.model.finding.verdict import Verdict, exit_status
+from gpucheck.model.finding import Verdict, exit_status
 from gpucheck.model.topology import Topology
 
 

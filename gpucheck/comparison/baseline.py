@@ -16,8 +16,7 @@ import msgspec
 
 from gpucheck.checks.pcie.errors import up_hours
 from gpucheck.comparison import nics
-from gpucheck.comparison.counters import NAME, of_gpu, of_port, rises
-from gpucheck.comparison.rates import SETTINGS, changed_settings, changes, slower
+from gpucheck.comparison.rates import NAME, SETTINGS, changed_settings, changes, of_gpu, of_port, rises, slower
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Gpu, PcieLink, Report, Verdict
 from gpucheck.model.facts import Facts

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpucheck.checks.network.counters import Place, of_dated
-from gpucheck.comparison.counters import NAME
+from gpucheck.comparison.rates import NAME
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, PciDevice, Verdict
 from gpucheck.model.facts import Facts

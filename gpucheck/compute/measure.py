@@ -9,12 +9,10 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from gpucheck.compute.engines.protocol import Bench
 from gpucheck.compute.engines.simulated import TICK_S, ComputeGpu, SimulatedBench, read
 from gpucheck.compute.evaluation import NAME, checked, doubtful, evaluate
-from gpucheck.compute.running.run import OnStep, run
-from gpucheck.compute.running.workers import Workers
-from gpucheck.compute.values import Answer, ComputeStep, Failure, Opened
+from gpucheck.compute.running.run import OnStep, Workers, run
+from gpucheck.compute.values import Answer, Bench, ComputeStep, Failure, Opened
 from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device

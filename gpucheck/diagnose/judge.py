@@ -30,8 +30,7 @@ from gpucheck.diagnose.rules import (
     under_load,
 )
 from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.finding import Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Finding, Verdict
 
 # Wrong data, registers and hangs come first: their causes explain slow copies too. Collectives come last.
 RULES: tuple[Callable[[Case], Iterable[Finding]], ...] = (

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.messages import row
-from gpucheck.model.finding import Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Finding, Verdict
 from gpucheck.model.paste import Message
 
 MOST_SHOWN = 5

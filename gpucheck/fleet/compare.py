@@ -8,7 +8,7 @@ import msgspec
 
 from gpucheck.foreign import read_bytes
 from gpucheck.model import Change, Finding, FleetReport, FleetRow, Verdict, by_root, where
-from gpucheck.model.finding.verdict import RANK
+from gpucheck.model.finding import RANK
 from gpucheck.model.fleet import SCHEMA
 
 MAX_PREVIOUS_BYTES = 4 * 1024**3

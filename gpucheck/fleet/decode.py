@@ -11,7 +11,7 @@ from gpucheck.fleet.identity import MAX_HOST_NAME, bare, known_as
 from gpucheck.fleet.row import LONGEST, PROBLEMS, REPORT, row
 from gpucheck.model import FleetRow, Verdict
 from gpucheck.model.fleet import SCHEMA as FLEET_SCHEMA
-from gpucheck.model.report import SCHEMA as REPORT_SCHEMA
+from gpucheck.model.record import SCHEMA as REPORT_SCHEMA
 
 # Written by provisioning next to the reports: what it did to each host, without a verdict.
 PROVISION_SCHEMA = "gpucheck.provision/1"

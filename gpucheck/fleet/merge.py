@@ -17,8 +17,7 @@ from gpucheck.fleet.labels import Labels, labelled
 from gpucheck.fleet.outliers import find_outliers, with_outliers
 from gpucheck.fleet.row import LONGEST, REPORT
 from gpucheck.model import Drift, DriftValue, Finding, FleetProblem, FleetReport, FleetRow, HostMetric, Verdict, worst
-from gpucheck.model.finding import Values
-from gpucheck.model.finding.verdict import RANK
+from gpucheck.model.finding import RANK, Values
 
 # Shared values appear early and often. Beyond this limit values are kept per host: to remember them costs memory.
 MAX_KNOWN = 50_000

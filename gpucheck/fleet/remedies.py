@@ -9,11 +9,10 @@ from functools import cache
 import msgspec
 
 from gpucheck.knowledge import causes
-from gpucheck.knowledge.advice import fix_of
+from gpucheck.knowledge.causes import fix_of
 from gpucheck.knowledge.codes import rows, words_of
 from gpucheck.model import Finding
-from gpucheck.model.finding import Step, Values
-from gpucheck.model.finding.naming import bus_ids
+from gpucheck.model.finding import Step, Values, bus_ids
 
 QUOTED = "the host's report states: "
 LONGEST = 300

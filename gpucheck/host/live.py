@@ -202,7 +202,7 @@ def _secure_boot(place: Place, _: Facts) -> bool | None:
 
 
 def _device_files(place: Place, facts: Facts) -> tuple[DeviceFile, ...]:
-    from gpucheck.host.device_files import read_device_files
+    from gpucheck.host.driver import read_device_files
 
     made, nvml = place.surroundings, facts.nvml
     return read_device_files(
@@ -247,15 +247,15 @@ def _packages(place: Place, names: tuple[str, ...]) -> dict[str, PackageVersion 
     if made is not None:
         versions = made.packages
         return {n: PackageVersion(name=n, version=versions[n], held=True) if n in versions else None for n in names}
-    from gpucheck.host.packages import read_packages
     from gpucheck.host.readers.system import os_release
+    from gpucheck.host.system import read_packages
 
     found = read_packages(os_release(place.system_root), place.system_root, names)
     return None if found is None else dict.fromkeys(names) | {package.name: package for package in found}
 
 
 def _python_packages(place: Place, names: tuple[str, ...]) -> dict[str, str | None]:
-    from gpucheck.host.packages import read_python_packages
+    from gpucheck.host.system import read_python_packages
 
     found, made = read_python_packages(names), place.surroundings
     return found if made is None else found | {name: made.python[name] for name in names if name in made.python}
@@ -266,7 +266,7 @@ def _services(place: Place, names: tuple[str, ...]) -> dict[str, str | None]:
     made = simulated.software(place.machine)
     if made is not None:
         return {name: made.services.get(name, "not-found") for name in names}
-    from gpucheck.host.packages import read_services
+    from gpucheck.host.system import read_services
 
     return read_services(names)
 

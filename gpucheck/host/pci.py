@@ -18,7 +18,7 @@ from gpucheck.host.readers.config_space import (
 from gpucheck.host.readers.files import folder_names, hex_id, text
 from gpucheck.host.readers.pci import NVIDIA, functions
 from gpucheck.model import AcsControl, AerCounts, PciDevice, PcieLink
-from gpucheck.model.finding.naming import BUS_ID
+from gpucheck.model.finding import BUS_ID
 
 PCI_BRIDGE, NETWORK = "0604", ("0200", "0207")
 ROOT = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")

@@ -1,13 +1,19 @@
 """images/versions.yml: one row per image variant, with its tags and labels."""
 
+import platform
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import yaml
 
 from gpucheck.foreign.documents import Loader
+from gpucheck.knowledge import code_runs, tables
+from gpucheck.knowledge.gpus import gpu_table
 from gpucheck.knowledge.strict import did_you_mean
+from gpucheck.lab.system import LabError, run
+from gpucheck.processes.python import python_module
+from gpucheck.processes.temporary import temporary_folder
 
 SCHEMA = "gpucheck.images/1"
 FILE = "images/versions.yml"
@@ -166,3 +172,123 @@ def image_manifest(name: str, variant: Variant, base: Base, *, stand_in: bool) -
         **msgspec.to_builtins(variant.filled),
         "python": base.python,
     }
+
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+# Docker's name of an architecture -> the kernel's, as wheels are tagged.
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+def require_platform(client: "DockerClient", versions: Versions, name: str) -> None:
+    """Raise LabError if the engine's architecture has no wheels of this build, or is not that of this host."""
+    here = next((arch for arch, machine in MACHINES.items() if machine == platform.machine()), platform.machine())
+    engine = str(client.version().get("Arch") or here)
+    row = versions.variant(name)
+    if f"linux/{engine}" not in row.filled.platforms:
+        others = [other for other, one in versions.variants.items() if f"linux/{engine}" in one.filled.platforms]
+        raise LabError(
+            f"{name} cannot be built for linux/{engine}: {why_not(row, engine)}\n"
+            f"do: build it on {' or '.join(p.removeprefix('linux/') for p in row.filled.platforms)}, or build here one "
+            f"of: {', '.join(others) or 'none'}"
+        )
+    if engine != here:
+        raise LabError(
+            f"the Docker engine is linux/{engine} and this host linux/{here}, whose pip downloads its own wheels\n"
+            f"do: build on a host that is {engine}, or with the context: gpucheck image context {name}"
+        )
+
+
+def why_not(row: Variant, arch: str) -> str:
+    """Return which wheel is missing for an architecture, as text."""
+    filled = row.filled
+    machine = MACHINES.get(arch, arch)
+    if row.framework == "tensorflow":
+        return f"the {machine} wheel of TensorFlow on PyPI is CPU only"
+    release = next((r for r in tables.torch().releases if r.version == filled.version), None)
+    if machine == "aarch64" and filled.index == "pypi" and release is not None and release.aarch64.build == "cpu":
+        return f"the aarch64 wheel of torch {filled.version} on PyPI is CPU only (CUDA for aarch64 begins with 2.11.0)"
+    return f"no {machine} wheel of torch {filled.version}+{filled.build} is known"
+
+
+def check_lock(name: str, row: Variant, lock: Path, python: str, glibc: str, options: list[str]) -> None:
+    """Resolve a lock to wheels for each platform of its row without downloading them. Raises LabError with uv's output.
+
+    python, glibc: of the base. Every requirement must have a wheel there whose hash is in the lock.
+    """
+    for place in row.filled.platforms:
+        machine = MACHINES[place.removeprefix("linux/")]
+        with temporary_folder("lock") as folder:
+            words: list[str | Path] = [*python_module("uv"), "pip", "install", "--quiet", "--no-config", "--dry-run"]
+            words += ["--target", folder, "--no-deps", "--only-binary", ":all:", "--require-hashes"]
+            words += ["--python-version", python, "--python-platform", f"{machine}-manylinux_{glibc.replace('.', '_')}"]
+            run(
+                [*words, *options, "--requirement", lock],
+                what=f"resolving the lock of {name} for {place}",
+                hint=f"name the index with wheels for {place} with --index URL, or a directory with --find-links DIR",
+            )
+
+
+PAGE = "docs/images.md"
+# Triton generates no code for GPUs below this one, whatever the build (rule R12 of the stack).
+COMPILED = 70
+BEGIN, END = "<!-- variants: made by `gpucheck image versions --update` -->", "<!-- end of variants -->"
+
+
+def table(versions: Versions) -> str:
+    """Return one Markdown row per variant."""
+    head = ["variant", "framework", "CUDA", "cuDNN", "NCCL", "driver", "serves", "wheels", "platforms", "budget", "tag"]
+    rows = []
+    for name, row in versions.variants.items():
+        filled = row.filled
+        built = f" (built for {filled.built_for})" if filled.cuda and filled.built_for != filled.cuda else ""
+        rows.append(
+            [
+                name,
+                f"{row.framework} {filled.version}",
+                f"{filled.cuda}{built}" if filled.cuda else "none",
+                filled.cudnn or "none",
+                filled.nccl or "none",
+                f"{filled.driver_floor} or newer" if filled.driver_floor else "none needed",
+                served(filled.code),
+                "PyPI" if filled.index == "pypi" else f"PyTorch's `{filled.index}`",
+                ", ".join(platform.removeprefix("linux/") for platform in filled.platforms),
+                f"{row.size_budget_mb / 1000:.1f} GB",
+                f"`{tag(row, versions.base, stand_in=False)}`",
+            ]
+        )
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def purpose(framework: str, code: tuple[str, ...], driver_floor: str | None) -> str:
+    """Return the purpose of an image as one line: GPU generations, driver, and limits."""
+    if not code:
+        return "for hosts without a GPU"
+    old = framework == "torch" and any(int(name.partition("_")[2]) < COMPILED for name in code)
+    limit = f"; torch.compile from compute capability {COMPILED / 10} on" if old else ""
+    return f"for {served(code)} with driver {driver_floor} or newer{limit}"
+
+
+def served(code: tuple[str, ...]) -> str:
+    """Return the GPU generations that a build has machine code for, oldest first."""
+    archs = tuple(int(name.partition("_")[2]) for name in code)
+    found = sorted(
+        {
+            (gpu.compute_capability, gpu.architecture)
+            for gpu in gpu_table().gpus
+            if code_runs(gpu.compute_capability, archs)
+        }
+    )
+    names = dict.fromkeys(name for _, name in sorted(found, key=lambda row: tuple(map(int, row[0].split(".")))))
+    return ", ".join(names) or "no GPU"
+
+
+def fill_page(text: str, versions: Versions) -> str:
+    """Return the page with its table generated again. Raises ValueError if the page lacks the marks."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{PAGE} has no lines {BEGIN!r} and {END!r}. Put them around the table.")
+    return f"{before}{BEGIN}\n\n{table(versions)}\n{END}{after}"

@@ -6,7 +6,7 @@ from gpucheck.imports._problem import left_out
 from gpucheck.imports._regex import regex
 from gpucheck.model.diagnosis import UnreadRange
 from gpucheck.model.facts import Facts
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Verdict
 from gpucheck.model.paste import Part
 from gpucheck.model.topology import Topology
 

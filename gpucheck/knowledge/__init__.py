@@ -6,7 +6,18 @@ the line. Unconfirmed values are marked in the tables and never silently relied 
 
 from gpucheck.knowledge._load import KnowledgeError, site_tables
 from gpucheck.knowledge.causes import Cause, RootCauses, causes, root_causes
-from gpucheck.knowledge.gpus import GpuC2c, GpuModel, code_runs, generation_of, gpu_table, gpus
+from gpucheck.knowledge.gpus import (
+    GpuC2c,
+    GpuModel,
+    code_runs,
+    find_gpu,
+    generation_of,
+    gpu_by_pci_id,
+    gpu_table,
+    gpus,
+    gpus_of_family,
+    similar_gpus,
+)
 from gpucheck.knowledge.links import (
     NvLinkRate,
     healthy_rates,
@@ -14,28 +25,3 @@ from gpucheck.knowledge.links import (
     nvlink_rate,
     pcie_gb_s,
 )
-from gpucheck.knowledge.names import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
-
-__all__ = [
-    "Cause",
-    "GpuC2c",
-    "GpuModel",
-    "KnowledgeError",
-    "NvLinkRate",
-    "RootCauses",
-    "causes",
-    "code_runs",
-    "find_gpu",
-    "generation_of",
-    "gpu_by_pci_id",
-    "gpu_table",
-    "gpus",
-    "gpus_of_family",
-    "healthy_rates",
-    "nvlink_factor",
-    "nvlink_rate",
-    "pcie_gb_s",
-    "root_causes",
-    "similar_gpus",
-    "site_tables",
-]

@@ -1,12 +1,72 @@
 """Causes: what is wrong, how to make sure, what to do (causes.yml)."""
 
-from typing import Literal
+import shlex
+from collections.abc import Iterable, Mapping
+from functools import cache
+from string import Formatter
+from typing import Any, Literal, get_args
 
 import msgspec
 
-from gpucheck.knowledge._load import Table, table
-from gpucheck.knowledge.advice import Advice, step_of
+from gpucheck.knowledge._load import Table, TableRow, table
 from gpucheck.model.finding import Action, Owner, Step
+
+
+class Advice(TableRow, frozen=True, kw_only=True):
+    """One step: do or look are words, change or run a command. do and change alter the host, look and run do not."""
+
+    do: str | None = None
+    look: str | None = None
+    change: str | None = None
+    run: str | None = None
+
+    def __post_init__(self) -> None:
+        if sum(text is not None for text in (self.do, self.look, self.change, self.run)) != 1:
+            raise ValueError("a step has one of the keys do, look, change, run")
+
+    @property
+    def text(self) -> str:
+        return self.do or self.look or self.change or self.run or ""
+
+
+class _Words(Formatter):
+    """Values in a sentence: a list with commas, an unknown value as the word."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if isinstance(value, list | tuple):
+            return ", ".join(super(_Words, self).format_field(one, format_spec) for one in value)
+        if value is None:
+            return "unknown"
+        return str(super().format_field(value, format_spec))
+
+
+class _Shell(_Words):
+    """Values in a command: a text from elsewhere cannot become a second command."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        text = super().format_field(value, format_spec)
+        return text if isinstance(value, int | float) else shlex.quote(text) if text else "''"
+
+
+WORDS, SHELL = _Words(), _Shell()
+
+
+def step_of(advice: Advice, values: Mapping[str, Any]) -> Step:
+    """Return the step with these values. Raises KeyError for one that is missing."""
+    changes = advice.do is not None or advice.change is not None
+    if advice.do is not None or advice.look is not None:
+        return Step(text=WORDS.vformat(advice.text, (), values), changes=changes)
+    return Step(command=SHELL.vformat(advice.text, (), values), changes=changes)
+
+
+def fix_of(steps: Iterable[Step]) -> str:
+    """Return the steps as one text: a step that ends with a colon introduces the next."""
+    text = ""
+    for step in steps:
+        between = " " if text.endswith(":") else "; " if text else ""
+        text += between + (step.command or step.text or "")
+    return text
+
 
 Domain = Literal["gpu", "nvlink", "pcie", "network", "driver", "host", "job"]
 
@@ -70,3 +130,56 @@ class _Suspects(Table, frozen=True, kw_only=True):
 def suspects_of(pattern: str) -> tuple[str, ...]:
     """Return the causes that may be behind slow, wrong or hung copies of this pattern, the most frequent first."""
     return table("suspects.yml", _Suspects).patterns[pattern]
+
+
+ACTIONS: tuple[Action, ...] = get_args(Action)
+
+
+class Meaning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One action. means: as text. The other fields name it as NVSentinel, gpud and so on do; None: they have none.
+
+    nvsentinel_vm: in a virtual machine. slurm: what to do with the node until the action is done. condition: whether
+    the Kubernetes node condition of the cause's domain becomes True.
+    """
+
+    means: str
+    nvsentinel: str
+    nvsentinel_vm: str
+    gpud: str
+    health_validation: str
+    nvml: str | None
+    slurm: Literal["nothing", "drain", "down"]
+    condition: bool
+
+
+class _Actions(Table, frozen=True, kw_only=True):
+    schema_: Literal["gpucheck.knowledge.causes/1"]
+    actions: dict[Action, Meaning]
+    recovery_actions: dict[str, Action]
+    conditions: dict[str, str | None]
+
+
+def actions() -> dict[Action, Meaning]:
+    """Every action, the mildest first. Raises KnowledgeError if the file is damaged."""
+    known = _table().actions
+    return {action: known[action] for action in ACTIONS}
+
+
+def of_host(action: Action, owner: Owner) -> Action:
+    """Return what an action means for the host: nothing, where the owner of the job carries it out."""
+    return "none" if owner == "user" else action
+
+
+def of_recovery_action(name: str) -> Action:
+    """Return the action for one of NVML's recovery actions; one that is newer than the table needs a person."""
+    return _table().recovery_actions.get(name, "contact-support")
+
+
+def conditions() -> dict[str, str | None]:
+    """Kubernetes node condition by domain of a cause."""
+    return dict(_table().conditions)
+
+
+@cache
+def _table() -> _Actions:
+    return table("actions.yml", _Actions)

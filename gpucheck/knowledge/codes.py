@@ -11,11 +11,19 @@ from typing import Any, Literal
 import msgspec
 
 from gpucheck.knowledge._load import FOLDER, TableRow, table
-from gpucheck.knowledge.advice import WORDS, Advice, fix_of, step_of
-from gpucheck.knowledge.causes import causes
-from gpucheck.model.finding import Action, Alternative, Confidence, Finding, Owner, Step, Value, Values
-from gpucheck.model.finding.naming import bus_ids
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.knowledge.causes import WORDS, Advice, causes, fix_of, step_of
+from gpucheck.model.finding import (
+    Action,
+    Alternative,
+    Confidence,
+    Finding,
+    Owner,
+    Step,
+    Value,
+    Values,
+    Verdict,
+    bus_ids,
+)
 
 # An option of nvidia-smi that takes several GPUs, and is left out where all are meant.
 OF_GPUS = re.compile(r" (?:-i |--id=)\{gpu\}")

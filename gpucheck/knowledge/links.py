@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.knowledge._load import TableRow, table
-from gpucheck.knowledge.names import find_gpu
+from gpucheck.knowledge.gpus import find_gpu
 
 
 class _Pcie(TableRow, frozen=True, kw_only=True):

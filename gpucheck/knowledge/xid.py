@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.knowledge._load import Table, table
-from gpucheck.knowledge.advice import Advice
+from gpucheck.knowledge.causes import Advice
 from gpucheck.model.finding import Action, Owner
 
 Verdict = Literal["note", "warn", "fail"]

@@ -5,10 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 from gpucheck.lab import catalogue
 from gpucheck.lab.containers import archive, checked_output, create, lab_containers, put, put_archive, start, wait_for
-from gpucheck.lab.engine import is_cgroup_v2
 from gpucheck.lab.images import Flavour
 from gpucheck.lab.model import LABEL_FLAVOUR, LABEL_STAMP, HostSpec, Lab, fingerprint
-from gpucheck.lab.system import say
+from gpucheck.lab.system import is_cgroup_v2, say
 from gpucheck.processes.temporary import temporary_folder
 
 if TYPE_CHECKING:

@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 from gpucheck.lab import containers
 from gpucheck.lab import inventory as files
 from gpucheck.lab.containers import (
+    check_network,
     checked_output,
     create,
     engine_errors,
+    ensure_network,
     lab_containers,
     put,
     put_archive,
     start,
     wait_for,
 )
-from gpucheck.lab.engine import engine
 from gpucheck.lab.hosts import KERNEL_RELEASE, MACHINE, host_options
 from gpucheck.lab.images import (
     DEFAULT_KEYRING,
@@ -38,8 +39,7 @@ from gpucheck.lab.images import (
 )
 from gpucheck.lab.lifecycle import login_key, one_at_a_time, write_down
 from gpucheck.lab.model import HostSpec, Lab
-from gpucheck.lab.network import check_network, ensure_network
-from gpucheck.lab.system import LabError, failed, say
+from gpucheck.lab.system import LabError, engine, failed, say
 from gpucheck.lab.wheelhouse import ensure_wheelhouse
 from gpucheck.processes.temporary import temporary_folder
 

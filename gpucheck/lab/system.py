@@ -3,13 +3,16 @@
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from gpucheck.model.finding.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
+from gpucheck.model.finding import EXIT_STATUS, EXIT_USAGE, Verdict
 from gpucheck.printable import indented
+from gpucheck.processes.children import spare
 
 
 class LabError(click.ClickException):
@@ -97,3 +100,127 @@ def install(packages: Sequence[str], why: str) -> None:
     hint = "check this machine's apt sources and network (apt-get update), then run this again"
     run([*quiet, "update"], what="refreshing the package lists", hint=hint)
     run([*quiet, "install", "--no-install-recommends", *packages], what=f"installing {' '.join(packages)}", hint=hint)
+
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+SOCKET = Path("/var/run/docker.sock")
+LOG = Path("/var/log/gpucheck-dockerd.log")
+START_SECONDS = 60.0
+CALL_SECONDS = 600
+
+
+def engine() -> "DockerClient":
+    """A client of a Docker engine that answers. Silent when one does already.
+
+    Raises LabError if there is none and none can be installed.
+    """
+    client = _reach()
+    if client is not None:
+        return client
+    if os.environ.get("DOCKER_HOST"):
+        raise LabError(
+            f"the Docker engine at {os.environ['DOCKER_HOST']} does not answer (DOCKER_HOST names it)\n"
+            "do: start that engine, or unset DOCKER_HOST to use one of this machine"
+        )
+    if shutil.which("dockerd") is None:
+        install(["docker.io"], "the lab hosts are containers")
+        client = _reach()
+        if client is not None:
+            return client
+    if Path("/run/systemd/system").is_dir():
+        return _start_service()
+    return _start_daemon()
+
+
+def reachable() -> "DockerClient | None":
+    """A client when an engine answers now, else None. Starts and installs nothing."""
+    return _reach()
+
+
+def is_cgroup_v2(client: "DockerClient") -> bool:
+    """Does the engine's machine have cgroup v2 only?"""
+    return str(client.info().get("CgroupVersion", "1")) == "2"
+
+
+def _reach() -> "DockerClient | None":
+    """A client that got an answer, None where nothing listens. Raises LabError where we are not let in."""
+    try:
+        import docker
+        import docker.errors
+    except ModuleNotFoundError as error:
+        raise LabError(
+            f"the lab needs the Python package {error.name}, which is not installed here\n"
+            "do: python -m pip install docker (make provision does it by itself)"
+        ) from error
+    try:
+        client = docker.from_env(timeout=CALL_SECONDS)
+        client.ping()
+    except docker.errors.DockerException as error:
+        if "Permission denied" in str(error):
+            raise LabError(
+                f"the Docker engine at {SOCKET} does not let this user in: permission denied\n"
+                "do: run this as root, or add the user to the group docker and log in again"
+            ) from error
+        return None
+    return client
+
+
+def _wait(deadline: float) -> "DockerClient | None":
+    while time.monotonic() < deadline:
+        client = _reach() if SOCKET.exists() else None
+        if client is not None:
+            return client
+        time.sleep(0.2)
+    return None
+
+
+def _start_service() -> "DockerClient":
+    sudo = root_prefix("starting the Docker engine")
+    say("starting the Docker engine (systemctl start docker)")
+    hint = "read the reason with journalctl -u docker, then run this again"
+    run([*sudo, "systemctl", "start", "docker"], what="starting the Docker engine", hint=hint)
+    client = _wait(time.monotonic() + START_SECONDS)
+    if client is None:
+        raise LabError(f"docker.service runs but nothing answers at {SOCKET} after {START_SECONDS:.0f} s\ndo: {hint}")
+    return client
+
+
+def _start_daemon() -> "DockerClient":
+    """No service manager runs here (a container, a minimal machine): start dockerd ourselves, detached."""
+    sudo = root_prefix("starting the Docker engine")
+    say(f"starting the Docker engine: no service manager runs here (log: {LOG})")
+    shell = f"exec dockerd >>{LOG} 2>&1"
+    # A new session, so that neither Ctrl-C nor the end of this terminal takes the engine down.
+    daemon = subprocess.Popen(
+        [*sudo, "sh", "-c", shell],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+    )
+    spare(daemon.pid)
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and daemon.poll() is None:
+        client = _wait(min(deadline, time.monotonic() + 1.0))
+        if client is not None:
+            return client
+    status = daemon.poll()
+    why = f"dockerd exited {status}" if status is not None else f"no answer within {START_SECONDS:.0f} s"
+    raise LabError(failed("starting the Docker engine", why, reasons(_log()), f"{LOG} has the rest"))
+
+
+def _log() -> str:
+    try:
+        return LOG.read_text(errors="replace")[-20000:]
+    except OSError as error:
+        return f"{LOG}: {error.strerror}"
+
+
+def reasons(log: str) -> str:
+    """The lines of a dockerd log with the reason why it stopped; without one, the last lines."""
+    lines = log.splitlines()
+    telling = [line for line in lines if "level=fatal" in line or "failed to start daemon" in line]
+    return "\n".join(telling[-3:] or lines[-6:])

@@ -12,17 +12,23 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from gpucheck.host.nvml.supervisor import query_child
-from gpucheck.measure.planning.paths import Path, paths, ports_to_host
-from gpucheck.measure.planning.plan import CopyPaths, Depth, MeasurementRequest, buffer_bytes, plan
+from gpucheck.measure.planning.plan import (
+    CopyPaths,
+    Depth,
+    MeasurementRequest,
+    Path,
+    buffer_bytes,
+    paths,
+    plan,
+    ports_to_host,
+)
 from gpucheck.measure.planning.selection import COPIES, Unmeasurable, admit, choose, device, room
 from gpucheck.measure.reporting import report
-from gpucheck.measure.reporting.gaps import CHANNELS, gaps, lost
-from gpucheck.measure.reporting.observed import observations
-from gpucheck.measure.reporting.scene import NEEDS, Scene
-from gpucheck.measure.reporting.text import count_text
-from gpucheck.measure.running.runner import Doubts, Results, again, run
+from gpucheck.measure.reporting.observed import count_text, observations
+from gpucheck.measure.reporting.report import CHANNELS, gaps, lost
+from gpucheck.measure.reporting.surroundings import NEEDS, Scene
+from gpucheck.measure.running.runner import Doubts, Results, Supervised, again, run
 from gpucheck.measure.running.sampler import Sampler
-from gpucheck.measure.running.supervisor import Supervised
 from gpucheck.measure.values import Answer, CopyStep, Failure, Flow, Opened, Setup
 from gpucheck.model import NvmlFailure, NvmlReading, Verdict, named, worst
 from gpucheck.model.bandwidth import BandwidthReport

@@ -1,11 +1,18 @@
 """Data types that all packages share: GPU, link, topology, observation, finding, verdict, report."""
 
-from gpucheck.model.check import Check
-from gpucheck.model.finding import Finding
-from gpucheck.model.finding.action import with_actions
-from gpucheck.model.finding.naming import named, where
-from gpucheck.model.finding.root_cause import by_root, counted, follows
-from gpucheck.model.finding.verdict import EXIT_STATUS, Verdict, worst
+from gpucheck.model.facts import Check
+from gpucheck.model.finding import (
+    EXIT_STATUS,
+    Finding,
+    Verdict,
+    by_root,
+    counted,
+    follows,
+    named,
+    where,
+    with_actions,
+    worst,
+)
 from gpucheck.model.fleet import (
     Agreement,
     Change,
@@ -21,31 +28,33 @@ from gpucheck.model.fleet import (
 )
 from gpucheck.model.host import NotRecorded
 from gpucheck.model.host.hardware import (
+    NVSWITCH,
     AcsControl,
     AerCounts,
-    Expected,
-    Fabric,
-    Gpu,
-    Nic,
-    NvLink,
-    NvLink5Counts,
-    Pair,
-    PciDevice,
-    PcieLink,
-    TopologyGpu,
-)
-from gpucheck.model.host.health import (
     C2cLink,
     Confidential,
     EccCounts,
+    Expected,
+    Fabric,
+    Gpu,
     GpuProcess,
     Health,
+    Nic,
+    NvLink,
+    NvLink5Counts,
+    NvLinkBundle,
+    Pair,
+    PciDevice,
     PcieErrors,
+    PcieLink,
     RackPlace,
     RetiredPages,
     RowRemap,
     SpareRows,
     SramErrors,
+    TopologyGpu,
+    WiredFunction,
+    Wiring,
 )
 from gpucheck.model.host.readings import (
     CRASHED,
@@ -70,86 +79,6 @@ from gpucheck.model.host.readings import (
     Simulation,
     System,
 )
-from gpucheck.model.host.wiring import NVSWITCH, NvLinkBundle, WiredFunction, Wiring
-from gpucheck.model.metric_title import metric_title
-from gpucheck.model.report import Partial, Report
+from gpucheck.model.measurements import metric_title
+from gpucheck.model.record import Partial, Report
 from gpucheck.model.topology import Advice, Topology
-
-__all__ = [
-    "CRASHED",
-    "DEFECT",
-    "DEPRECATED",
-    "EXIT_STATUS",
-    "LATE",
-    "NOT_IN_LIBRARY",
-    "NOT_STARTED",
-    "NOT_SUPPORTED",
-    "NVSWITCH",
-    "AcsControl",
-    "Advice",
-    "AerCounts",
-    "Agreement",
-    "C2cLink",
-    "Change",
-    "Check",
-    "CommonCause",
-    "Confidential",
-    "DeviceFile",
-    "DkmsModule",
-    "Drift",
-    "DriftValue",
-    "DriverState",
-    "EccCounts",
-    "Expected",
-    "Fabric",
-    "Finding",
-    "FleetProblem",
-    "FleetReport",
-    "FleetRow",
-    "Gpu",
-    "GpuProcess",
-    "Health",
-    "HostMetric",
-    "InstalledKernel",
-    "KernelLine",
-    "KernelLog",
-    "Limits",
-    "LoaderLibrary",
-    "MetricGroup",
-    "Nic",
-    "NotRecorded",
-    "NvLink",
-    "NvLink5Counts",
-    "NvLinkBundle",
-    "NvmlFailure",
-    "NvmlGap",
-    "NvmlReading",
-    "Outlier",
-    "PackageVersion",
-    "Pair",
-    "Partial",
-    "PciDevice",
-    "PcieErrors",
-    "PcieLink",
-    "RackPlace",
-    "Report",
-    "RetiredPages",
-    "RowRemap",
-    "Simulation",
-    "SpareRows",
-    "SramErrors",
-    "System",
-    "Topology",
-    "TopologyGpu",
-    "Verdict",
-    "WiredFunction",
-    "Wiring",
-    "by_root",
-    "counted",
-    "follows",
-    "metric_title",
-    "named",
-    "where",
-    "with_actions",
-    "worst",
-]

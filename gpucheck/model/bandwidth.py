@@ -6,8 +6,7 @@ import msgspec
 
 from gpucheck.model.device import Device
 from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.finding import Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Finding, Verdict
 from gpucheck.model.host.readings import Simulation
 
 SCHEMA = "gpucheck.bandwidth/1"

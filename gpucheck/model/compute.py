@@ -5,8 +5,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.model.device import Device
-from gpucheck.model.finding import Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Finding, Verdict
 from gpucheck.model.host.readings import Simulation
 
 SCHEMA = "gpucheck.compute/1"

@@ -4,12 +4,14 @@ A need names one of its parts, or an entry of one: ``nvml``, ``package:nvidia-im
 What was not asked is not there; what was asked and is not on the host is None or empty.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import msgspec
 
 from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.finding import Finding
 from gpucheck.model.host import NotRecorded
 from gpucheck.model.host.hardware import Gpu, PciDevice
 from gpucheck.model.host.network import PortCounters, RdmaDevice
@@ -133,3 +135,24 @@ class Source(Protocol):
 
         Raises NotRecorded for what a recording lacks; StuckError and others as the read of a live host ended.
         """
+
+
+# What it can report is in gpucheck/knowledge/codes/*.yml, under its name.
+def _nothing_more(_facts: Facts) -> tuple[str, ...]:
+    return ()
+
+
+@dataclass(frozen=True)
+class Check:
+    """needs: as in gpucheck.model.facts; if one has no answer, that alone decides, and evaluate is not called.
+
+    more: further needs that depend on the first answers, such as the packages that a file names.
+    thresholds: what its verdicts depend on, as text with the values.
+    """
+
+    name: str
+    tags: frozenset[str]
+    evaluate: Callable[[Facts], Iterable[Finding]]
+    needs: tuple[str, ...] = ()
+    more: Callable[[Facts], Iterable[str]] = _nothing_more
+    thresholds: tuple[str, ...] = ()

@@ -4,8 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.model.finding import Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Finding, Verdict
 
 SCHEMA = "gpucheck.fleet/1"
 

@@ -4,8 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.model.finding import Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Finding, Verdict
 from gpucheck.model.host.readings import Simulation
 
 SCHEMA = "gpucheck.smoke/2"

@@ -5,12 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.knowledge import causes
-from gpucheck.knowledge.advice import fix_of
+from gpucheck.knowledge.causes import fix_of
 from gpucheck.knowledge.codes import of_several
 from gpucheck.model import Finding, Report, Verdict, by_root, where
-from gpucheck.model.finding import Alternative, Step
-from gpucheck.model.finding.naming import bus_ids
-from gpucheck.model.finding.root_cause import Fault
+from gpucheck.model.finding import Alternative, Fault, Step, bus_ids
 from gpucheck.render.words import WORST_FIRST, observed, plural, ranges
 
 # Of more GPUs than this the bus ids are left out: they are in the JSON.

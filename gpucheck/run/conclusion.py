@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from gpucheck.knowledge import causes, root_causes
 from gpucheck.model import Finding, Verdict, counted, follows, named, with_actions, worst
-from gpucheck.model.finding.naming import NamedGpu, bus_ids
-from gpucheck.model.finding.root_cause import FOUND
-from gpucheck.model.host.wiring import Wiring
+from gpucheck.model.finding import FOUND, NamedGpu, bus_ids
+from gpucheck.model.host.hardware import Wiring
 
 SURE = ("certain", "likely", "possible", None)
 # Of a link and of its ends a check reports one state; a host or a log has several things with one cause.

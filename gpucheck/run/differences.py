@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gpucheck.knowledge.names import find_gpu
+from gpucheck.knowledge.gpus import find_gpu
 from gpucheck.model import Gpu
 from gpucheck.model.full_record import CudaFailure, Difference, FullRecord, Ran
 from gpucheck.run.full_record import READ_CUDA

@@ -10,7 +10,7 @@ from gpucheck.checks.pcie import acs, link, path
 from gpucheck.checks.software import driver
 from gpucheck.model import Check, Finding, NotRecorded, Topology, Verdict
 from gpucheck.model.facts import Source
-from gpucheck.model.finding.root_cause import FOUND
+from gpucheck.model.finding import FOUND
 from gpucheck.run.step import evaluated
 from gpucheck.topology import of
 from gpucheck.topology.nics import cards_of_gpus, variables

@@ -18,7 +18,7 @@ All but ``activate`` is imported on first use: a cached machine needs no YAML pa
 
 from typing import TYPE_CHECKING, Any
 
-from gpucheck.simulator.activation import activate
+from gpucheck.simulator.live import activate
 
 if TYPE_CHECKING:
     from gpucheck.simulator.cuda.library import build_cuda_library
@@ -28,17 +28,6 @@ if TYPE_CHECKING:
     from gpucheck.simulator.nvml.library import build_library
     from gpucheck.simulator.writer import write_machine
 
-__all__ = [
-    "activate",
-    "all_faults",
-    "build_cuda_library",
-    "build_library",
-    "load",
-    "make",
-    "profile_names",
-    "switch",
-    "write_machine",
-]
 
 _HOME = {
     "all_faults": "faults",

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from gpucheck.knowledge.archives import Archive, ubuntu
+from gpucheck.knowledge.packages import Archive, ubuntu
 from gpucheck.knowledge.tables import Branch, OperatingSystem
 from gpucheck.stack.packages import Package, PlanGap, package
 from gpucheck.stack.rules import archive as archive_rules

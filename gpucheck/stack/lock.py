@@ -16,13 +16,12 @@ from gpucheck.foreign import read_text
 from gpucheck.foreign.documents import DocumentProblem, bounded, compose, load, parse
 from gpucheck.knowledge import generation_of, gpu_by_pci_id, tables
 from gpucheck.stack.components import COMPONENTS, exact_spec
-from gpucheck.stack.facts import HostFacts
+from gpucheck.stack.facts import HostFacts, normal_arch, os_of_facts
 from gpucheck.stack.present import WAY, present_driver
 from gpucheck.stack.rdma import Rdma, rdma_of_facts
 from gpucheck.stack.resolve import resolve_target
 from gpucheck.stack.spec import StackSpec, check_value
 from gpucheck.stack.stack_set import StackSet
-from gpucheck.stack.targets import normal_arch, os_of_facts
 from gpucheck.stack.types import KEEP, Conflict, Fact, NotProvisioned, Refusal, Target, UnknownInput
 
 

@@ -12,12 +12,12 @@ import msgspec
 from gpucheck.knowledge import site_tables, tables
 from gpucheck.stack.components import BY_NAME, BY_TURN, COMPONENTS, VERSIONED, driver, exact_spec
 from gpucheck.stack.components.base import Choice
+from gpucheck.stack.facts import target_of
 from gpucheck.stack.present import kept
 from gpucheck.stack.rules.archive import archive_of
 from gpucheck.stack.rules.driver import folder_of, is_a, r13_forward_compatibility
 from gpucheck.stack.spec import StackSpec, managed
 from gpucheck.stack.stack_set import StackSet
-from gpucheck.stack.targets import target_of
 from gpucheck.stack.types import Clash, Conflict, DriverChoice, Reason, Reasons, Refusal, Target
 from gpucheck.stack.versions import parse, request
 

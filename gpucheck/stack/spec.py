@@ -11,8 +11,15 @@ from gpucheck.foreign import read_text
 from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, did_you_mean, document
 from gpucheck.stack.components import COMPONENTS, VERSIONED
 from gpucheck.stack.components.base import MANAGED
-from gpucheck.stack.settings.driver import Mok, host_path, read_driver_extra, read_module_options, read_mok
-from gpucheck.stack.settings.imex import Imex, read_imex
+from gpucheck.stack.settings.driver import (
+    Imex,
+    Mok,
+    host_path,
+    read_driver_extra,
+    read_imex,
+    read_module_options,
+    read_mok,
+)
 from gpucheck.stack.settings.tuning import Tuning, read_tuning
 
 SCHEMA = "gpucheck.spec/1"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from gpucheck.knowledge import GpuModel
-from gpucheck.knowledge.archives import Archive
+from gpucheck.knowledge.packages import Archive
 from gpucheck.knowledge.tables import OperatingSystem
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import msgspec
 
 from gpucheck.model.host.hardware import TopologyGpu
 from gpucheck.model.topology import Advice, Choice, Pinning, Topology
-from gpucheck.topology.islands import islands
-from gpucheck.topology.view import DISTANCE
+from gpucheck.topology.view import DISTANCE, islands
 from gpucheck.topology.wiring import MOST_SWITCH_MEMBERS, nvlinks_of
 
 USUAL_SIZES = (2, 4)

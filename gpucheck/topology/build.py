@@ -10,13 +10,11 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model.facts import Source
 from gpucheck.model.finding import Finding
 from gpucheck.model.host import NotRecorded
-from gpucheck.model.host.hardware import Expected, Gpu, Nic, Pair, PciDevice, TopologyGpu
+from gpucheck.model.host.hardware import Expected, Gpu, Nic, Pair, PciDevice, TopologyGpu, Wiring
 from gpucheck.model.host.readings import NvmlFailure, NvmlReading
-from gpucheck.model.host.wiring import Wiring
 from gpucheck.model.topology import Topology
 from gpucheck.topology.expected import expected, gpu_nvlink, narrowest, nvlink_expected, pcie_expected, slower
-from gpucheck.topology.pcie.classify import classify
-from gpucheck.topology.pcie.cpu import Cpu, identify, known
+from gpucheck.topology.pcie import Cpu, classify, identify, known
 from gpucheck.topology.view import DISTANCE, Problem, View
 from gpucheck.topology.wiring import Paths, wire
 

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from gpucheck.knowledge import GpuC2c, NvLinkRate, healthy_rates, nvlink_factor, nvlink_rate, pcie_gb_s
 from gpucheck.model.host.hardware import Expected, Gpu, PcieLink
-from gpucheck.topology.pcie.cpu import Cpu
+from gpucheck.topology.pcie import Cpu
 
 # A number is healthy down to so many deviations below the median: nineteen of twenty healthy machines reach it.
 HEALTHY = -1.64

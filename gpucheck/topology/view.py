@@ -1,15 +1,15 @@
 """What NVML and sysfs report about the pairs of a host, by place in NVML's order."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.model.host.hardware import Gpu, PciDevice
 from gpucheck.model.host.readings import NvmlReading
 from gpucheck.topology.nvlink import Joint, NvLinks
-from gpucheck.topology.pcie.classify import classify
+from gpucheck.topology.pcie import classify
 
 STATE_CALL = "nvmlDeviceGetNvLinkState"
 PAST = (2, 3)  # NVML: invalid argument, not supported: there is no such link
@@ -122,3 +122,15 @@ def p2p_status(nvml: NvmlReading, pair: tuple[int, int], kinds: Sequence[str] = 
     reported = [_at(nvml.p2p[kind], *at) for kind in kinds if kind in nvml.p2p for at in (pair, pair[::-1])]
     bad = next((status for status in reported if status not in ("OK", None)), None)
     return bad or (None if not reported or None in reported else "OK")
+
+
+Member = TypeVar("Member", bound=Hashable)
+
+
+def islands(members: Iterable[Member], joined: Iterable[tuple[Member, Member]]) -> list[frozenset[Member]]:
+    """Return the groups that these pairs connect, in the order of their first member; every member is in one."""
+    group = {member: frozenset([member]) for member in members}
+    for one, other in joined:
+        whole = group[one] | group[other]
+        group.update(dict.fromkeys(whole, whole))
+    return list(dict.fromkeys(group.values()))

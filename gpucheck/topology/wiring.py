@@ -10,13 +10,22 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from gpucheck.model.host.hardware import Gpu, Nic, PciDevice, PcieLink
-from gpucheck.model.host.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunction, Wiring
+from gpucheck.model.host.hardware import (
+    NVSWITCH,
+    Gpu,
+    Nic,
+    NumaNode,
+    NvLinkBundle,
+    PciDevice,
+    PcieLink,
+    WiredFunction,
+    Wiring,
+)
 from gpucheck.model.topology import Topology
 from gpucheck.topology.expected import Hop
-from gpucheck.topology.islands import islands
 from gpucheck.topology.nvlink import NvLinks
-from gpucheck.topology.pcie.cpu import Cpu
+from gpucheck.topology.pcie import Cpu
+from gpucheck.topology.view import islands
 
 BridgeKind = Literal["root-port", "switch-upstream", "switch-downstream", "bridge"]
 PORTS: tuple[BridgeKind, BridgeKind] = ("switch-downstream", "switch-upstream")

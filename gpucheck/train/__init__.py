@@ -10,14 +10,3 @@ from gpucheck.train.smoke import (
     run_smoke,
     whole_gpus,
 )
-
-__all__ = [
-    "evaluate",
-    "gpus_to_train_on",
-    "has_switch",
-    "is_settled",
-    "mig_instances",
-    "real_gpus",
-    "run_smoke",
-    "whole_gpus",
-]

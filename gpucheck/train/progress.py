@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpucheck.model.smoke import Checkpoint, Copy, Placement, Reference, Repeat
 from gpucheck.processes.ranks.run_directory import ProgressFile
 
 # In the order in which a rank goes through them; the second group repeats at every step. init is the rendezvous, device
@@ -130,3 +131,70 @@ def position_of(progress: bytes) -> Position:
         return msgspec.json.decode(progress, type=Position)
     except msgspec.MsgspecError:
         return START
+
+
+# Key of versions: the wheels with CUDA's libraries that tensorflow[and-cuda] installs. tensorflow alone is built for
+# CUDA, does not install them, and then computes on the CPU.
+CUDA_WHEELS = "CUDA wheels"
+
+
+class RankDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """A device that took part. name: the framework's. bus_id: of its GPU, as in sysfs; None on the CPU."""
+
+    name: str
+    model: str | None = None
+    bus_id: str | None = None
+
+
+class Sums(msgspec.Struct, frozen=True, kw_only=True):
+    """One step's gradients as a rank sent them and got them back, as sums over them with random signs.
+
+    A sum with fixed signs is linear: that of the average must be the average of the ranks' own. None stands for "not a
+    number". norm: Euclidean norm of what was sent, which scales the rounding.
+    """
+
+    sent: tuple[float | None, ...]
+    received: tuple[float | None, ...]
+    norm: float | None
+
+
+class RankReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Report of one rank that finished.
+
+    devices: its own; all of them for a process that drives several.
+    losses: the rank's own loss at every step; None stands for "not a number".
+    gradient_hashes: SHA-256 of the averaged gradients at every step, empty where gradients are spread over the ranks.
+    data_hash: SHA-256 over every sample it was fed, in order.
+    sums: by step, empty where the strategy has no all-reduce of its own to check.
+    compute_seconds: by step, without communication and comparisons. overlap: share of the communication during which
+    the rank still computed, None if unknown. memory_kept_bytes: what a second training left more than
+    the first. communication: how the phase was distinguished. seconds: by phase; samples and samples_seconds cover all
+    steps but the first, without the comparisons.
+    """
+
+    rank: int
+    world_size: int
+    model: str
+    backend: str
+    placement: Placement
+    placement_reason: str
+    devices: tuple[RankDevice, ...]
+    losses: tuple[float | None, ...] = ()
+    gradient_hashes: tuple[str, ...] = ()
+    data_hash: str = ""
+    data_source: str = "synthetic"
+    sums: tuple[Sums, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
+    accuracy: float | None = None
+    held_out: int = 0
+    references: tuple[Reference, ...] = ()
+    repeat: Repeat | None = None
+    memory_kept_bytes: int | None = None
+    copies: tuple[Copy, ...] = ()
+    compute_seconds: tuple[float, ...] = ()
+    overlap: float | None = None
+    communication: str = ""
+    seconds: dict[str, float]
+    samples: int = 0
+    samples_seconds: float = 0.0
+    versions: dict[str, str | None]

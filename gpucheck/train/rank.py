@@ -14,8 +14,7 @@ from pathlib import Path
 
 from gpucheck.processes.ranks.rank import run_rank
 from gpucheck.processes.ranks.run_directory import RunDirectory
-from gpucheck.train.progress import Progress
-from gpucheck.train.report import RankReport
+from gpucheck.train.progress import Progress, RankReport
 from gpucheck.train.spec import RankSpec, SmokeOptions, TrainingFault, fault_of
 
 NOISE_BYTES = 4_000_000

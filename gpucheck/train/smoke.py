@@ -14,8 +14,7 @@ from gpucheck.processes.exhausted import limit_in_force
 from gpucheck.processes.ranks.run_directory import run_directory
 from gpucheck.processes.ranks.supervisor import Ending, rank_specs, supervise
 from gpucheck.train.evaluation.root_cause import find_failing_rank
-from gpucheck.train.progress import position_of
-from gpucheck.train.report import RankReport
+from gpucheck.train.progress import RankReport, position_of
 from gpucheck.train.results.merge import merge
 from gpucheck.train.spec import NVLS, SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies

@@ -5,8 +5,7 @@ from typing import Any
 import msgspec
 
 from gpucheck.bundle import contents
-from gpucheck.bundle.folder import inventory
-from gpucheck.bundle.manifest import (
+from gpucheck.bundle.contents import (
     KEY,
     MANIFEST,
     SIGNATURE,
@@ -15,6 +14,7 @@ from gpucheck.bundle.manifest import (
     OwnWheel,
     write_manifest,
 )
+from gpucheck.bundle.folder import inventory
 from gpucheck.bundle.signing import signer
 from gpucheck.stack.lock import Lock, lock
 from gpucheck.stack.plan import Plan, plan

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.bundle import contents
-from gpucheck.bundle.manifest import BundledFile, BundleError, read_manifest, write_manifest
+from gpucheck.bundle.contents import BundledFile, BundleError, read_manifest, write_manifest
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.spec import StackSpec

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucheck.bundle.contents import BundleDamaged, BundleError
 from gpucheck.bundle.folder import inventory, problems, verify
-from gpucheck.bundle.manifest import BundleDamaged, BundleError
 from gpucheck.bundle.signing import signer
 from tests.bundle.site import signed_folder
 

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from gpucheck.bundle.manifest import BundleError
+from gpucheck.bundle.contents import BundleError
 from tests.bundle.collecting import GROUP, make
 
 pytestmark = pytest.mark.skipif(

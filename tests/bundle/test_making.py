@@ -8,8 +8,8 @@ import subprocess
 import pytest
 
 from gpucheck.bundle import making
+from gpucheck.bundle.contents import BundleError, manifest_text
 from gpucheck.bundle.folder import described, verify
-from gpucheck.bundle.manifest import BundleError, manifest_text
 from tests.bundle.collecting import GROUP, make
 from tests.bundle.site import WHEEL
 

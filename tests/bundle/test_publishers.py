@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from gpucheck.bundle import making, publisher
+from gpucheck.bundle.contents import BundleError, manifest_text
 from gpucheck.bundle.folder import described
-from gpucheck.bundle.manifest import BundleError, manifest_text
 from gpucheck.stack.lock import read_lock_file, write_lock
 from gpucheck.stack.spec import Repository
 from tests.bundle.collecting import GROUP, make, publishers_key

@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from gpucheck.bundle import folder
-from gpucheck.bundle.folder import described, signed, take, verify
-from gpucheck.bundle.manifest import (
+from gpucheck.bundle.contents import (
     KEY,
     MANIFEST,
     SIGNATURE,
@@ -21,6 +20,7 @@ from gpucheck.bundle.manifest import (
     read_manifest,
     write_manifest,
 )
+from gpucheck.bundle.folder import described, signed, take, verify
 from gpucheck.bundle.signing import Signer
 from gpucheck.processes import gnupg
 from tests.bundle.site import WHEEL, manifest, signed_folder

@@ -8,7 +8,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from gpucheck.bundle import wheels
-from gpucheck.bundle.manifest import BundleError
+from gpucheck.bundle.contents import BundleError
 from gpucheck.bundle.wheels import Interpreter, compile_words, download_words
 
 if sys.version_info >= (3, 11):

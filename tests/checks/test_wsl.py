@@ -8,7 +8,7 @@ import pytest
 from gpucheck import simulator
 from gpucheck.host import LiveSource, Place
 from gpucheck.knowledge.codes import codes, reporting
-from gpucheck.measure.engines.driver import opening
+from gpucheck.measure.engines.driver import calls
 from gpucheck.measure.engines.driver.calls import CudaError
 from gpucheck.model import Verdict
 from gpucheck.run import verification as run
@@ -66,9 +66,9 @@ def test_what_is_absent_is_skipped_with_its_reason(report):
 @pytest.mark.parametrize("wsl", [True, False])
 def test_a_failed_start_of_cuda_does_not_blame_a_file_that_wsl_does_not_have(wsl, tmp_path, monkeypatch):
     dxg = tmp_path / "dxg"
-    monkeypatch.setattr(opening, "WSL", dxg)
+    monkeypatch.setattr(calls, "WSL", dxg)
     if wsl:
         dxg.touch()
-    problem = opening.not_opened(CudaError("cuInit", 999), "", tmp_path / "nvidia-uvm")
+    problem = calls.not_opened(CudaError("cuInit", 999), "", tmp_path / "nvidia-uvm")
 
     assert ("nvidia-uvm" in str(problem)) is not wsl

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from gpucheck.compute import plan
-from gpucheck.compute.running import workers
+from gpucheck.compute import values
+from gpucheck.compute.running import run as workers
 
 H100 = ("--simulate", "hgx-h100-x8")
 
@@ -67,7 +67,7 @@ def test_on_gpus_in_use_a_low_rate_cannot_fail(run):
 
 @pytest.mark.slow
 def test_two_cpu_processes_compute_for_real_and_agree(run, monkeypatch):
-    monkeypatch.setattr(plan, "CPU_S", 0.01)  # every step has its fewest samples
+    monkeypatch.setattr(values, "CPU_S", 0.01)  # every step has its fewest samples
     status, text, _ = run("compute", "--devices", "cpu,cpu", "--format", "json")
     report = json.loads(text)
 

@@ -161,7 +161,7 @@ def rounds(file) -> int:
 
 
 def test_another_plan_or_machine_does_not_continue_it(run, folder):
-    from gpucheck.compute.burnin import state
+    from gpucheck.compute.burnin import plan as state
 
     run(*P100, "--duration", "10m", "--state", "state")
     kept = state.read(folder / "state")

@@ -193,12 +193,12 @@ def test_a_missing_program_is_3_everywhere(tmp_path):
 
 
 def test_every_status_is_in_the_help():
-    from gpucheck.model.finding import verdict
+    from gpucheck.model import finding
 
     _, out, _ = shell("$G --help")
     known = [
-        *verdict.EXIT_STATUS.values(),
-        *(v for n, v in vars(verdict).items() if n.startswith("EXIT_") and isinstance(v, int)),
+        *finding.EXIT_STATUS.values(),
+        *(v for n, v in vars(finding).items() if n.startswith("EXIT_") and isinstance(v, int)),
     ]
 
     assert set(known) <= {int(line.split()[0]) for line in out.splitlines() if line.strip()[:1].isdigit()}

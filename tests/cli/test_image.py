@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gpucheck.images import build as building
 from gpucheck.images import fill, probe
-from gpucheck.lab import engine
+from gpucheck.lab import system
 from gpucheck.lab.system import LabError
 from tests.images.inside import CPU_IMAGE, MANIFEST, ON_A_LAPTOP, ON_P100
 
@@ -137,7 +137,7 @@ def test_without_an_engine_build_says_what_to_do(image, monkeypatch):
     def none():
         raise LabError("the Docker engine does not answer\ndo: start it")
 
-    monkeypatch.setattr(engine, "engine", none)
+    monkeypatch.setattr(system, "engine", none)
 
     status, _, err = image("build", "torch-cpu")
 
@@ -147,7 +147,7 @@ def test_without_an_engine_build_says_what_to_do(image, monkeypatch):
 
 def test_build_prints_tag_size_and_sbom(image, monkeypatch, tmp_path):
     made = building.Built("gpucheck/torch:1", 1_500_000_000, built=True, sbom=tmp_path / "torch.cdx.json")
-    monkeypatch.setattr(engine, "engine", lambda: None)
+    monkeypatch.setattr(system, "engine", lambda: None)
     monkeypatch.setattr(building, "build", lambda *_: made)
 
     status, out, _ = image("build", "torch-cpu")

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from gpucheck.host.recording.file import decode, read_recording
+from gpucheck.host.recording import decode, read_recording
 from gpucheck.model.full_record import CopyTiming, CudaFailure, FullRecord, Ran
 from gpucheck.processes.capture import Captured
 from gpucheck.run import full_record as programs

@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from gpucheck.compute.burnin.limits import BurnInLimits
-from gpucheck.compute.burnin.plan import plan
-from gpucheck.compute.burnin.run import Session, Shown
-from gpucheck.compute.burnin.state import Identity, State, read
+from gpucheck.compute.burnin.measure import Session, Shown
+from gpucheck.compute.burnin.plan import BurnInLimits, Identity, State, plan, read
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.evaluation import evaluate
 from gpucheck.model import Finding

@@ -9,13 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpucheck.compute.burnin import run as run_
-from gpucheck.compute.burnin.limits import Reached, ending, limits
-from gpucheck.compute.burnin.state import StateError, read, write
+from gpucheck.compute.burnin import measure as run_
+from gpucheck.compute.burnin.plan import Reached, StateError, ending, limits, read, write
 from gpucheck.compute.evaluation import checked
 from gpucheck.compute.evaluation.results import miss_probability
-from gpucheck.compute.plan import operations
-from gpucheck.compute.values import Failure
+from gpucheck.compute.values import Failure, operations
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Verdict
 from gpucheck.model.compute import BurnIn, Sample

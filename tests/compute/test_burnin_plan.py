@@ -4,9 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.compute.burnin.plan import LEAST_S, LONGEST_S, MOST_S, duration, plan, round_steps, span
-from gpucheck.compute.burnin.rounds import READINGS, of_gpu, together
-from gpucheck.compute.plan import TYPES
+from gpucheck.compute.burnin.plan import (
+    LEAST_S,
+    LONGEST_S,
+    MOST_S,
+    READINGS,
+    duration,
+    of_gpu,
+    plan,
+    round_steps,
+    span,
+    together,
+)
+from gpucheck.compute.values import TYPES
 from gpucheck.model.compute import Sample
 from tests.compute.machines import device
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpucheck.compute.engines.simulated import SimulatedBench, read
-from gpucheck.compute.plan import steps
-from gpucheck.compute.values import ComputeStep
+from gpucheck.compute.values import ComputeStep, steps
 from tests.compute import detection
 from tests.compute.detection import MACHINES, alarms, corruption, outcome
 from tests.compute.machines import computed, simulated

@@ -7,8 +7,7 @@ import textwrap
 import pytest
 
 from gpucheck.compute.running.child import answer, failure_of, opened
-from gpucheck.compute.running.run import run
-from gpucheck.compute.running.workers import Workers
+from gpucheck.compute.running.run import Workers, run
 from gpucheck.compute.values import Answer, ComputeStep, Failure, Opened, Setup
 from gpucheck.model.device import Device
 from gpucheck.processes import worker

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpucheck.knowledge import KnowledgeError
 from gpucheck.model import Finding, Report, Topology, TopologyGpu, Verdict, named, worst
 from gpucheck.model.diagnosis import Diagnosis
-from gpucheck.model.finding.verdict import RANK
+from gpucheck.model.finding import RANK
 from gpucheck.render import formats
 from tests.fuzz import hostile
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.host.recording.file import read_recording
+from gpucheck.host.recording import read_recording
 from gpucheck.model.full_record import CudaReading
 
 pytestmark = pytest.mark.gpu

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.host import device_files
-from gpucheck.host.device_files import read_device_files
+from gpucheck.host import driver
+from gpucheck.host.driver import read_device_files
 from gpucheck.model import DeviceFile
 from tests import device_cgroup
 
@@ -17,7 +17,7 @@ root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make device 
 READ = """
 import json, sys
 from pathlib import Path
-from gpucheck.host.device_files import read_device_files
+from gpucheck.host.driver import read_device_files
 dev, gpus = map(Path, sys.argv[1:3])
 found = read_device_files(dev, gpus, listed=json.loads(sys.argv[3]), simulated=None, deadline_s=60)
 print(json.dumps({file.name: file.error for file in found}))
@@ -131,7 +131,7 @@ def test_another_user_without_permission():
 
 
 def test_an_open_that_does_not_return_is_an_answer(host, monkeypatch):
-    monkeypatch.setattr(device_files, "OPEN", "import time; time.sleep(600)")
+    monkeypatch.setattr(driver, "OPEN", "import time; time.sleep(600)")
     for minor in range(4):
         (host[0] / f"nvidia{minor}").write_bytes(b"")
     dev, gpus = host

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.host.packages import read_packages, read_python_packages, read_services
+from gpucheck.host.system import read_packages, read_python_packages, read_services
 from gpucheck.model import PackageVersion
 
 UBUNTU = {"ID": "ubuntu", "ID_LIKE": "debian"}

@@ -9,7 +9,7 @@ from typing import Any
 
 from gpucheck.images.build import BuildOptions, build
 from gpucheck.images.versions import LABEL, Variant, read_versions
-from gpucheck.lab.engine import engine
+from gpucheck.lab.system import engine
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = read_versions(ROOT)

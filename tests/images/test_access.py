@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.images.driver_seen import evaluate_driver
+from gpucheck.images.judge import evaluate_driver
 from gpucheck.images.probe import Rights
 from gpucheck.model import Finding
 from tests.images.inside import OWN, WITHOUT_GPUS

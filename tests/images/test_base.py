@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from gpucheck.lab.engine import engine
 from gpucheck.lab.images import ensure_base
+from gpucheck.lab.system import engine
 from tests.images.containers import ROOT
 
 pytestmark = pytest.mark.images

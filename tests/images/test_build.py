@@ -7,10 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.images import build as building
-from gpucheck.images import wheels
-from gpucheck.images.build import BuildOptions, build, plan_of
+from gpucheck.images import build as wheels
+from gpucheck.images.build import BuildOptions, build, ensure_wheels, index_options, plan_of
 from gpucheck.images.context import assemble, command_line
-from gpucheck.images.wheels import ensure_wheels, index_options
 from gpucheck.lab.system import LabError
 from tests.images.fake_builds import fake_engine
 from tests.images.test_versions import VERSIONS

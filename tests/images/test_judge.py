@@ -7,9 +7,8 @@ from msgspec.structs import replace
 
 from gpucheck.checks.software import driver
 from gpucheck.images.judge import evaluate
-from gpucheck.images.page import served
 from gpucheck.images.probe import Library, SelfReport
-from gpucheck.images.versions import read_versions
+from gpucheck.images.versions import read_versions, served
 from gpucheck.knowledge import causes
 from gpucheck.model import (
     CRASHED,

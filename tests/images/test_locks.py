@@ -2,11 +2,10 @@
 
 import pytest
 
-from gpucheck.images import locks
+from gpucheck.images import versions
 from gpucheck.images.context import ImagePlan, assemble
 from gpucheck.images.fill import KNOWN_WHEELS, add_known, known_wheels, lock_path, wheels_of, without_hash
-from gpucheck.images.platforms import check_lock
-from gpucheck.images.versions import VersionsError
+from gpucheck.images.versions import VersionsError, check_lock
 from gpucheck.lab.system import LabError
 from tests.images.test_versions import NAMES, ROOT, VERSIONS
 
@@ -62,8 +61,8 @@ def compiled(monkeypatch, tmp_path, text):
         assert "--generate-hashes" in words
         words[-1].write_text(text)
 
-    monkeypatch.setattr(locks, "run", uv)
-    locks.compile_lock(["torch==2.13.0+cpu"], [], tmp_path, tmp_path / "made.txt", [])
+    monkeypatch.setattr(versions, "run", uv)
+    versions.compile_lock(["torch==2.13.0+cpu"], [], tmp_path, tmp_path / "made.txt", [])
     return tmp_path / "made.txt"
 
 
@@ -100,9 +99,9 @@ def test_making_locks_goes_on_where_one_index_is_out_of_reach(monkeypatch, tmp_p
             raise LabError("resolving failed\ndo: name the index")
 
     (tmp_path / "constraints.txt").write_text("")
-    monkeypatch.setattr(locks, "compile_lock", compile_lock)
-    monkeypatch.setattr(locks, "check_lock", check)
-    locks.make_locks(VERSIONS, tmp_path, ["--find-links", "/wheels"])
+    monkeypatch.setattr(versions, "compile_lock", compile_lock)
+    monkeypatch.setattr(versions, "check_lock", check)
+    versions.make_locks(VERSIONS, tmp_path, ["--find-links", "/wheels"])
     said = capsys.readouterr().err
 
     assert set(asked) == {"tools", *NAMES}
@@ -114,7 +113,7 @@ def test_making_locks_goes_on_where_one_index_is_out_of_reach(monkeypatch, tmp_p
 
 def test_a_lock_is_resolved_for_each_platform_of_its_row_without_a_download(monkeypatch, tmp_path):
     asked = []
-    monkeypatch.setattr("gpucheck.images.platforms.run", lambda words, **_: asked.append(words))
+    monkeypatch.setattr("gpucheck.images.versions.run", lambda words, **_: asked.append(words))
 
     check_lock(
         "torch-cu132", VERSIONS.variants["torch-cu132"], tmp_path / "l.txt", "3.12", "2.39", ["--find-links", "/w"]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gpucheck.images import build, platforms
+from gpucheck.images import build, versions
 from gpucheck.images.build import BuildOptions
-from gpucheck.images.platforms import require_platform
+from gpucheck.images.versions import require_platform
 from gpucheck.lab.system import LabError
 from tests.images.test_versions import NAMES, ROOT, VERSIONS
 
@@ -21,7 +21,7 @@ class Engine:
 
 @pytest.fixture
 def machine(monkeypatch):
-    return lambda name: monkeypatch.setattr(platforms.platform, "machine", lambda: name)
+    return lambda name: monkeypatch.setattr(versions.platform, "machine", lambda: name)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,15 +6,18 @@ import pytest
 from msgspec.structs import replace
 from packaging.version import Version
 
-from gpucheck.images.fill import fill, lock_path, out_of_step, read_lock, to_text
-from gpucheck.images.locks import constraints, requirements
-from gpucheck.images.page import PAGE, fill_page, purpose, served, table
+from gpucheck.images.fill import constraints, fill, lock_path, out_of_step, read_lock, requirements, to_text
 from gpucheck.images.versions import (
     FILE,
+    PAGE,
     VersionsError,
+    fill_page,
     image_manifest,
     labels,
+    purpose,
     read_versions,
+    served,
+    table,
     tag,
     version_text,
 )

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from gpucheck.knowledge import causes
-from gpucheck.knowledge.actions import actions
+from gpucheck.knowledge.causes import actions
 from tests.integrations.test_statuses import GPUCHECK, PAGES, RESUME
 from tests.playbooks.modules import ROLES
 

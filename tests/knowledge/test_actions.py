@@ -10,8 +10,7 @@ from gpucheck.checks.gpu.memory_errors import RECOVERY
 from gpucheck.knowledge import causes
 from gpucheck.knowledge import xid as codes
 from gpucheck.knowledge._load import table
-from gpucheck.knowledge.actions import ACTIONS, _Actions, actions, conditions, of_recovery_action
-from gpucheck.knowledge.causes import Domain
+from gpucheck.knowledge.causes import ACTIONS, Domain, _Actions, actions, conditions, of_recovery_action
 
 PAGE = Path(__file__).parents[2] / "docs" / "integrations" / "actions.md"
 NVSENTINEL = {"NONE", "COMPONENT_RESET", "CONTACT_SUPPORT", "RUN_FIELDDIAG", "RESTART_VM", "RESTART_BM", "REPLACE_VM"}

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from gpucheck.checks import all_checks
 from gpucheck.knowledge import causes
-from gpucheck.knowledge.advice import Advice, fix_of
+from gpucheck.knowledge.causes import Advice, fix_of
 from gpucheck.knowledge.codes import ANY, Subject, code_of, groups, known, of_several, reported, reporting, rows
-from gpucheck.model.finding import Step
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Step, Verdict
 
 PACKAGE = Path(__file__).parents[2] / "gpucheck"
 CODE = re.compile(rf"(?:{'|'.join(groups())})\.[a-z0-9]+(?:-[a-z0-9]+)+")

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from gpucheck.knowledge import find_gpu, gpus_of_family
-from gpucheck.knowledge.normal import normals
+from gpucheck.knowledge.compute import normals
 
 MATRICES = {
     "copy": ("p2p_uni_gb_s",),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.lab import engine as machine_engine
+from gpucheck.lab import system as machine_engine
 from tests.lab.e2e import ROOT, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.skipif(os.geteuid() != 0, reason="a second engine needs root")]

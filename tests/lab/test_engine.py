@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.lab import engine
+from gpucheck.lab import system
 from gpucheck.lab.system import LabError, failed, root_prefix, run
 
 
@@ -12,12 +12,12 @@ def test_a_daemon_that_dies_is_reported_with_its_reason(tmp_path, monkeypatch):
     program.write_text("#!/bin/sh\necho 'failed to start daemon: no space left on device' >&2\nexit 1\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(engine, "LOG", tmp_path / "dockerd.log")
-    monkeypatch.setattr(engine, "SOCKET", tmp_path / "docker.sock")
-    monkeypatch.setattr(engine, "root_prefix", lambda _purpose: [])
+    monkeypatch.setattr(system, "LOG", tmp_path / "dockerd.log")
+    monkeypatch.setattr(system, "SOCKET", tmp_path / "docker.sock")
+    monkeypatch.setattr(system, "root_prefix", lambda _purpose: [])
 
     with pytest.raises(LabError) as refused:
-        engine._start_daemon()
+        system._start_daemon()
 
     assert "dockerd exited 1" in refused.value.message
     assert "failed to start daemon: no space left on device" in refused.value.message
@@ -29,7 +29,7 @@ def test_an_engine_that_is_named_but_does_not_answer_is_not_replaced(monkeypatch
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
 
     with pytest.raises(LabError, match="DOCKER_HOST") as refused:
-        engine.engine()
+        system.engine()
     assert refused.value.exit_code == 3
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpucheck.lab import lifecycle, light
+from gpucheck.lab import lifecycle
 from gpucheck.lab.inventory import dump, inventory
 from gpucheck.lab.lifecycle import down, refuse_kind
 from gpucheck.lab.model import LABEL, make_lab
 from gpucheck.lab.system import LabUsageError
-from gpucheck.stack.plan.services import SIMULATED_ROOT, drop_ins
-from gpucheck.stack.targets import find_os
+from gpucheck.stack.facts import find_os
+from gpucheck.stack.plan.parts import SIMULATED_ROOT, drop_ins
 from tests.lab.fake_docker import FakeContainer, fake_docker
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ def lab():
 
 
 def test_every_host_has_an_address_and_a_name_of_its_own(lab):
-    hosts = light.specs(lab, 100)
+    hosts = lifecycle.specs(lab, 100)
 
     assert len({lab.ip(host) for host in hosts} - {lab.mirror_ip}) == 100
     assert (hosts[0].name, hosts[99].name) == ("light-001", "light-100")
@@ -35,17 +35,17 @@ def test_every_host_has_an_address_and_a_name_of_its_own(lab):
 @pytest.mark.parametrize("count", [0, -1, 236, 1000])
 def test_more_than_the_subnet_has_is_refused(lab, count):
     with pytest.raises(LabUsageError, match="addresses for 1 to 235"):
-        light.specs(lab, count)
+        lifecycle.specs(lab, count)
 
 
 def test_they_simulate_the_machine_that_is_asked_for_and_no_other(lab):
-    assert {host.profile for host in light.specs(lab, 2, "t4-vm-x1")} == {"t4-vm-x1"}
+    assert {host.profile for host in lifecycle.specs(lab, 2, "t4-vm-x1")} == {"t4-vm-x1"}
     with pytest.raises(LabUsageError, match="unknown profile 't4'"):
-        light.specs(lab, 2, "t4")
+        lifecycle.specs(lab, 2, "t4")
 
 
 def test_the_inventory_reboots_them_as_they_can_be(lab):
-    made = inventory(lab, "posing", light.specs(lab, 2), reboot_command=light.REBOOT_COMMAND)
+    made = inventory(lab, "posing", lifecycle.specs(lab, 2), reboot_command=lifecycle.REBOOT_COMMAND)
 
     group = yaml.safe_load(dump(made, "by a test"))["gpu"]
     assert list(group["children"]) == ["gpu_light"]

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from gpucheck.lab.containers import ensure_network, refuse_taken, routes
 from gpucheck.lab.model import LABEL, Lab, make_lab, parse_subnet
-from gpucheck.lab.network import ensure_network, refuse_taken, routes
 from gpucheck.lab.system import LabUsageError
-from gpucheck.model.finding.verdict import EXIT_USAGE
+from gpucheck.model.finding import EXIT_USAGE
 from tests.lab.fake_docker import FakeNetwork, fake_docker
 
 TABLE = """Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT

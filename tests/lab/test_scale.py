@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gpucheck.lab.light import KERNEL
+from gpucheck.lab.lifecycle import KERNEL
 from tests.lab.e2e import Run, docker
 from tests.lab.own_lab import OwnLab, outcomes
 

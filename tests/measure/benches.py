@@ -8,19 +8,26 @@ from msgspec.structs import replace
 from gpucheck.diagnose import doubtful
 from gpucheck.host.nvml.gauge import LinkReading
 from gpucheck.measure.engines.protocol import CopyEngine
-from gpucheck.measure.planning.paths import paths, ports_to_host
-from gpucheck.measure.planning.plan import CopyPaths, Depth, MeasurementRequest, buffer_bytes, plan
+from gpucheck.measure.planning.plan import (
+    CopyPaths,
+    Depth,
+    MeasurementRequest,
+    buffer_bytes,
+    paths,
+    plan,
+    ports_to_host,
+)
 from gpucheck.measure.planning.selection import device
-from gpucheck.measure.reporting.gaps import gaps
 from gpucheck.measure.reporting.observed import observations
-from gpucheck.measure.reporting.scene import Scene
+from gpucheck.measure.reporting.report import gaps
+from gpucheck.measure.reporting.surroundings import Scene
 from gpucheck.measure.running.child import answer, open_engine
 from gpucheck.measure.running.runner import Results, StepRunner, again, run
 from gpucheck.measure.values import Answer, CopyStep, Failure, Opened, Setup
 from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.processes.python import python_module
-from gpucheck.simulator.cuda.rates import MeasurementFault, Rates, describe
+from gpucheck.simulator.cuda.copies import MeasurementFault, Rates, describe
 from gpucheck.topology import build
 from tests.machines import h100, on_bus, p100, reading
 from tests.measure.formulas import FormulaEngine

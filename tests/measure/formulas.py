@@ -14,11 +14,10 @@ from random import Random
 
 import msgspec
 
-from gpucheck.measure.engines.cuda_errors import error_text
 from gpucheck.measure.engines.pattern import WORD, word_at, words_at
-from gpucheck.measure.planning.paths import Path, flow_resources
-from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, TimingWay, Wrong
-from gpucheck.simulator.cuda.rates import PCIE_DUPLEX, Link, Rates
+from gpucheck.measure.planning.plan import Path, flow_resources
+from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, TimingWay, Wrong, error_text
+from gpucheck.simulator.cuda.copies import PCIE_DUPLEX, Link, Rates
 
 LOCAL_GB_S = 500.0  # copies inside one GPU are not modelled: a round number, which nothing judges
 LOCAL_LATENCY_S = 1e-6

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.measure.statistics import MAX_REPEATS, adaptive, repeats_for, repeats_together, spread
+from gpucheck.measure.values import MAX_REPEATS, adaptive, repeats_for, repeats_together, spread
 
 
 def test_spread_is_median_and_median_deviation():

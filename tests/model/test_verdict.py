@@ -1,7 +1,7 @@
 import pytest
 
 from gpucheck.model import Finding, Verdict, worst
-from gpucheck.model.finding.verdict import FAIL_ON, exit_status
+from gpucheck.model.finding import FAIL_ON, exit_status
 
 P, W, F, U, S = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN, Verdict.SKIP
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.measure.running.supervisor import Supervised
+from gpucheck.measure.running.runner import Supervised
 from gpucheck.measure.values import Opened
 from gpucheck.processes.environment import copying_environment, nccl_files, rank_environment
 from tests.measure.benches import TWO_PCIE

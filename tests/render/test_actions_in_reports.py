@@ -7,7 +7,7 @@ import pytest
 from lxml import etree
 from msgspec.structs import replace
 
-from gpucheck.knowledge.actions import ACTIONS
+from gpucheck.knowledge.causes import ACTIONS
 from gpucheck.model import Verdict
 from gpucheck.render import formats
 from tests.forked import gpucheck

@@ -11,7 +11,7 @@ import pytest
 
 from gpucheck.host import source
 from gpucheck.measure import bandwidth
-from gpucheck.measure.running import supervisor
+from gpucheck.measure.running import runner
 from gpucheck.model import Check, Finding, Verdict
 from gpucheck.run import guard
 from gpucheck.run import verification as run
@@ -148,8 +148,8 @@ CHILDREN = {
 @pytest.mark.parametrize(("program", "words"), CHILDREN.values(), ids=CHILDREN)
 def test_a_measuring_child_that_fails_is_a_finding(program, words, monkeypatch):
     """The real p2p step around a child of ours."""
-    monkeypatch.setattr(supervisor, "OPEN_S", 0.3 if "sleep" in program else 30.0)
-    child = partial(supervisor.Supervised, command=(sys.executable, "-c", program))
+    monkeypatch.setattr(runner, "OPEN_S", 0.3 if "sleep" in program else 30.0)
+    child = partial(runner.Supervised, command=(sys.executable, "-c", program))
     monkeypatch.setattr(bandwidth, "Supervised", child)
     report = run.verify(HOST, [*measurement_steps(), FINE])
 

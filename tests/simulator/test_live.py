@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpucheck import simulator
-from gpucheck.simulator.activation import STAND_INS
+from gpucheck.simulator.live import STAND_INS
 
 
 @pytest.fixture

@@ -10,12 +10,11 @@ import yaml
 from gpucheck.cli.stack.common import expanded
 from gpucheck.stack import HostFacts, Refusal, StackSpec, resolve, wants
 from gpucheck.stack.lock import lock
-from gpucheck.stack.page import rules_page
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.resolve import counted
 from gpucheck.stack.settings.tuning import Tuning
 from gpucheck.stack.spec import Repository, parse_spec
-from gpucheck.stack.text import plan_text
+from gpucheck.stack.text import plan_text, rules_page
 from gpucheck.stack.text import rows as stack_rows
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from gpucheck.knowledge import _load, tables
-from gpucheck.knowledge.releases import MOST_BYTES
-from gpucheck.knowledge.site import MADE, own_folder
+from gpucheck.knowledge.releases import MADE, MOST_BYTES, own_folder
 from tests.stack.cli_words import run
 
 RECORDED = Path(__file__).parents[1] / "data" / "releases"

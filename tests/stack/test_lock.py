@@ -6,8 +6,7 @@ import pytest
 from gpucheck.stack import StackSpec, read_facts
 from gpucheck.stack.facts import FactsError
 from gpucheck.stack.lock import NO_VERSIONS, LockError, lock, read_lock, still_valid, target_of_group, write_lock
-from gpucheck.stack.settings.driver import Mok
-from gpucheck.stack.settings.imex import Imex
+from gpucheck.stack.settings.driver import Imex, Mok
 from gpucheck.stack.settings.tuning import RECOMMENDED
 from gpucheck.stack.spec import Repository
 from gpucheck.stack.stack_set import StackSet

@@ -4,7 +4,7 @@ import pytest
 
 from gpucheck.knowledge import tables
 from gpucheck.knowledge._load import FOLDER
-from gpucheck.stack.page import rules_page, statements
+from gpucheck.stack.text import rules_page, statements
 from tests.stack.regenerate import PAGE
 
 

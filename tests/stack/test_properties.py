@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from gpucheck.knowledge import gpus, tables
 from gpucheck.stack import Refusal, StackSet, StackSpec, resolve_target
 from gpucheck.stack.components import BY_NAME
+from gpucheck.stack.facts import target_of
 from gpucheck.stack.lock import lock, write_lock
-from gpucheck.stack.targets import target_of
 from gpucheck.stack.versions import cc, major, parse
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 

@@ -6,7 +6,7 @@ import pytest
 
 from gpucheck.knowledge import _load
 from gpucheck.knowledge.packages import packages
-from gpucheck.knowledge.site import use_site_tables
+from gpucheck.knowledge.releases import use_site_tables
 from gpucheck.stack.lock import still_valid, target_of_group
 from gpucheck.stack.spec import StackSpec
 from tests.stack.asked import answer, planned, refusal, reread

@@ -12,8 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.processes.ranks.run_directory import RunDirectory
-from gpucheck.train.progress import Progress
-from gpucheck.train.report import RankReport
+from gpucheck.train.progress import Progress, RankReport
 from gpucheck.train.spec import RankSpec, SmokeOptions
 from gpucheck.train.strategies import all_strategies
 

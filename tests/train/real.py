@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.model.smoke import SmokeResult
-from gpucheck.train.report import RankReport
+from gpucheck.train.progress import RankReport
 from gpucheck.train.results.merge import merge
 from gpucheck.train.run_plan import plan
 from gpucheck.train.smoke import rank_environment, train_in_ranks

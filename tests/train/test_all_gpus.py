@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from gpucheck.model import Simulation, Verdict
 from gpucheck.model.smoke import Repeat, SmokeFailure
 from gpucheck.train.evaluation import evaluate
-from gpucheck.train.report import RankReport
+from gpucheck.train.progress import RankReport
 from gpucheck.train.results.merge import merge, performance
 from gpucheck.train.run_plan import on_all_gpus, plan
 from gpucheck.train.smoke import gpus_to_train_on, has_switch, rank_environment

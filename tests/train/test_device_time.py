@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpucheck.train.progress import Progress
-from gpucheck.train.torch.averaging import Averaging
+from gpucheck.train.torch.training import Averaging
 
 torch = pytest.importorskip("torch")
 

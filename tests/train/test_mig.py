@@ -7,14 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.compute.measure import ComputeOptions, chosen_for
-from gpucheck.compute.running.workers import Workers
+from gpucheck.compute.running.run import Workers
 from gpucheck.compute.values import Opened
 from gpucheck.model import NvmlReading, Simulation, Verdict
 from gpucheck.run.steps.compute import compute_step
 from gpucheck.train.evaluation import evaluate
-from gpucheck.train.placement import plan
 from gpucheck.train.smoke import gpus_to_train_on, mig_instances, rank_environment, train_in_ranks
-from gpucheck.train.spec import SmokeOptions
+from gpucheck.train.spec import SmokeOptions, plan
 from tests.fakes import facts
 from tests.machines import h100, on_bus, reading
 from tests.train.conftest import ROOT

@@ -11,10 +11,9 @@ import pytest
 
 from gpucheck.processes.ranks.run_directory import read_progress
 from gpucheck.train import data
-from gpucheck.train.placement import plan
 from gpucheck.train.progress import AFTER, BEFORE, START, STEP, Position, Progress, position_of
 from gpucheck.train.smoke import rank_environment
-from gpucheck.train.spec import SmokeOptions
+from gpucheck.train.spec import SmokeOptions, plan
 
 
 def recorded(path: Path) -> Position:

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from gpucheck.model.smoke import Checkpoint, Reference
 from gpucheck.processes.ranks.run_directory import RunDirectory
-from gpucheck.train.progress import Progress
-from gpucheck.train.report import RankDevice, RankReport
+from gpucheck.train.progress import Progress, RankDevice, RankReport
 from gpucheck.train.spec import RankSpec
 
 

@@ -9,7 +9,7 @@ action).
 from collections.abc import Iterator
 
 from gpucheck.checks._nvml import Nvml, about, gaps_of, not_reported, of_each_gpu
-from gpucheck.knowledge.actions import of_recovery_action
+from gpucheck.knowledge.causes import of_recovery_action
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Gpu, Health
 from gpucheck.model.facts import Facts

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from gpucheck.knowledge.advice import Advice
-from gpucheck.knowledge.kernel_messages import Confidence, KernelMessage, Verdict, follows
-from gpucheck.knowledge.kernel_messages import messages as classes
+from gpucheck.knowledge.causes import Advice
+from gpucheck.knowledge.messages import Confidence, KernelMessage, Verdict, follows
+from gpucheck.knowledge.messages import messages as classes
 from gpucheck.knowledge.xid import SXID_CAUSE, Catalogued, Xid, nvlink5, recovery_action, sxid_family, sxids, xids
 from gpucheck.model import KernelLine
 from gpucheck.model.finding import Action, Owner

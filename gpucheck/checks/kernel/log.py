@@ -27,7 +27,7 @@ from gpucheck.checks.kernel._events import (
 )
 from gpucheck.checks.kernel._links import without_restored
 from gpucheck.knowledge.codes import Subject
-from gpucheck.knowledge.kernel_messages import Family, Harmless, families, trouble
+from gpucheck.knowledge.messages import Family, Harmless, families, trouble
 from gpucheck.model import Check, Finding, KernelLine, KernelLog, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.printable import counted

@@ -18,8 +18,7 @@ from gpucheck.knowledge import GpuModel, find_gpu, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Check, Finding, Gpu, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
-from gpucheck.model.finding import Confidence
-from gpucheck.model.finding.root_cause import FOUND
+from gpucheck.model.finding import FOUND, Confidence
 from gpucheck.printable import counted
 from gpucheck.topology.view import PARAMS, PAST, STATE_CALL, nvlink_limit
 

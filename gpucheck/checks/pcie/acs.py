@@ -13,7 +13,7 @@ from gpucheck.model import Check, Finding, PciDevice
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Confidence
 from gpucheck.printable import counted
-from gpucheck.topology.pcie.acs import Bridges, bridges_between, redirects
+from gpucheck.topology.pcie import Bridges, bridges_between, redirects
 
 NAME = "acs"
 # By what the bridges redirect: traffic between GPUs, to RDMA network cards.

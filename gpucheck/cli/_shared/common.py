@@ -14,7 +14,7 @@ from gpucheck.cli._shared.completion import FAULT, PROFILE
 from gpucheck.cli._shared.output import OutputFile, Problem, drawing_only, replaces, usage_errors, write_result
 from gpucheck.cli._shared.progress import Progress, progress_end
 from gpucheck.cli._shared.values import once, seconds
-from gpucheck.model.finding.verdict import EXIT_STATUS, EXIT_USAGE, FAIL_ON, Verdict
+from gpucheck.model.finding import EXIT_STATUS, EXIT_USAGE, FAIL_ON, Verdict
 from gpucheck.printable import one_line
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def open_host(
     if recording is not None:
         if profile is not None or faults:
             raise Problem("--from cannot be combined with --simulate.")
-        from gpucheck.host.recording.file import read_recording
+        from gpucheck.host.recording import read_recording
 
         return read_recording(recording)
     start_simulation(profile, faults)

@@ -9,7 +9,7 @@ import click
 
 from gpucheck.cli._shared.progress import progress_end
 from gpucheck.foreign import UnreadableInput
-from gpucheck.model.finding.verdict import (
+from gpucheck.model.finding import (
     EXIT_DEFECT,
     EXIT_INTERRUPTED,
     EXIT_NOT_WRITTEN,

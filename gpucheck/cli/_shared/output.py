@@ -11,7 +11,7 @@ from typing import IO, Any
 import click
 
 from gpucheck.cli._shared.width import columns, fitted
-from gpucheck.model.finding.verdict import EXIT_NOT_WRITTEN, EXIT_USAGE
+from gpucheck.model.finding import EXIT_NOT_WRITTEN, EXIT_USAGE
 from gpucheck.processes.atomic import PRIVATE, SHARED, replacing
 
 STDOUT = Path("-")

@@ -17,7 +17,7 @@ from gpucheck.cli._shared.common import (
     start_simulation,
 )
 from gpucheck.cli._shared.shown import FORMATS, measured, write_report
-from gpucheck.model.finding.verdict import exit_status
+from gpucheck.model.finding import exit_status
 
 if TYPE_CHECKING:
     from gpucheck.model.bandwidth import BandwidthReport

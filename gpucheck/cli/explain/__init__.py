@@ -11,7 +11,7 @@ import click
 
 if TYPE_CHECKING:
     from gpucheck.knowledge import Cause
-    from gpucheck.knowledge.advice import Advice
+    from gpucheck.knowledge.causes import Advice
 
 from gpucheck.cli._shared.common import Problem
 from gpucheck.cli._shared.completion import EXPLAINED
@@ -175,7 +175,7 @@ def _shown(text: str) -> str:
 
 def _action_text(cause: "Cause") -> str:
     """The action and its owner, and what they mean to a scheduler."""
-    from gpucheck.knowledge.actions import actions, of_host
+    from gpucheck.knowledge.causes import actions, of_host
 
     known, action = actions(), of_host(cause.action, cause.owner)
     others = f"Slurm: {known[action].slurm}; NVSentinel: {known[action].nvsentinel}"

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from gpucheck.cli._shared.common import Problem
-from gpucheck.knowledge.names import find_gpu, gpus_of_family, similar_gpus
-from gpucheck.knowledge.normal import Normal, normals
+from gpucheck.knowledge.compute import Normal, normals
+from gpucheck.knowledge.gpus import find_gpu, gpus_of_family, similar_gpus
 
 HEAD = """What owners of machines published, GB/s. A copy is one direction, both ways is the sum; all_reduce is the bus
 bandwidth of nccl-tests, large messages. One machine is an example, not a limit. What a healthy pair of your own

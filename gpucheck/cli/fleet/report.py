@@ -15,7 +15,7 @@ from gpucheck.cli._shared.redaction import of
 from gpucheck.cli._shared.width import columns
 from gpucheck.foreign import opened, shown
 from gpucheck.model import FleetReport, FleetRow
-from gpucheck.model.finding.verdict import exit_status
+from gpucheck.model.finding import exit_status
 from gpucheck.processes.atomic import PRIVATE
 
 ENDINGS = {

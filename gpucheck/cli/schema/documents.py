@@ -19,7 +19,7 @@ class Document(NamedTuple):
 
 
 DOCUMENTS = {
-    "report": Document("gpucheck.report/1", ("gpucheck.model.report:Report",), "verify --format json", promised=True),
+    "report": Document("gpucheck.report/1", ("gpucheck.model.record:Report",), "verify --format json", promised=True),
     "topology": Document("gpucheck.topology/1", ("gpucheck.model.topology:Topology",), "topo --format json"),
     "bandwidth": Document(
         "gpucheck.bandwidth/1", ("gpucheck.model.bandwidth:BandwidthReport",), "bandwidth --format json"
@@ -40,7 +40,7 @@ DOCUMENTS = {
     "facts": Document("gpucheck.facts/1", ("gpucheck.stack.facts:HostFacts",), "stack facts of a host (provisioning)"),
     "stack": Document(
         "gpucheck.stack/1",
-        ("gpucheck.stack.stack_set:StackSet", "gpucheck.stack.types:Refusal"),
+        ("gpucheck.stack.types:StackSet", "gpucheck.stack.types:Refusal"),
         "stack resolve --format json",
     ),
     "lock": Document("gpucheck.lock/1", ("gpucheck.stack.lock:Lock",), "stack lock (YAML)"),
@@ -60,7 +60,7 @@ DOCUMENTS = {
     "bundle-summary": Document(
         "gpucheck.bundle-summary/1", ("gpucheck.cli.schema.printed:BundleSummary",), "bundle verify --format json"
     ),
-    "bundle": Document("gpucheck.bundle/1", ("gpucheck.bundle.manifest:Manifest",), "bundle.json of make bundle"),
+    "bundle": Document("gpucheck.bundle/1", ("gpucheck.bundle.contents:Manifest",), "bundle.json of make bundle"),
 }
 
 

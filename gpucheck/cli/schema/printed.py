@@ -2,7 +2,7 @@
 
 from typing import TypedDict
 
-from gpucheck.bundle.manifest import BundledGroup, BundledSystem, OwnWheel
+from gpucheck.bundle.contents import BundledGroup, BundledSystem, OwnWheel
 from gpucheck.images.probe import ImageManifest
 from gpucheck.model import Finding, Verdict
 

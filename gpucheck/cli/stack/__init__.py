@@ -223,7 +223,7 @@ def rules_command(output: Path | None) -> None:
 
     With their sources, as in docs/stack-rules.md.
     """
-    from gpucheck.stack.page import rules_page
+    from gpucheck.stack.text import rules_page
 
     write_result(guarded(rules_page), output, mode=SHARED)
 

@@ -52,7 +52,7 @@ def check(
     from gpucheck import stack
     from gpucheck.cli.stack.common import this_host
     from gpucheck.cli.stack.lock import planned
-    from gpucheck.model.finding.verdict import exit_status
+    from gpucheck.model.finding import exit_status
     from gpucheck.render.subjects.report import document
     from gpucheck.run.plan import compared
 

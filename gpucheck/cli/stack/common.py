@@ -19,7 +19,7 @@ from gpucheck.cli._shared.common import (
     simulation_options,
 )
 from gpucheck.cli._shared.completion import GPU, SYSTEM
-from gpucheck.model.finding.verdict import EXIT_USAGE
+from gpucheck.model.finding import EXIT_USAGE
 from gpucheck.printable import one_line
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ KNOWLEDGE = "gpucheck.knowledge"
 
 
 def _use_site_tables(context: click.Context, _parameter: click.Parameter, folder: Path | None) -> None:
-    from gpucheck.knowledge.site import SiteTableError, is_there, own_folder, use_site_tables
+    from gpucheck.knowledge.releases import SiteTableError, is_there, own_folder, use_site_tables
     from gpucheck.processes.trust import distrust
 
     used = context.meta[KNOWLEDGE] = folder or own_folder()
@@ -197,10 +197,9 @@ def _of_this_host(
     source: "Source", gpus: tuple[str, ...], os_name: str | None, arch: str | None, nvswitches: int | None
 ) -> Requested:
     from gpucheck.stack import target_of
-    from gpucheck.stack.facts import OsFacts, facts_of
+    from gpucheck.stack.facts import OsFacts, facts_of, find_os
     from gpucheck.stack.lock import target_of_facts
     from gpucheck.stack.present import present_driver
-    from gpucheck.stack.targets import find_os
 
     facts, marks = facts_of(source), (source.read("simulation").simulation, replay_mark(source))
     if gpus:
@@ -252,7 +251,7 @@ def guarded(work: Callable[[], Any]) -> Any:
 
 def bundled(work: Callable[[], Any]) -> Any:
     """Run work and turn what can go wrong with a bundle into one message and an exit status."""
-    from gpucheck.bundle.manifest import BundleDamaged, BundleError
+    from gpucheck.bundle.contents import BundleDamaged, BundleError
 
     try:
         return guarded(work)

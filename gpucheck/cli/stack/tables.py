@@ -7,7 +7,7 @@ import click
 
 from gpucheck.cli._shared.common import Problem, note, write_result
 from gpucheck.cli.stack.common import EXIT_UNKNOWN, KNOWLEDGE, guarded
-from gpucheck.model.finding.verdict import EXIT_NOT_WRITTEN, EXIT_USAGE
+from gpucheck.model.finding import EXIT_NOT_WRITTEN, EXIT_USAGE
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
@@ -81,8 +81,16 @@ def _read(source: str) -> "Rows":
 
 def _write(added: "Rows") -> None:
     """Write the tables with these rows, and use them from now on. Raises Problem before any is written."""
-    from gpucheck.knowledge.releases import ReleaseListError, changes, with_rows
-    from gpucheck.knowledge.site import SiteTableError, made_here, made_text, site_rows, use_site_tables
+    from gpucheck.knowledge.releases import (
+        ReleaseListError,
+        SiteTableError,
+        changes,
+        made_here,
+        made_text,
+        site_rows,
+        use_site_tables,
+        with_rows,
+    )
 
     folder: Path = click.get_current_context().meta[KNOWLEDGE]
     try:

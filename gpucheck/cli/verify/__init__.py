@@ -20,7 +20,7 @@ from gpucheck.cli._shared.common import (
     timeout_option,
 )
 from gpucheck.cli._shared.completion import STEP
-from gpucheck.model.finding.verdict import exit_status
+from gpucheck.model.finding import exit_status
 from gpucheck.model.record import RECORD
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ def write_report(report: Report, format_: str, output: Path | None, *, mark: str
 def _conditions() -> "Conditions":
     """Return the conditions of a Kubernetes node, from the tables of causes and actions."""
     from gpucheck.knowledge import causes
-    from gpucheck.knowledge.actions import actions, conditions
+    from gpucheck.knowledge.causes import actions, conditions
     from gpucheck.render.machine.kubernetes import Conditions
 
     of_domain = conditions()

@@ -12,8 +12,7 @@ from typing import Any
 
 import msgspec
 
-from gpucheck.compute.plan import REDUCTION, TYPES
-from gpucheck.compute.values import Answer, ComputeStep, Opened, Setup
+from gpucheck.compute.values import REDUCTION, TYPES, Answer, ComputeStep, Opened, Setup
 from gpucheck.host.nvml.gauge import Gauge
 from gpucheck.model.compute import Sample
 

@@ -4,9 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from gpucheck.compute.evaluation.clocks import clocks
-from gpucheck.compute.evaluation.groups import counters, subject_of
-from gpucheck.compute.evaluation.rates import doubtful, rates
+from gpucheck.compute.evaluation.rates import clocks, counters, doubtful, rates, subject_of
 from gpucheck.compute.evaluation.results import checked, results
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.gpus import code_runs

@@ -5,17 +5,96 @@ itself is evaluated in ``clocks``. Numbers alone never make a finding certain.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import median
 from typing import Literal, NamedTuple
 
-from gpucheck.compute.evaluation.groups import SIGMAS, gpus, losses, models, spread_of_others, subject_of
-from gpucheck.compute.plan import ALONE_S, TYPES, WAYS
-from gpucheck.compute.values import ComputeStep
-from gpucheck.knowledge.codes import Subject
+from gpucheck.compute.values import ALONE_S, TYPES, WAYS, ComputeStep
+from gpucheck.knowledge.codes import Subject, code_of
 from gpucheck.knowledge.compute import compute_table, operations_per_clock
 from gpucheck.model import Finding
 from gpucheck.model.compute import ComputeDevice, Rate
 from gpucheck.model.finding import Confidence
+
+NAME = "compute-errors"
+
+
+class _Kind(NamedTuple):
+    code: str
+    fails: bool = False
+
+
+ECC = _Kind("compute.ecc-uncorrected", fails=True)
+PCIE = _Kind("compute.pcie-errors")
+FATAL = _Kind("compute.pcie-uncorrectable", fails=True)
+NVLINK = _Kind("compute.nvlink-errors")
+KINDS = {
+    "ecc_uncorrected": ECC,
+    "pcie_fatal": FATAL,
+    "pcie_non_fatal": FATAL,
+    "pcie_replays": PCIE,
+    "pcie_correctable": PCIE,
+    "nvlink_crc": NVLINK,
+    "nvlink_replays": NVLINK,
+    "nvlink_recoveries": NVLINK,
+}
+
+
+def counters(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
+    """Yield one finding for each GPU and cause. Errors that ECC corrected are evidence of no fault by themselves."""
+    for device in gpus(devices):
+        found: dict[str | None, list[str]] = {}
+        for name in KINDS:
+            if device.errors.get(name):
+                found.setdefault(code_of(KINDS[name].code).cause, []).append(name)
+        for names in found.values():
+            kind = KINDS[names[0]]
+            subject = subject_of(NAME, device, *(f"{name} rose by {device.errors[name]}" for name in names))
+            seen = ", ".join(f"{device.errors[name]} {name}" for name in names)
+            yield (subject.fails if kind.fails else subject.warns)(kind.code, seen, "no errors")
+
+
+MAD_TO_DEVIATION = 1.4826
+SIGMAS = 4.0  # standard deviations: once in 16,000 comparisons of healthy GPUs
+
+
+def models(devices: Iterable[ComputeDevice]) -> tuple[tuple[ComputeDevice, ...], ...]:
+    """Return the devices by model, in order. GPUs with another number of multiprocessors are another model."""
+    found: dict[tuple[object, ...], list[ComputeDevice]] = {}
+    for device in devices:
+        found.setdefault((device.name, device.multiprocessors, device.memory_clock_mhz), []).append(device)
+    return tuple(map(tuple, found.values()))
+
+
+def losses(values: Mapping[int, float]) -> dict[int, float]:
+    """Return how far each value is below the median of the others, as a fraction; negative above. One value: none."""
+    if len(values) < 2:
+        return {}
+    return {key: 1 - value / median(_without(values, key)) for key, value in values.items()}
+
+
+def spread_of_others(values: Mapping[int, float], key: int) -> float:
+    """Return the standard deviation of the other values as a fraction, estimated from their median deviation."""
+    others = _without(values, key)
+    middle = median(others)
+    return MAD_TO_DEVIATION * median(abs(value - middle) for value in others) / middle
+
+
+def _without(values: Mapping[int, float], key: int) -> list[float]:
+    return [value for other, value in values.items() if other != key]
+
+
+def subject_of(check: str, device: ComputeDevice, *evidence: str, unit: str | None = None) -> Subject:
+    """Return the builder of findings of a device; CPU processes are the host."""
+    name = f"gpu:{device.bus_id}" if device.bus_id else "host"
+    return Subject(check=check, name=name, unit=unit, evidence=evidence)
+
+
+def gpus(devices: Sequence[ComputeDevice]) -> tuple[ComputeDevice, ...]:
+    """Return the GPUs; CPU processes have no ceiling and no clock to compare."""
+    return tuple(device for device in devices if device.is_gpu)
+
 
 MATRIX, MEMORY = "compute-matrix", "compute-memory"
 # Against its peers and against its own ceiling: where the rates of the model are known, where they are not, unlicensed.
@@ -215,3 +294,93 @@ def _summary(check: str, device: ComputeDevice) -> str:
         if (value := _value(check, device, what))
     )
     return f"GPU {device.index}: {', '.join(parts)} {'TFLOPS' if check == MATRIX else 'GB/s'}"
+
+
+CLOCKS = "compute-clocks"
+# A reason counts from this part of the readings on: one at a change of load is normal.
+LEAST_SHARE = 0.05
+TOLERANCE_W = 1.0
+HARDWARE = {
+    "hw-power-brake": "compute.clock-power-brake",
+    "hw-thermal": "compute.clock-too-hot",
+    "hw-slowdown": "compute.clock-slowdown",
+}
+
+
+def clocks(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
+    """Yield a finding for each GPU whose clock is held, or one for all."""
+    for group in models(gpus(devices)):
+        read = [device for device in group if any(s.sm_clock_mhz is not None for s in device.traces)]
+        if not read:
+            if any(device.failed is None for device in group):
+                yield _unread(group[0])
+            continue
+        means = {device.index: _clock(device) for device in read}
+        lost = losses(means)
+        found = [finding for device in read if (finding := _held(device, means, lost.get(device.index, 0.0), read))]
+        yield from found
+        if not found:
+            shown = f"{min(means.values()):.0f} to {max(means.values()):.0f} MHz under load"
+            evidence = tuple(_clock_summary(device) for device in read)
+            yield Subject(check=CLOCKS, evidence=evidence).passes(f"{len(read)} {read[0].name}: {shown}")
+
+
+def _held(
+    device: ComputeDevice, means: dict[int, float], loss: float, group: Sequence[ComputeDevice]
+) -> Finding | None:
+    limit = compute_table().peers.clock_loss
+    share = shares(device)
+    middle = median(value for index, value in means.items() if index != device.index) if len(means) > 1 else None
+    subject = subject_of(CLOCKS, device, *(_clock_summary(one) for one in group), unit="MHz")
+    seen, wanted = round(means[device.index]), round(middle) if middle is not None else None
+    for reason, code in HARDWARE.items():
+        if share.get(reason, 0.0) >= LEAST_SHARE:
+            return subject.fails(code, seen, wanted)
+    if share.get("sw-thermal", 0.0) >= LEAST_SHARE:
+        return (subject.fails if loss > limit else subject.warns)("compute.clock-heat-limit", seen, wanted)
+    capped = share.get("sw-power-cap", 0.0) >= LEAST_SHARE
+    watts, usual_watts = device.power_limit_w, device.power_default_w
+    if capped and _below(watts, usual_watts, TOLERANCE_W):
+        code = "compute.power-limit-holds-clock"
+        return subject.warns(code, seen, wanted, limit_w=watts, default_w=usual_watts)
+    if _below(device.application_clock_mhz, device.default_application_clock_mhz, 0):
+        usual = device.default_application_clock_mhz
+        return subject.warns("compute.application-clock-lowered", seen, wanted, default_mhz=usual)
+    if loss <= limit:
+        return None
+    if device.licensed is False:
+        return subject.warns("compute.clock-unlicensed", seen, wanted)
+    return subject.warns("compute.clock-low-at-power-limit" if capped else "compute.clock-low", seen, wanted)
+
+
+def _below(value: float | None, default: float | None, tolerance: float) -> bool:
+    return value is not None and default is not None and 0 < value < default - tolerance
+
+
+def _clock(device: ComputeDevice) -> float:
+    """Return the median clock under load."""
+    return median(s.sm_clock_mhz for s in device.traces if s.sm_clock_mhz is not None)
+
+
+def shares(device: ComputeDevice) -> dict[str, float]:
+    """Return the part of the readings in which each reason held the clock."""
+    reported = [sample.reasons for sample in device.traces if sample.reasons is not None]
+    counts = Counter(reason for reasons in reported for reason in reasons)
+    return {reason: count / len(reported) for reason, count in counts.items()}
+
+
+def _clock_summary(device: ComputeDevice) -> str:
+    parts = [f"{_clock(device):.0f} MHz"]
+    for values, unit in (
+        ([s.power_w for s in device.traces if s.power_w is not None], "W"),
+        ([s.temperature_c for s in device.traces if s.temperature_c is not None], "C"),
+    ):
+        if values:
+            parts.append(f"at most {max(values):.0f} {unit}")
+    held = ", ".join(f"{reason} {part:.0%}" for reason, part in sorted(shares(device).items())) or "nothing"
+    return f"GPU {device.index}: {', '.join(parts)}; clock held by {held}"
+
+
+def _unread(device: ComputeDevice) -> Finding:
+    wanted = f"the clock of {device.name}"
+    return Subject(check=CLOCKS).unknown("compute.clock-not-read", "clocks under load unknown", wanted)

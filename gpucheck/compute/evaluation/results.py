@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gpucheck.compute.evaluation.groups import models, subject_of
+from gpucheck.compute.evaluation.rates import models, subject_of
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding
 from gpucheck.model.compute import ComputeDevice

@@ -13,11 +13,10 @@ from gpucheck.diagnose.suspects import hang_of
 from gpucheck.knowledge import nvlink_factor
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.diagnosis.observations import Collective
-from gpucheck.model.finding import Confidence, Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Confidence, Finding, Verdict
 from gpucheck.printable import counted
 from gpucheck.topology.expected import slower
-from gpucheck.topology.islands import islands
+from gpucheck.topology.view import islands
 
 CHECK = "collectives-bandwidth"
 # A message of S bytes reaches B S / (S + B t), where starting costs t. NCCL counts a fixed part and one for each

@@ -23,8 +23,7 @@ from gpucheck.diagnose.suspects import (
     reading,
     suspects,
 )
-from gpucheck.model.finding import Confidence, Finding
-from gpucheck.model.finding.verdict import Verdict, worst
+from gpucheck.model.finding import Confidence, Finding, Verdict, worst
 from gpucheck.printable import counted
 from gpucheck.topology.expected import FAR
 

@@ -6,8 +6,7 @@ from gpucheck.checks._case import Case, Claim, listed
 from gpucheck.checks._machine import Machine
 from gpucheck.diagnose.suspects import Suspect, bad_pairs, suspects
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model.finding import Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Finding, Verdict
 
 CHECK = "p2p-integrity"
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from gpucheck.checks._case import Case, Claim, listed
 from gpucheck.checks._machine import Machine, nvlink_of
 from gpucheck.model.diagnosis.observations import CopyFailure
-from gpucheck.model.finding import Confidence, Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Confidence, Finding, Verdict
 
 CHECK = "p2p-copies"
 # cudaError_t -> cause. 217 names peer access only where the driver granted it. Source: CUDA runtime API, cudaError_t.

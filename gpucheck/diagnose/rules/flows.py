@@ -8,8 +8,7 @@ from gpucheck.checks._case import Case, Claim, listed, percent
 from gpucheck.checks._healthy import direct
 from gpucheck.checks._machine import Pair
 from gpucheck.model.diagnosis.observations import Flow
-from gpucheck.model.finding import Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Finding, Verdict
 
 CHECK = "simultaneous-copies"
 # Part of the arithmetic sum that is still sharing, and below which something collapses.

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from gpucheck.checks._case import Case, Claim
 from gpucheck.diagnose.suspects import hang_of, suspects
-from gpucheck.model.finding import Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Finding, Verdict
 
 CHECK = "p2p-copies"
 

@@ -9,8 +9,7 @@ from gpucheck.checks.pcie.numa import ABOVE_PCIE, COPIES, placed
 from gpucheck.checks.pcie.path import low_uplinks
 from gpucheck.diagnose.rules.copies import fits_half
 from gpucheck.diagnose.suspects import suspects
-from gpucheck.model.finding import Confidence, Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Confidence, Finding, Verdict
 from gpucheck.printable import counted
 from gpucheck.topology.expected import FAR
 

@@ -5,8 +5,7 @@ from statistics import median
 
 from gpucheck.checks._case import Case, Claim, listed, span
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model.finding import Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Finding, Verdict
 from gpucheck.printable import counted
 
 CHECK = "p2p-latency"

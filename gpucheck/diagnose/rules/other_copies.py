@@ -10,8 +10,7 @@ from gpucheck.checks._machine import Pair
 from gpucheck.diagnose.rules.copies import Slow, accuse, gpus_of, is_explained, lower_still, without_rate
 from gpucheck.knowledge import healthy_rates
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model.finding import Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Finding, Verdict
 from gpucheck.printable import counted
 from gpucheck.topology.expected import both_directions
 

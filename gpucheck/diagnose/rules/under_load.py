@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from gpucheck.checks._case import UNDER_LOAD, Case, Claim
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.diagnosis.observations import UnderLoad
-from gpucheck.model.finding import Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Finding, Verdict
 from gpucheck.printable import counted
 
 SLOW_LINK = ("pcie-width-reduced", "pcie-link-downgraded")

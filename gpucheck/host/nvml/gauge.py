@@ -95,7 +95,7 @@ class Gauge:
         import pynvml
 
         from gpucheck.host.nvml.health import PCIE_FIELDS
-        from gpucheck.host.nvml.links import nvlinks
+        from gpucheck.host.nvml.reading import nvlinks
 
         subject, handle = self._bus_id, self._handle
         query = self._calls.query

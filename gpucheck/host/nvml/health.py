@@ -11,8 +11,7 @@ from typing import Any, Literal
 
 import pynvml
 
-from gpucheck.host.nvml.calls import Calls
-from gpucheck.host.nvml.notation import plain
+from gpucheck.host.nvml.calls import Calls, plain
 from gpucheck.model import (
     C2cLink,
     Confidential,

@@ -15,7 +15,7 @@ from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports._regex import regex
 from gpucheck.imports._text import first_line, plain, quoted
-from gpucheck.knowledge.kernel_messages import families, messages
+from gpucheck.knowledge.messages import families, messages
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.readings import KernelLine, KernelLog
 from gpucheck.model.paste import Part

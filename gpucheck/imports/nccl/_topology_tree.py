@@ -12,8 +12,7 @@ from xml.parsers import expat
 from gpucheck.imports._common import linux_bus_id
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import quoted
-from gpucheck.model.host.hardware import PcieLink
-from gpucheck.model.host.wiring import NumaNode, WiredFunction
+from gpucheck.model.host.hardware import NumaNode, PcieLink, WiredFunction
 
 MOST_ELEMENTS = 50_000
 """The largest multi-node dump has a few thousand."""

@@ -21,8 +21,7 @@ from gpucheck.imports.nccl._topology_tree import Leaf, System, read_system
 from gpucheck.imports.nccl._topology_tree import parse as parse_xml
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Finding
-from gpucheck.model.host.hardware import Nic, Pair, TopologyGpu
-from gpucheck.model.host.wiring import NVSWITCH, NvLinkBundle, WiredFunction, Wiring
+from gpucheck.model.host.hardware import NVSWITCH, Nic, NvLinkBundle, Pair, TopologyGpu, WiredFunction, Wiring
 from gpucheck.model.paste import Part
 from gpucheck.model.topology import Topology
 

@@ -12,8 +12,7 @@ from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.knowledge.xid import nvml_errors
 from gpucheck.model.diagnosis.observations import NvLinkCount, Observations, ObservedGpu, ObservedHost, Port
 from gpucheck.model.facts import Facts
-from gpucheck.model.host.hardware import Fabric, Gpu, PcieLink
-from gpucheck.model.host.health import EccCounts, Health, PcieErrors, RetiredPages, RowRemap
+from gpucheck.model.host.hardware import EccCounts, Fabric, Gpu, Health, PcieErrors, PcieLink, RetiredPages, RowRemap
 from gpucheck.model.host.readings import NvmlReading
 from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted

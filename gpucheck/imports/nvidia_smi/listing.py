@@ -7,8 +7,7 @@ from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports._regex import regex
 from gpucheck.imports.nvidia_smi._fields import named, part
-from gpucheck.model.host.hardware import Gpu
-from gpucheck.model.host.health import Health
+from gpucheck.model.host.hardware import Gpu, Health
 from gpucheck.model.paste import Part
 from gpucheck.printable import counted
 

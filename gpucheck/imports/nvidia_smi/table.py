@@ -12,8 +12,7 @@ from gpucheck.imports._problem import absent
 from gpucheck.imports._regex import regex
 from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.imports.nvidia_smi._fields import Fields, gpu, part
-from gpucheck.model.host.hardware import Gpu
-from gpucheck.model.host.health import GpuProcess, Health
+from gpucheck.model.host.hardware import Gpu, GpuProcess, Health
 from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 

@@ -13,10 +13,9 @@ import msgspec
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.collectives.values import ALL, ErrorKind, MeasuredCollective, RankOptions, RankReport, bus_factor
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose
-from gpucheck.measure.reporting.scene import NEEDS, Scene
-from gpucheck.measure.reporting.surroundings import surroundings
-from gpucheck.measure.reporting.text import count_text
-from gpucheck.measure.statistics import spread
+from gpucheck.measure.reporting.observed import count_text
+from gpucheck.measure.reporting.surroundings import NEEDS, Scene, surroundings
+from gpucheck.measure.values import spread
 from gpucheck.model import Finding, Gpu, NvmlReading, Verdict, worst
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
 from gpucheck.model.diagnosis import observations

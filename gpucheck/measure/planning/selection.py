@@ -8,7 +8,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.values import MIB
 from gpucheck.model import Finding, Gpu, Verdict
 from gpucheck.model.device import Device
-from gpucheck.model.host.health import GpuProcess
+from gpucheck.model.host.hardware import GpuProcess
 
 RESERVE_BYTES = 768 * MIB  # a CUDA context, its kernels and the framework's own pool
 LEAST_BYTES = 4 * MIB

@@ -11,9 +11,8 @@ import msgspec
 
 from gpucheck.host.nvml.gauge import LinkReading
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
-from gpucheck.measure.reporting.scene import Scene
 from gpucheck.measure.values import MIB
-from gpucheck.model import EccCounts, Gpu, PciDevice, PcieLink
+from gpucheck.model import EccCounts, Gpu, NvmlReading, PciDevice, PcieLink, Topology
 from gpucheck.model.diagnosis.observations import (
     AcsReading,
     Flags,
@@ -25,7 +24,52 @@ from gpucheck.model.diagnosis.observations import (
     UnderLoad,
     Words,
 )
-from gpucheck.topology.pcie.acs import redirects
+from gpucheck.model.facts import Facts
+from gpucheck.topology import CPUINFO
+from gpucheck.topology.pcie import redirects
+from gpucheck.topology.view import PARAMS, nvlink_limit
+
+NEEDS = ("nvml", "pci", "system", f"text:{CPUINFO}", f"text:{PARAMS}")
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """The host as it was read. gpus: the measured ones, by position. virtual: the hypervisor. nvlink_limit: links of a
+    GPU that the options of the driver allow, None for all.
+
+    before, after: NVML before and after the copies; during: links while copies ran, in order.
+    """
+
+    gpus: tuple[Gpu, ...]
+    before: NvmlReading
+    pci: tuple[PciDevice, ...]
+    topology: Topology
+    virtual: str | None = None
+    cpuinfo: str | None = None
+    nvlink_limit: int | None = None
+    during: tuple[LinkReading, ...] = ()
+    after: NvmlReading | None = None
+
+    @classmethod
+    def of(cls, facts: Facts, gpus: tuple[Gpu, ...], reading: NvmlReading, topology: Topology) -> "Scene":
+        """Return the host before the copies, from facts with NEEDS."""
+        return cls(
+            gpus=gpus,
+            before=reading,
+            pci=facts.pci,
+            topology=topology,
+            virtual=facts.system.virtual,
+            cpuinfo=facts.texts[CPUINFO],
+            nvlink_limit=nvlink_limit(facts.texts[PARAMS]),
+        )
+
+    def while_copying(self, gpu: Gpu) -> list[LinkReading]:
+        """Return every reading of the GPU during copies."""
+        return [reading for reading in self.during if reading.bus_id == gpu.pci_bus_id]
+
+    def afterwards(self, gpu: Gpu) -> Gpu | None:
+        """Return the GPU as it was after the copies, None if it was not read then."""
+        return next((one for one in (self.after.gpus if self.after else ()) if one.pci_bus_id == gpu.pci_bus_id), None)
+
 
 Cell = TypeVar("Cell")
 LARGEST_GENERATION, LARGEST_WIDTH, MOST_LINKS = 7, 32, 64

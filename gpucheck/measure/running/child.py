@@ -9,19 +9,28 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import BinaryIO, TypeVar
 
-from gpucheck.measure.engines.cuda_errors import error_text, kind_of
 from gpucheck.measure.engines.protocol import MISTAKES, CopyEngine, NotOpened, NotShared, NotTimed
 from gpucheck.measure.running.integrity import verify
-from gpucheck.measure.statistics import (
+from gpucheck.measure.values import (
     LATENCY_BYTES,
     LATENCY_REPEATS,
     MAX_REPEATS,
     WARM_UP_S,
+    Answer,
+    CopyStep,
+    Failure,
+    FailureKind,
+    Flow,
+    Opened,
+    Setup,
+    Timing,
+    TimingWay,
     adaptive,
+    error_text,
+    kind_of,
     repeats_together,
     spread,
 )
-from gpucheck.measure.values import Answer, CopyStep, Failure, FailureKind, Flow, Opened, Setup, Timing, TimingWay
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.lifeline import first_line, located, reply, serve, setup_of
 

@@ -5,8 +5,7 @@ import re
 import msgspec
 
 from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.finding import Finding
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Finding, Verdict
 
 SCHEMA = "gpucheck.diagnosis/1"
 

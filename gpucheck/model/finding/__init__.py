@@ -1,10 +1,60 @@
 """One thing a check found out: what was seen, what was wanted, and what to do about the difference."""
 
-from typing import Literal
+import re
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Literal, NamedTuple, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.device import Device
+from gpucheck.model.host.hardware import Gpu, TopologyGpu
+
+
+class Verdict(Enum):
+    """What a check concluded. UNKNOWN is "could not look"; SKIP is "does not apply here"."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, no password
+    WARN = "warn"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+    SKIP = "skip"
+
+    __hash__ = object.__hash__  # Enum's own is Python code, and a fleet asks for it a million times
+
+
+RANK = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS)  # worst first
+# --fail-on: the verdicts that are no success. Whoever schedules jobs may accept WARN, and not "could not look".
+FAIL_ON = {
+    "warn": (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN),
+    "unknown": (Verdict.FAIL, Verdict.UNKNOWN),
+    "fail": (Verdict.FAIL,),
+}
+
+# Nagios plugin meanings. Every other status is outside 0 to 3, so that nothing acts on it as on a verdict.
+EXIT_STATUS = {Verdict.PASS: 0, Verdict.WARN: 1, Verdict.FAIL: 2, Verdict.UNKNOWN: 3}
+EXIT_USAGE = 64  # wrong usage, or input that cannot be read; 64, 70 and 74 as in <sysexits.h>
+EXIT_DEFECT = 70
+EXIT_NOT_WRITTEN = 74
+EXIT_INTERRUPTED = 130
+EXIT_READER_LEFT = 141  # as a shell reports a program that SIGPIPE ended
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """The verdict of a whole: the worst of its parts. SKIP never counts; nothing to count is UNKNOWN."""
+    seen = set(verdicts)
+    return next((verdict for verdict in RANK if verdict in seen), Verdict.UNKNOWN)
+
+
+def exit_status(verdicts: Iterable[Verdict], fail_on: str) -> int:
+    """The status of a command with these findings. fail_on: a key of FAIL_ON."""
+    seen, counted = set(verdicts), FAIL_ON[fail_on]
+    whole = worst(seen)
+    if whole in counted or whole is Verdict.PASS:
+        return EXIT_STATUS[whole]
+    return EXIT_STATUS[worst((Verdict.PASS, *seen.intersection(counted)))]
+
 
 Value = str | int | float | bool | None
 Values = Value | tuple[Value, ...]
@@ -98,3 +148,213 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"{self.check}: a {self.verdict.value} finding about {self.subject} must have why")
         if self.verdict is not Verdict.SKIP and not self.fix:
             raise ValueError(f"{self.check}: a {self.verdict.value} finding about {self.subject} must have a fix")
+
+
+BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
+
+
+NamedGpu = Gpu | TopologyGpu | Device
+
+
+def named(findings: Iterable[Finding], gpus: Iterable[NamedGpu]) -> tuple[Finding, ...]:
+    """Return the findings with the index and UUID of the GPUs that their subjects name by bus id."""
+    places = ((gpu.bus_id if isinstance(gpu, Device) else gpu.pci_bus_id, gpu) for gpu in gpus)
+    known = {bus_id: gpu for bus_id, gpu in places if bus_id}
+    return tuple(_named(finding, known) for finding in findings)
+
+
+def _named(finding: Finding, known: dict[str, NamedGpu]) -> Finding:
+    found = [known.get(bus_id) for bus_id in bus_ids(finding.subject)]
+    if not any(found):
+        return finding
+    gpu, peer = (*found, None)[:2]
+    return replace(
+        finding,
+        gpu_index=gpu.index if gpu else None,
+        gpu_uuid=gpu.uuid if gpu else None,
+        peer_index=peer.index if peer else None,
+        peer_uuid=peer.uuid if peer else None,
+    )
+
+
+def bus_ids(subject: str) -> tuple[str, ...]:
+    """Return what the subject names: one bus id for a GPU or a link, two for a pair, none for the host."""
+    kind, _, name = subject.partition(":")
+    if kind == "pair":
+        first, _, second = name.partition("-")
+        return first, second
+    if kind == "link":
+        return (name.partition("/")[0],)
+    return (name,) if kind == "gpu" else ()
+
+
+def where(finding: Finding) -> str:
+    """Return the subject as text: ``GPU 2 (0000:4c:00.0) NVLink 3``; empty for the host as a whole."""
+    kind, _, name = finding.subject.partition(":")
+    ids = bus_ids(finding.subject)
+    if kind == "pair":
+        return f"{gpu_name(ids[0], finding.gpu_index)} - {gpu_name(ids[1], finding.peer_index)}"
+    if kind == "gpu":
+        return gpu_name(name, finding.gpu_index)
+    if kind == "link":
+        _, _, link = name.partition("/")
+        is_gpu = link or finding.gpu_index is not None
+        device = gpu_name(ids[0], finding.gpu_index) if is_gpu else _device(ids[0])
+        return f"{device} NVLink {link}" if link else device
+    if kind == "nic":
+        words = (finding.values.get("device", "NIC"), "port" in finding.values and f"port {finding.values['port']}")
+        text = " ".join(str(word) for word in words if word)
+        return f"{text} ({name})" if BUS_ID.fullmatch(name) else text
+    return "" if finding.subject == "host" else finding.subject
+
+
+def gpu_name(bus_id: str, index: int | None) -> str:
+    """Return ``GPU 2 (0000:4c:00.0)``; without an index the bus id alone, which ``nvidia-smi -i`` takes as well."""
+    if index is not None:
+        return f"GPU {index}" if bus_id == f"GPU{index}" else f"GPU {index} ({bus_id})"
+    return f"GPU {bus_id.removeprefix('GPU').strip()}"
+
+
+def _device(name: str) -> str:
+    """A bridge, a port or an NVSwitch: the subject does not distinguish them, and lspci -s accepts its bus id."""
+    return f"PCIe device {name}" if BUS_ID.fullmatch(name) else name
+
+
+QUIET = (Verdict.PASS, Verdict.SKIP)
+# These interrupt jobs or take a part out: not on the evidence of a check that could not look.
+DISRUPTIVE: frozenset[Action] = frozenset({"reset-gpu", "reboot", "power-cycle", "replace"})
+
+
+class Advised(Protocol):
+    """The part of a cause that is for programs."""
+
+    @property
+    def action(self) -> Action:
+        """The first step that changes anything."""
+
+    @property
+    def owner(self) -> Owner:
+        """Who carries it out."""
+
+
+def with_actions(findings: Iterable[Finding], causes: Mapping[str, Advised]) -> tuple[Finding, ...]:
+    """Return the findings with their action and owner. causes: by key.
+
+    A finding that states its action keeps it, unless the evidence does not support it: a part is replaced on certain
+    evidence only, and UNKNOWN interrupts no job unless its cause is certain. A pass or a skip asks for nothing. WARN
+    and FAIL without a known cause need a person.
+    """
+    return tuple(_with_action(finding, causes.get(finding.cause or "")) for finding in findings)
+
+
+def _with_action(finding: Finding, cause: Advised | None) -> Finding:
+    owner = finding.owner or (cause.owner if cause else "node")
+    if finding.verdict in QUIET:
+        action: Action = "none"
+    elif finding.action or cause:
+        action = _supported(finding.action or (cause.action if cause else "none"), finding)
+    else:
+        action = "none" if finding.verdict is Verdict.UNKNOWN else "contact-support"
+    if (finding.action, finding.owner) == (action, owner):
+        return finding
+    return replace(finding, action=action, owner=owner)
+
+
+def _supported(action: Action, finding: Finding) -> Action:
+    """The action, or a milder one where the evidence is not enough for it."""
+    if finding.confidence == "certain":
+        return action
+    if finding.verdict is Verdict.UNKNOWN:
+        return "none" if action in DISRUPTIVE else action
+    return "contact-support" if action == "replace" else action
+
+
+GOOD = (Verdict.PASS, Verdict.SKIP)
+# Verdicts that a fault can have, the worst first.
+FOUND = (Verdict.FAIL, Verdict.WARN)
+
+
+class Evaluated(Protocol):
+    """A finding, or what was read of one."""
+
+    @property
+    def verdict(self) -> Verdict:
+        """Its verdict."""
+
+    @property
+    def because_of(self) -> str | None:
+        """The check of its root cause."""
+
+
+class Fault(NamedTuple):
+    """A finding on its own. also: what other checks found of the same fault, in their order."""
+
+    lead: Finding
+    also: tuple[Finding, ...] = ()
+
+
+def follows(finding: Evaluated) -> bool:
+    """Whether this is a WARN or FAIL that another finding leads: a part of its fault, and none of its own."""
+    return finding.verdict in FOUND and finding.because_of is not None
+
+
+def counted(findings: Iterable[Evaluated]) -> dict[str, int]:
+    """Return the number of findings by verdict, every verdict present; a fault counts once."""
+    verdicts = [finding.verdict for finding in findings if not follows(finding)]
+    return {verdict.value: verdicts.count(verdict) for verdict in Verdict}
+
+
+def by_root(findings: Iterable[Finding]) -> tuple[list[Fault], dict[str, list[str]]]:
+    """Return the findings that stand alone with their parts, and by check of the root cause the checks not run.
+
+    A finding whose root cause is not among the findings, or is milder, stands alone.
+    """
+    findings = list(findings)
+    roots = _roots(findings)
+    leads = [one for one in findings if one.verdict in FOUND and not follows(one)]
+    own: list[Finding] = []
+    also: dict[int, list[Finding]] = {}
+    unrun: dict[str, dict[str, None]] = {}
+    for finding in findings:
+        root = _root(finding, roots)
+        if follows(finding) and (lead := _lead(finding, leads)) is not None:
+            also.setdefault(id(lead), []).append(finding)
+        elif finding.verdict in FOUND or root is None:
+            own.append(finding)
+        else:
+            unrun.setdefault(root, {})[finding.check] = None
+    faults = [Fault(finding, tuple(also.get(id(finding), ()))) for finding in own]
+    return faults, {root: list(checks) for root, checks in unrun.items()}
+
+
+def _lead(part: Finding, leads: list[Finding]) -> Finding | None:
+    """The finding that a part points to and that is at least as bad; of several that of the same cause."""
+    place = part.because_of, part.because_of_subject
+    named = [one for one in leads if (one.check, one.subject) == place and _rank(one) <= _rank(part)]
+    return min(named, key=lambda one: one.cause != part.cause, default=None)
+
+
+def _rank(finding: Finding) -> int:
+    return FOUND.index(finding.verdict)
+
+
+def _roots(findings: list[Finding]) -> dict[str, str | None]:
+    """By check with a problem: the check that it follows from, None where one of its findings is its own."""
+    roots: dict[str, str | None] = {}
+    for finding in findings:
+        if finding.verdict not in GOOD:
+            roots[finding.check] = finding.because_of if roots.get(finding.check, "") is not None else None
+    return roots
+
+
+def _root(finding: Finding, roots: dict[str, str | None]) -> str | None:
+    """The last of a chain: acs follows from inventory, and that from driver."""
+    check = finding.because_of
+    passed = {finding.check}
+    while check is not None and check in roots and check not in passed:
+        passed.add(check)
+        after = roots[check]
+        if after is None or after not in roots:
+            return check
+        check = after
+    return None

@@ -2,8 +2,7 @@
 
 import msgspec
 
-from gpucheck.model.host.hardware import Gpu
-from gpucheck.model.host.health import Confidential
+from gpucheck.model.host.hardware import Confidential, Gpu
 
 # Codes of gaps and failures that are not NVML's own, which are 0 or more.
 CRASHED, LATE, DEFECT, NOT_STARTED = -1, -2, -3, -4

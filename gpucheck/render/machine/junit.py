@@ -12,7 +12,7 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from gpucheck.model import Finding, FleetReport, FleetRow, Report, Verdict, by_root, follows
-from gpucheck.model.finding.verdict import FAIL_ON
+from gpucheck.model.finding import FAIL_ON
 from gpucheck.model.measurements import copies_of, trainings_of
 from gpucheck.printable import folded, indented, of_printable, one_line, printable
 from gpucheck.render.subjects.copies import by_class

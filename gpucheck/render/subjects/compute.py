@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gpucheck.model import Finding, Report, Verdict
 from gpucheck.model.compute import BurnIn, ComputeDevice, ComputeReport, Noticed, Sample
-from gpucheck.model.finding.naming import bus_ids
+from gpucheck.model.finding import bus_ids
 from gpucheck.model.measurements import computed_of
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import (

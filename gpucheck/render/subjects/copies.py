@@ -12,7 +12,7 @@ from gpucheck.model.bandwidth import (
     MeasuredPair,
     PeerAccess,
 )
-from gpucheck.model.finding.naming import bus_ids
+from gpucheck.model.finding import bus_ids
 from gpucheck.render import blocks
 from gpucheck.render.blocks import (
     Block,

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 from gpucheck.knowledge.codes import of_several
 from gpucheck.model import Agreement, Finding, FleetReport, FleetRow, Outlier, Verdict, by_root, metric_title
-from gpucheck.model.finding import Step
-from gpucheck.model.finding.naming import gpu_name
+from gpucheck.model.finding import Step, gpu_name
 from gpucheck.printable import cleaned, one_line
 from gpucheck.render.blocks import Block, Cell, Document, Findings, Lines, Row, Table, words
 from gpucheck.render.findings import Group, group_equal, identity, where_all

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from gpucheck.model import Finding, Gpu, GpuProcess, Report, Verdict
-from gpucheck.model.finding.naming import bus_ids
+from gpucheck.model.finding import bus_ids
 from gpucheck.model.record import facts_of
 from gpucheck.render.blocks import Cell, Column, Row, Section, Table, numbers, words
 from gpucheck.render.topology.boxes import absent, describe_link, heading

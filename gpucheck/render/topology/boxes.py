@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from gpucheck.model import NVSWITCH, Finding, NvLinkBundle, PcieLink, Topology, Verdict, WiredFunction, Wiring
-from gpucheck.model.finding.naming import BUS_ID, bus_ids
+from gpucheck.model.finding import BUS_ID, bus_ids
 from gpucheck.render.words import plural
 
 BAD = (Verdict.FAIL, Verdict.WARN)

@@ -18,7 +18,7 @@ import msgspec
 from markupsafe import Markup, escape
 
 from gpucheck.model import Verdict
-from gpucheck.model.finding.naming import bus_ids
+from gpucheck.model.finding import bus_ids
 from gpucheck.printable import UNPRINTABLE, indented, printable
 from gpucheck.render.blocks import LOW_TEXT, Block, Document, Findings, Matrices, Matrix, Section, SideBySide, cells
 from gpucheck.render.findings import TROUBLE, Group, also

@@ -22,7 +22,7 @@ from gpucheck.model.diagnosis.observations import (
 from gpucheck.model.facts import NOT_ASKED, Facts
 from gpucheck.model.paste import Part
 from gpucheck.run.pastes.about import GIVEN, contradiction, other_machine, place, some_gpus
-from gpucheck.topology.pcie.acs import REDIRECT
+from gpucheck.topology.pcie import REDIRECT
 
 # Kinds that number their GPUs from 0 although only one may be listed.
 WITHOUT_INDEX = ("nvidia-smi-q",)

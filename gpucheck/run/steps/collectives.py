@@ -14,7 +14,7 @@ from gpucheck.run.step import Outcome, RunStep, in_place_of_a_run, numbers_of
 from gpucheck.run.steps.versions import NAME as VERSIONS
 from gpucheck.run.steps.versions import refused, version_consistency
 from gpucheck.train import whole_gpus
-from gpucheck.train.evaluation.finding_text import distribution
+from gpucheck.train.evaluation.root_cause import distribution
 
 if TYPE_CHECKING:
     from gpucheck.model.collectives import CollectivesReport

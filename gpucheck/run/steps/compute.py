@@ -19,8 +19,7 @@ from gpucheck.run.step import Outcome, RunStep, numbers_of
 from gpucheck.train import mig_instances, whole_gpus
 
 if TYPE_CHECKING:
-    from gpucheck.compute.burnin.measure import BurnInOptions
-    from gpucheck.compute.burnin.run import Shown
+    from gpucheck.compute.burnin.measure import BurnInOptions, Shown
     from gpucheck.compute.measure import Answered, ComputeOptions
     from gpucheck.compute.running.run import OnStep
     from gpucheck.model.compute import ComputeReport

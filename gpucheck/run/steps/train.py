@@ -32,7 +32,7 @@ from gpucheck.train import (
     run_smoke,
     whole_gpus,
 )
-from gpucheck.train.evaluation.finding_text import PLACEMENT, distribution
+from gpucheck.train.evaluation.root_cause import PLACEMENT, distribution
 from gpucheck.train.run_plan import on_all_gpus, plan
 from gpucheck.train.spec import SmokeOptions, TrainingFault
 from gpucheck.train.strategies import Strategy, all_strategies

@@ -1,8 +1,7 @@
 """A GPU that is lost, missing, hidden, in use, or set so that it cannot be used."""
 
-from gpucheck.simulator.faults import check_choice, fault
+from gpucheck.simulator.faults import check_choice, fault, xid_line
 from gpucheck.simulator.machine import Machine, Process
-from gpucheck.simulator.xids import xid_line
 
 DRIVER_MIB = 1024  # what a driver may keep for itself
 MODES = {"exclusive-process": 3, "prohibited": 2}  # nvmlComputeMode_t

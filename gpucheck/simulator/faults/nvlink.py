@@ -1,8 +1,7 @@
 """NVLinks, the fabric of the NVSwitches and the services that set it up, NVLink-C2C."""
 
-from gpucheck.simulator.faults import check_choice, fault
+from gpucheck.simulator.faults import check_choice, fault, sxid_line
 from gpucheck.simulator.machine import Machine
-from gpucheck.simulator.xids import sxid_line
 
 C2C_STATUS, C2C_SPEED = 171, 172
 C2C_COUNTERS = {"interrupt": 231, "replay": 232, "replay-in-a-row": 233}

@@ -8,11 +8,9 @@ has which meaning) and ``kernel_log``. Links are relative, so that the tree can 
 from pathlib import Path
 
 from gpucheck.simulator.machine import Machine
-from gpucheck.simulator.sysfs.driver import write_driver
-from gpucheck.simulator.sysfs.kernel_log import kernel_log
-from gpucheck.simulator.sysfs.pci import write_pci
+from gpucheck.simulator.sysfs.driver import kernel_log, write_driver
+from gpucheck.simulator.sysfs.pci import Tree, write_pci
 from gpucheck.simulator.sysfs.platform import write_platform
-from gpucheck.simulator.sysfs.tree import Tree
 
 __all__ = ["write_root"]
 

@@ -5,7 +5,7 @@ import re
 from gpucheck.host.readers.kernels import SECURE_BOOT
 from gpucheck.simulator.machine import UPTIME_S, Machine
 from gpucheck.simulator.machine.profile import Cpu
-from gpucheck.simulator.sysfs.tree import Tree
+from gpucheck.simulator.sysfs.pci import Tree
 
 ATTRIBUTES = bytes((6, 0, 0, 0))  # EFI: readable at boot time and at run time
 CPU_OPTIONS = {"GenuineIntel": "intel_iommu", "AuthenticAMD": "amd_iommu"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from gpucheck.knowledge.archives import Archive
+from gpucheck.knowledge.packages import Archive
 from gpucheck.stack.types import (
     KEEP,
     Clash,

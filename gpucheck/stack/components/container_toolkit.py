@@ -9,7 +9,7 @@ from gpucheck.knowledge.recorded import TOOLKIT, recorded_versions
 from gpucheck.stack.components.base import Choice, Component
 from gpucheck.stack.packages import component, package, repository, uname_arch
 from gpucheck.stack.rules.archive import r22_absent
-from gpucheck.stack.seen import seen_reason, stated_exactly
+from gpucheck.stack.rules.libraries import seen_reason, stated_exactly
 from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons
 from gpucheck.stack.versions import request
 

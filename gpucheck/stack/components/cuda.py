@@ -12,7 +12,7 @@ from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.packages import component, file, package
 from gpucheck.stack.rules.archive import r22_cuda
 from gpucheck.stack.rules.driver import is_a, r1_driver_floor, r2_full_function, r24_cuda
-from gpucheck.stack.seen import seen_reason, seen_version, stated_exactly
+from gpucheck.stack.rules.libraries import seen_reason, seen_version, stated_exactly
 from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons, StackSpec, Target
 from gpucheck.stack.versions import cc, major, minor, parse, request
 

@@ -11,8 +11,15 @@ from gpucheck.stack.components.torch import Reference, reference_torch
 from gpucheck.stack.packages import PlanGap, component, package
 from gpucheck.stack.rules.archive import r22_absent
 from gpucheck.stack.rules.driver import is_a
-from gpucheck.stack.rules.libraries import no_release, no_toolkit, numeric, without_toolkit
-from gpucheck.stack.seen import seen_reason, seen_version, stated_exactly
+from gpucheck.stack.rules.libraries import (
+    no_release,
+    no_toolkit,
+    numeric,
+    seen_reason,
+    seen_version,
+    stated_exactly,
+    without_toolkit,
+)
 from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons, StackSpec, Target
 from gpucheck.stack.versions import cc, major, request
 

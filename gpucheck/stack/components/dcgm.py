@@ -3,12 +3,11 @@
 from typing import Any
 
 from gpucheck.knowledge import tables
-from gpucheck.knowledge.archives import Archive
-from gpucheck.knowledge.packages import OptionVersion, options
+from gpucheck.knowledge.packages import Archive, OptionVersion, options
 from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.packages import component, package, started
 from gpucheck.stack.rules.driver import is_a
-from gpucheck.stack.seen import seen_reason, seen_version, stated_exactly
+from gpucheck.stack.rules.libraries import seen_reason, seen_version, stated_exactly
 from gpucheck.stack.types import Clash, DriverChoice, Fact, PlanInput, Reason, Reasons, Target
 from gpucheck.stack.versions import cc, parse, request
 

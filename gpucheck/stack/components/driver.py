@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from gpucheck.knowledge import tables
-from gpucheck.knowledge.archives import Archive
-from gpucheck.knowledge.packages import packages
+from gpucheck.knowledge.packages import Archive, packages
 from gpucheck.knowledge.tables import Branch, OperatingSystem
 from gpucheck.stack import archived, present
 from gpucheck.stack.components.base import MANAGED, SYSTEM, Choice, Component, Works

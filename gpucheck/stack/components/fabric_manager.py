@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from gpucheck.knowledge import gpu_table
-from gpucheck.knowledge.archives import Archive
-from gpucheck.knowledge.packages import packages
+from gpucheck.knowledge.packages import Archive, packages
 from gpucheck.stack.archived import ubuntu_fabric
 from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.packages import component, fabric_packages, file, package, started

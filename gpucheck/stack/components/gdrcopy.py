@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gpucheck.knowledge.archives import Archive
-from gpucheck.knowledge.packages import options, packages
+from gpucheck.knowledge.packages import Archive, options, packages
 from gpucheck.stack.components.base import MANAGED, Choice, Component, Works
 from gpucheck.stack.packages import component, package, repository, started
 from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, StackSet, StackSpec, Target

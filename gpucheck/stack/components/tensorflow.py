@@ -6,7 +6,7 @@ from gpucheck.knowledge import tables
 from gpucheck.knowledge.tables import TensorflowRelease
 from gpucheck.stack.components.base import Choice, Component
 from gpucheck.stack.rules.driver import is_a
-from gpucheck.stack.rules.wheels import (
+from gpucheck.stack.rules.libraries import (
     glibc_clash,
     not_known,
     r3_ptx_needs_full_driver,

@@ -7,7 +7,7 @@ from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.tables import TorchBuild, TorchRelease
 from gpucheck.stack.components.base import Choice, Component
 from gpucheck.stack.rules.driver import is_a
-from gpucheck.stack.rules.wheels import (
+from gpucheck.stack.rules.libraries import (
     glibc_clash,
     not_known,
     r3_ptx_needs_full_driver,

@@ -18,23 +18,22 @@ from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, RefusedHost, grou
 from gpucheck.stack.packages import PlanGap, file, repository
 from gpucheck.stack.plan.parts import (
     archive_of_set,
-    host_sources,
-    module_stream,
-    planned_components,
-    roles,
-    unconfirmed,
-)
-from gpucheck.stack.plan.parts import reasons as unconfirmed_reasons
-from gpucheck.stack.plan.services import drop_ins, services
-from gpucheck.stack.plan.system import (
     compilers,
+    drop_ins,
     epel_row,
     header_metapackage,
     headers,
+    host_sources,
+    module_stream,
+    planned_components,
     python,
     release_packages,
+    roles,
+    services,
     system_repositories,
+    unconfirmed,
 )
+from gpucheck.stack.plan.parts import reasons as unconfirmed_reasons
 from gpucheck.stack.present import KEPT_EXCLUDE
 from gpucheck.stack.rdma import rdma_plan
 from gpucheck.stack.rules.driver import r15_newer_kernel

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpucheck.knowledge.archives import Archive, archives
+from gpucheck.knowledge.packages import Archive, archives
 from gpucheck.knowledge.tables import Branch, OperatingSystem
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.types import Clash, Fact, Reason, StackSet, StackSpec, Target

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from gpucheck.knowledge.archives import UbuntuSystem, ubuntu
+from gpucheck.knowledge.packages import UbuntuSystem, ubuntu
 from gpucheck.knowledge.tables import Branch, OperatingSystem
 from gpucheck.stack.rules.driver import r4_r9_branch_window, r18_branches
 from gpucheck.stack.types import Clash, Fact, Reason, StackSpec, Target

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gpucheck.model.host.hardware import Gpu, NvLink, PciDevice
-from gpucheck.model.host.wiring import NVSWITCH
+from gpucheck.model.host.hardware import NVSWITCH, Gpu, NvLink, PciDevice
 
 
 class Joint(NamedTuple):

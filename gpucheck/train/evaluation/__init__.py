@@ -9,8 +9,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.printable import counted
-from gpucheck.train.evaluation.failure import evaluate_failure
-from gpucheck.train.evaluation.finding_text import PLACEMENT, describe_ranks, distribution, subject_of
+from gpucheck.train.evaluation.root_cause import PLACEMENT, describe_ranks, distribution, evaluate_failure, subject_of
 from gpucheck.train.evaluation.training import (
     NO_ALGORITHM,
     by_the_switch,
@@ -19,9 +18,8 @@ from gpucheck.train.evaluation.training import (
     evaluate_transfer,
     not_by_the_switch,
 )
-from gpucheck.train.placement import not_across_gpus
-from gpucheck.train.report import CUDA_WHEELS
-from gpucheck.train.spec import NVLS
+from gpucheck.train.progress import CUDA_WHEELS
+from gpucheck.train.spec import NVLS, not_across_gpus
 
 
 def evaluate(outcome: SmokeResult | SmokeFailure, *, gpus: int | None = None) -> tuple[Finding, ...]:

@@ -5,16 +5,144 @@ comes first: a missing package, a signal from outside, an invalid report; then t
 ended, the rank that is stopped, stuck in the kernel, or furthest behind.
 """
 
+import re
 import signal
+from collections.abc import Iterator
 
-from gpucheck.model.smoke import FailureKind, SmokeFailure
+import msgspec
+
+from gpucheck.knowledge.codes import Subject
+from gpucheck.model import Finding, Verdict
+from gpucheck.model.smoke import FailureKind, Performance, SmokeFailure, SmokeResult
+from gpucheck.printable import counted
+from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.ranks.process import RankEnd
 from gpucheck.processes.ranks.supervisor import Ending
 from gpucheck.processes.signals import signal_name
-from gpucheck.train.placement import NoDevice
-from gpucheck.train.progress import AFTER, BEFORE, Position, position_of
-from gpucheck.train.report import RankReport
-from gpucheck.train.spec import SmokeOptions
+from gpucheck.train.progress import AFTER, BEFORE, Position, RankReport, position_of
+from gpucheck.train.spec import NoDevice, SmokeOptions
+from gpucheck.train.strategies import check_name
+
+# The finding about a run that did not use two GPUs: a name of its own, for the run's own findings may all pass.
+PLACEMENT = "smoke-placement"
+# What pip installs for a package that is imported by another name, or that needs CUDA libraries with it.
+DISTRIBUTIONS = {"cupy": "cupy-cuda12x[ctk]", "tensorflow": "tensorflow[and-cuda]"}
+# Wrong data between CPU ranks: GPUs and links are not suspected.
+BETWEEN_CPUS = {
+    "training.nothing-arrived": "training.nothing-arrived-on-cpu",
+    "training.zeros-arrived": "training.zeros-arrived-on-cpu",
+    "training.other-data-arrived": "training.other-data-arrived-on-cpu",
+    "training.loss-not-a-number": "training.loss-not-a-number-on-cpu",
+    "training.loss-overflowed": "training.loss-overflowed-on-cpu",
+    "training.start-differs": "training.start-differs-on-cpu",
+    "training.gradients-differ": "training.gradients-differ-on-cpu",
+    "training.gathered-gradients-differ": "training.gathered-gradients-differ-on-cpu",
+    "training.contribution-lost": "training.contribution-lost-on-cpu",
+    "training.buffer-stale": "training.buffer-stale-on-cpu",
+    "training.average-wrong": "training.average-wrong-on-cpu",
+    "training.parameters-differ": "training.parameters-differ-on-cpu",
+    "training.optimizer-differs": "training.optimizer-differs-on-cpu",
+    "training.reference-differs": "training.reference-differs-on-cpu",
+    "training.repeat-differs": "training.repeat-differs-on-cpu",
+}
+
+
+def check_of(outcome: SmokeResult | SmokeFailure) -> str:
+    """The name of the outcome's findings."""
+    return check_name(outcome.framework, outcome.strategy)
+
+
+def distribution(package: str) -> str:
+    """Return what pip installs for a package that is missing."""
+    return DISTRIBUTIONS.get(package, package)
+
+
+def describe_ranks(result: SmokeResult) -> str:
+    """``2 CPU ranks, gloo`` or ``2 ranks on cuda:0, cuda:1, nccl``; devices where one process drives all of them."""
+    word = "rank" if len(result.rank_seconds) > 1 or result.world_size == 1 else "device"
+    if result.placement == "cpu":
+        return f"{counted(result.world_size, f'CPU {word}')}, {result.backend}"
+    where = {"shared-gpu": "one GPU", "mig": "MIG instances"}.get(result.placement, ", ".join(result.devices))
+    return f"{counted(result.world_size, word)} on {where}, {result.backend}"
+
+
+def subject_of(result: SmokeResult) -> str:
+    """The pair, the one GPU, or the host."""
+    known = [bus_id for bus_id in dict.fromkeys(result.bus_ids) if bus_id is not None]
+    if result.placement == "gpus" and len(known) == result.world_size == 2:
+        return f"pair:{known[0]}-{known[1]}"
+    return f"gpu:{known[0]}" if len(known) == 1 else "host"
+
+
+def finding(
+    result: SmokeResult,
+    seen: str,
+    wanted: str,
+    code: str | None = None,
+    *,
+    verdict: Verdict = Verdict.FAIL,
+    evidence: tuple[str, ...] = (),
+    subject: str | None = None,
+    explained: bool = False,
+) -> Finding:
+    """Return PASS without a code, else ``verdict``. explained: by another finding, so that no cause is suspected."""
+    removed = tuple(f"kept from the ranks: {variable}" for variable in result.environment_removed)
+    made = Subject(
+        check=check_of(result),
+        name=subject or subject_of(result),
+        evidence=(*describe_placement(result), *evidence, *removed),
+    )
+    seen = f"{result.variant}: {seen}" if result.variant else seen
+    if code is None:
+        return made.passes(seen, wanted)
+    code = BETWEEN_CPUS.get(code, code) if result.placement == "cpu" else code
+    return made.finding(verdict, code, seen, wanted, cause=None if explained else msgspec.UNSET)
+
+
+def describe_placement(result: SmokeResult) -> Iterator[str]:
+    """Where it ran, and what NCCL used there."""
+    yield f"{describe_ranks(result)}: {result.placement_reason}"
+    if result.transports or result.algorithms:
+        kinds = ", ".join(result.transports) or "transport not named"
+        ways = "; ".join(f"{name or 'all collectives'} by {' and '.join(a)}" for name, a in result.algorithms.items())
+        yield f"NCCL's log: {kinds}{f'; {ways}' if ways else ''}"
+
+
+def describe_facts(result: SmokeResult) -> Iterator[str]:
+    """What ran where, with what, and how fast: one fact a line."""
+    yield from describe_placement(result)
+    names = [name for name in dict.fromkeys(result.device_names) if name]
+    yield ", ".join([*names, *(f"{name} {version}" for name, version in result.versions.items() if version)])
+    if result.trained:
+        work = f"{result.model} in {result.precision}, {result.steps} steps of {result.batch_per_rank} samples a device"
+        yield f"{work}, {result.data_source} data"
+    if result.performance is not None:
+        yield from describe_performance(result.performance)
+    yield "seconds: " + ", ".join(
+        f"{phase} {seconds:.2f}" for phase, seconds in result.seconds.items() if seconds >= 0.005
+    )
+
+
+def describe_performance(measured: Performance) -> Iterator[str]:
+    """The figures, one fact a line."""
+    several = len(measured.samples_per_s) > 1
+    rates = ", ".join(
+        f"rank {rank} {rate:.0f}" if several else f"{rate:.0f}" for rank, rate in enumerate(measured.samples_per_s)
+    )
+    alone = f"; one device alone {measured.single_samples_per_s:.0f}" if measured.single_samples_per_s else ""
+    efficiency = f"; scaling efficiency {measured.scaling_efficiency:.0%}" if measured.scaling_efficiency else ""
+    yield f"samples/s: {rates}{alone}{efficiency}"
+    if measured.shares:
+        hidden = f"; {measured.overlap:.0%} of the communication hidden" if measured.overlap is not None else ""
+        yield "step time: " + ", ".join(f"{name} {part:.0%}" for name, part in measured.shares.items()) + hidden
+    if measured.communication:
+        yield f"communication: {measured.communication}"
+
+
+def hashes(values: tuple[str, ...]) -> str:
+    """``rank 0 1f3a..., rank 1 1f3b...``."""
+    return ", ".join(f"rank {rank} {value[:12]}" for rank, value in enumerate(values))
+
 
 # Younger than this when the time was up, the newest phase means "slow", not "stuck". Starting has longer phases:
 # torch's first import from a cold network disk, the first CUDA context of a large host.
@@ -153,3 +281,123 @@ def _state(rank: Rank, ending: Ending[RankReport], options: SmokeOptions) -> str
 
 def _at(rank: Rank) -> Position:
     return position_of(rank.progress)
+
+
+# Messages of CUDA, NCCL and the loader, with their meaning. First match wins.
+# Sources: CUDA runtime error strings (cudaGetErrorString), NCCL troubleshooting guide.
+SYMPTOMS = (
+    (r"no kernel image is available", "training.no-code-for-gpu"),
+    (r"system not yet initialized", "training.fabric-not-ready"),
+    (
+        r"unsupported display driver / cuda driver combination|driver on your system is too old"
+        r"|driver version is insufficient|Driver/library version mismatch",
+        "training.driver-mismatch",
+    ),
+    (r"busy or unavailable", "training.gpu-exclusive"),
+    (r"shared memory segment|shared memory is short|/shm/|SIGBUS|[Bb]us error", "training.shared-memory-short"),
+    (
+        r"No space left on device|Disk quota exceeded|File too large|No usable temporary directory",
+        "training.no-disk-space",
+    ),
+    (r"needs compute capability|is a mode of GPUs", "training.precision-unsupported"),
+    (r"uncorrectable ECC", "training.ecc-uncorrected"),
+    (r"CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED", "training.gpu-memory-taken"),
+    (r"fallen off the bus|GPU is lost|unspecified launch failure", "training.gpu-silent"),
+    (r"cannot open shared object file|undefined symbol|version `.*' not found", "training.library-mismatch"),
+    (r"adds 1024 ones to", "training.sum-wrong"),
+)
+FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGXCPU", "SIGXFSZ")
+# Something ran out or interfered on the host, or the time was up, so nothing is known of GPUs and framework.
+UNTESTED = {
+    "training.shared-memory-short",
+    "training.no-disk-space",
+    "training.rank-killed",
+    "training.rank-no-resources",
+    "training.ranks-not-started",
+}
+
+
+def evaluate_failure(failure: SmokeFailure, gpus: int | None = None) -> Finding:
+    """One finding: SKIP for a missing package, UNKNOWN if the time or the host's resources were too short, else FAIL.
+
+    gpus: how many real GPUs the host has, None if that is not known or the hardware is simulated.
+    """
+    if failure.kind == "missing-package":
+        return _missing(failure)
+    if failure.kind == "no-device":
+        return _no_device(failure, gpus or 0)
+    code = _code(failure)
+    unknown = failure.kind in ("timeout-start", "timeout") or code in UNTESTED
+    where = (
+        f"rank {failure.rank}" + (f" on {failure.device}" if failure.device else "") if failure.rank is not None else ""
+    )
+    place, variant = _place(failure), f"{failure.variant}: " if failure.variant else ""
+    removed = tuple(f"kept from the ranks: {variable}" for variable in failure.environment_removed)
+    stack = tuple(f"stack: {frame}" for frame in failure.stack)
+    subject = Subject(
+        check=check_of(failure),
+        name=f"gpu:{failure.bus_id}" if failure.bus_id else "host",
+        evidence=(*failure.evidence, *stack, *removed),
+    )
+    seen = f"{variant}{failure.kind}: {', '.join(part for part in (where, place) if part)}: {failure.detail}"
+    wanted = f"{failure.world_size} ranks train {failure.steps} steps"
+    return (subject.unknown if unknown else subject.fails)(code, seen, wanted)
+
+
+def _place(failure: SmokeFailure) -> str:
+    if failure.step is None:
+        return f"in {failure.phase}"
+    return f"in step {failure.step} of {failure.steps}, {failure.phase}"
+
+
+def _missing(failure: SmokeFailure) -> Finding:
+    package = failure.missing or failure.framework
+    return Subject(check=check_of(failure)).skips(
+        "training.package-missing",
+        f"package {package} is not installed",
+        f"{failure.framework} in the environment of gpucheck",
+        strategy=failure.strategy,
+        package=package,
+        distribution=distribution(package),
+    )
+
+
+def _no_device(failure: SmokeFailure, gpus: int) -> Finding:
+    subject, wanted = Subject(check=check_of(failure)), f"{failure.world_size} GPUs"
+    if not gpus:
+        return subject.skips("training.framework-needs-gpu", failure.detail, wanted, framework=failure.framework)
+    seen = f"{failure.strategy} with {failure.framework} unknown: {failure.detail}"
+    return subject.unknown(
+        "training.framework-finds-no-gpu", seen, wanted, gpus=counted(gpus, "GPU"), framework=failure.framework
+    )
+
+
+def _code(failure: SmokeFailure) -> str:
+    """Return what happened, as a code of the catalogue."""
+    if failure.kind == "timeout":
+        return "training.run-slow"
+    text = "\n".join((failure.detail, failure.signal or "", *failure.evidence))
+    for pattern, code in SYMPTOMS:
+        if re.search(pattern, text):
+            return code
+    if failure.kind == "died" and failure.signal in FROM_OUTSIDE:
+        return "training.rank-killed"
+    # Whatever it leads to: a rank that prints it may then crash, or wait for a thread that never started.
+    if failure.error_type == "MemoryError" or exhausted(text):
+        return "training.rank-no-resources"
+    if failure.kind == "timeout-start":
+        return "training.start-slow" if failure.rank is not None else "training.ranks-not-started"
+    if failure.kind == "hang":
+        return _hang(failure)
+    if failure.kind == "died":
+        return "training.rank-crashed"
+    return "training.rank-unreadable" if failure.kind == "garbage" else "training.rank-raised"
+
+
+def _hang(failure: SmokeFailure) -> str:
+    if failure.process_state in ("T", "t"):
+        return "training.rank-stopped"
+    if failure.process_state == "D":
+        return "training.rank-in-kernel"
+    on_gpu = any("cuda:" in text for text in (failure.device or "", *failure.evidence))
+    return "training.gpu-ranks-stuck" if on_gpu else "training.cpu-ranks-stuck"

@@ -7,13 +7,7 @@ from msgspec.structs import replace
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.smoke import Copy, Performance, Reference, SmokeFailure, SmokeResult
-from gpucheck.train.evaluation.finding_text import (
-    check_of,
-    describe_performance,
-    describe_placement,
-    finding,
-    hashes,
-)
+from gpucheck.train.evaluation.root_cause import check_of, describe_performance, describe_placement, finding, hashes
 from gpucheck.train.spec import NVLS
 
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 from gpucheck.model.smoke import Divergence, Miscommunication, Performance, SmokeResult
 from gpucheck.processes.ranks.nccl_log import Taken
-from gpucheck.train.report import RankReport, Sums
+from gpucheck.train.progress import RankReport, Sums
 from gpucheck.train.spec import SmokeOptions
 
 # Share of the step -> the phases that belong to it.

@@ -11,10 +11,8 @@ from typing import Any
 
 from gpucheck.model.smoke import Copy
 from gpucheck.processes.ranks.run_directory import RunDirectory
-from gpucheck.train.placement import NoDevice, devices_used
-from gpucheck.train.progress import Progress
-from gpucheck.train.report import RankDevice, RankReport
-from gpucheck.train.spec import RankSpec
+from gpucheck.train.progress import Progress, RankDevice, RankReport
+from gpucheck.train.spec import NoDevice, RankSpec, devices_used
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.transfer import FACTOR, POISON, checked, copies
 

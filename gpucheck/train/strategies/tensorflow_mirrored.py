@@ -18,12 +18,10 @@ from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train import data
 from gpucheck.train.data import DataSet
 from gpucheck.train.models import model_named
-from gpucheck.train.placement import devices_used
-from gpucheck.train.progress import Aside, Progress
-from gpucheck.train.report import CUDA_WHEELS, RankDevice, RankReport
-from gpucheck.train.spec import RankSpec, SmokeOptions
+from gpucheck.train.progress import CUDA_WHEELS, Aside, Progress, RankDevice, RankReport
+from gpucheck.train.spec import RankSpec, SmokeOptions, devices_used
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.torch.common import MOMENTUM
+from gpucheck.train.torch.rank import MOMENTUM
 
 STRATEGY = Strategy(
     framework="tensorflow",

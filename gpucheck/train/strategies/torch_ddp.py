@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpucheck.processes.ranks.run_directory import RunDirectory
-from gpucheck.train.progress import Progress
-from gpucheck.train.report import RankReport
+from gpucheck.train.progress import Progress, RankReport
 from gpucheck.train.spec import RankSpec, fault_of
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.torch import common, session
-from gpucheck.train.torch.averaging import Averaging
-from gpucheck.train.torch.rank import open_rank, share
-from gpucheck.train.torch.training import Training
+from gpucheck.train.torch import session
+from gpucheck.train.torch.rank import build_model, open_rank, share
+from gpucheck.train.torch.training import Averaging, Training
 
 STRATEGY = Strategy(
     framework="torch",
@@ -35,7 +33,7 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
 
     def make(progress: Progress, feed: Iterator[tuple[Any, Any]], record: str) -> Training:
         # Every rank starts elsewhere, so that equal parameters after the broadcast are DDP's work and no coincidence.
-        model = common.build_model(torch, options.model, options.seed + spec.rank, rank.device)
+        model = build_model(torch, options.model, options.seed + spec.rank, rank.device)
         progress.enter("broadcast")
         # Full with the last layer, whose gradients then travel while the others are computed; with one bucket for a
         # small model nothing could overlap.

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpucheck.processes.ranks.run_directory import RunDirectory
-from gpucheck.train.progress import Progress
-from gpucheck.train.report import RankReport
+from gpucheck.train.progress import Progress, RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.torch import common, session
-from gpucheck.train.torch.rank import open_rank
+from gpucheck.train.torch import session
+from gpucheck.train.torch.rank import autocast, build_model, open_rank
 from gpucheck.train.torch.training import Training
 
 STRATEGY = Strategy(
@@ -34,7 +33,7 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
     real = rank.where.placement == "gpus"
 
     def make(progress: Progress, feed: Iterator[tuple[Any, Any]], record: str) -> Training:
-        model = common.build_model(torch, options.model, options.seed, rank.device)
+        model = build_model(torch, options.model, options.seed, rank.device)
         progress.enter("broadcast")
         lowered = in_every_thread(torch, model, options.precision)
         forward = torch.nn.DataParallel(lowered, list(rank.devices)) if real else four_steps(torch, model, rank.devices)
@@ -67,7 +66,7 @@ def in_every_thread(torch: Any, model: Any, precision: str) -> Any:
 
     class Lowered(torch.nn.Sequential):  # type: ignore[misc]
         def forward(self, images: Any) -> Any:
-            with common.autocast(torch, images.device, precision):
+            with autocast(torch, images.device, precision):
                 return super().forward(images)
 
     return Lowered(*model)

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpucheck.processes.ranks.run_directory import RunDirectory
-from gpucheck.train.progress import Progress
-from gpucheck.train.report import RankReport
+from gpucheck.train.progress import Progress, RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.torch import common, session
-from gpucheck.train.torch.rank import open_rank, share
+from gpucheck.train.torch import session
+from gpucheck.train.torch.rank import build_model, open_rank, share
 from gpucheck.train.torch.training import Training
 
 STRATEGY = Strategy(
@@ -33,7 +32,7 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
     mesh = DeviceMesh.from_group(torch.distributed.group.WORLD, rank.device.type)
 
     def make(progress: Progress, feed: Iterator[tuple[Any, Any]], record: str) -> Training:
-        model = common.build_model(torch, options.model, options.seed, rank.device)
+        model = build_model(torch, options.model, options.seed, rank.device)
         progress.enter("broadcast")
         for layer in model:
             if any(True for _ in layer.parameters()):

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpucheck.processes.ranks.run_directory import RunDirectory
-from gpucheck.train.progress import Progress
-from gpucheck.train.report import RankReport
+from gpucheck.train.progress import Progress, RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.torch import common, session
-from gpucheck.train.torch.rank import open_rank
+from gpucheck.train.torch import session
+from gpucheck.train.torch.rank import build_layers, open_rank
 from gpucheck.train.torch.training import Training
 
 STRATEGY = Strategy(
@@ -34,7 +33,7 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
     def maker(micro_batches: int) -> Callable[[Progress, Iterator[tuple[Any, Any]], str], Training]:
         def make(progress: Progress, feed: Iterator[tuple[Any, Any]], record: str) -> Training:
             torch = rank.torch
-            layers = common.build_layers(torch, options.model, options.seed)
+            layers = build_layers(torch, options.model, options.seed)
             stages = split(torch, layers, rank.devices)
             return Training(
                 rank,

@@ -8,12 +8,10 @@ from functools import partial
 
 from gpucheck.model.smoke import Copy
 from gpucheck.processes.ranks.run_directory import RunDirectory
-from gpucheck.train.progress import Progress
-from gpucheck.train.report import RankReport
+from gpucheck.train.progress import Progress, RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.torch import common
-from gpucheck.train.torch.rank import Rank, open_rank
+from gpucheck.train.torch.rank import Rank, open_rank, raw, synchronize, versions
 from gpucheck.train.transfer import FACTOR, POISON, checked, copies
 
 STRATEGY = Strategy(
@@ -44,7 +42,7 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
         devices=rank.described,
         copies=made,
         seconds=dict(progress.seconds),
-        versions=common.versions(rank.torch),
+        versions=versions(rank.torch),
     )
 
 
@@ -56,16 +54,16 @@ def _copy(rank: Rank, pair: tuple[int, int], names: tuple[str, str], size: int, 
     sent = pattern.to(source)
     arrived = torch.full_like(pattern, POISON).to(target)
     for device in (source, target):
-        common.synchronize(torch, device)
+        synchronize(torch, device)
     began = time.perf_counter()
     arrived.copy_(sent)
     for device in (source, target):
-        common.synchronize(torch, device)
+        synchronize(torch, device)
     seconds = time.perf_counter() - began
     # By the receiver against a pattern generated there, then by the host, which reads what the receiver has.
     there = torch.arange(size // 8, dtype=torch.int64, device=target) * FACTOR + seed
     differs = bool((arrived != there).any())
     # torch enables peer access where the driver offers it (aten/src/ATen/cuda/PeerToPeerAccess.cpp).
     peers = torch.cuda.can_device_access_peer(source, target) if source != target else None
-    arrived_bytes, sent_bytes = bytes(common.raw(arrived)), bytes(common.raw(pattern))
+    arrived_bytes, sent_bytes = bytes(raw(arrived)), bytes(raw(pattern))
     return checked(names, seconds, arrived_bytes, sent_bytes, differs=differs, peers=peers)

@@ -10,12 +10,20 @@ from typing import Any, NamedTuple
 from gpucheck.model.smoke import Reference, Repeat
 from gpucheck.train import data
 from gpucheck.train.data import DataSet
-from gpucheck.train.progress import Aside, Progress
-from gpucheck.train.report import RankReport
+from gpucheck.train.progress import Aside, Progress, RankReport
 from gpucheck.train.spec import fault_of
-from gpucheck.train.torch import common
-from gpucheck.train.torch.common import number, raw
-from gpucheck.train.torch.rank import Rank
+from gpucheck.train.torch.rank import (
+    Rank,
+    accuracy,
+    autocast,
+    build_model,
+    build_optimizer,
+    load,
+    memory_in_use,
+    number,
+    raw,
+    versions,
+)
 from gpucheck.train.torch.training import FP16_SCALE, Training
 
 
@@ -70,8 +78,8 @@ class Single(NamedTuple):
 def train_alone(rank: Rank, initial: list[Any], steps: int, parts: int) -> Single:
     """Train from the same start in this process, on its first device. parts: ranks that the batches were split over."""
     torch, options, device = rank.torch, rank.options, rank.device
-    model = common.load(torch, common.build_model(torch, options.model, options.seed, device), initial)
-    optimizer = common.build_optimizer(torch, model.parameters(), options.model)
+    model = load(torch, build_model(torch, options.model, options.seed, device), initial)
+    optimizer = build_optimizer(torch, model.parameters(), options.model)
     order = global_order(rank, options.seed)
     fed = [hashlib.sha256() for _ in range(parts)]
     scale = FP16_SCALE if options.precision == "fp16" else 1.0
@@ -83,7 +91,7 @@ def train_alone(rank: Rank, initial: list[Any], steps: int, parts: int) -> Singl
         began = time.monotonic()
         batch, wanted = next(feed)
         optimizer.zero_grad()
-        with common.autocast(torch, device, options.precision):
+        with autocast(torch, device, options.precision):
             error = torch.nn.functional.cross_entropy(model(batch), wanted)
         (error * scale).backward()
         for parameter in model.parameters() if scale != 1.0 else ():
@@ -156,13 +164,13 @@ def report(
         del again
     progress.enter("reference")
     references: tuple[Reference, ...] = ()
-    accuracy = None
+    reached = None
     if rank.spec.rank == 0:
         single = train_alone(rank, initial, options.steps, parts)
         references = tuple(compare(single, final, name) for name, final in finals.items())
-        model = common.build_model(rank.torch, options.model, options.seed, rank.device)
-        common.load(rank.torch, model, finals[first])
-        accuracy = common.accuracy(rank.torch, model, rank.samples, rank.device)
+        model = build_model(rank.torch, options.model, options.seed, rank.device)
+        load(rank.torch, model, finals[first])
+        reached = accuracy(rank.torch, model, rank.samples, rank.device)
         del single, model
     kept = _kept(training)
     del training, initial, finals
@@ -177,7 +185,7 @@ def report(
         placement_reason=reason or rank.where.reason,
         devices=rank.described,
         data_source=options.data or "synthetic",
-        accuracy=accuracy,
+        accuracy=reached,
         held_out=len(rank.samples.held_out_labels),
         references=references,
         repeat=repeat,
@@ -185,7 +193,7 @@ def report(
         communication=communication,
         seconds=dict(progress.seconds),
         samples=(options.steps - 1) * options.batch_per_rank * (options.world_size // rank.spec.processes),
-        versions=common.versions(rank.torch),
+        versions=versions(rank.torch),
         **kept,
     )
 
@@ -213,7 +221,7 @@ def _again(rank: Rank, make: Make, parts: int, checkpoints: Any) -> tuple[Repeat
         training.run(step)
         reached = training.checkpoints[-1].parameters[own]
         del training
-        in_use.append(common.memory_in_use(rank.torch, rank.device))
+        in_use.append(memory_in_use(rank.torch, rank.device))
     return Repeat(step=step, first=checkpoint.parameters[own], second=reached), in_use[1] - in_use[0]
 
 

@@ -14,7 +14,7 @@ from gpucheck.host.kernel_log import ABOUT_GPUS
 from gpucheck.host.recording.redaction import Pseudonyms, redacted
 from gpucheck.imports.logs import kernel_log as reader
 from gpucheck.knowledge import causes
-from gpucheck.knowledge.kernel_messages import messages as classes
+from gpucheck.knowledge.messages import messages as classes
 from gpucheck.model import KernelLine, KernelLog, Verdict
 from tests.fakes import facts, kernel_log
 from tests.host.recording.test_recording import written

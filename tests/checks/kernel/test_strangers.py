@@ -9,7 +9,7 @@ from gpucheck.checks.kernel.log import _compiled, _family
 from gpucheck.host.kernel_log import ABOUT_GPUS
 from gpucheck.imports import read_all
 from gpucheck.imports.logs import kernel_log as reader
-from gpucheck.knowledge.kernel_messages import families, trouble
+from gpucheck.knowledge.messages import families, trouble
 from gpucheck.model import KernelLog, Verdict
 from gpucheck.run.pastes import diagnosis
 from tests.checks.kernel.logs import judged

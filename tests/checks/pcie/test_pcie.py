@@ -7,7 +7,7 @@ from gpucheck.checks.pcie import acs, bar1, iommu, link, numa, path
 from gpucheck.checks.pcie import errors as pcie_errors
 from gpucheck.model import AcsControl, AerCounts, NvmlGap, PciDevice, PcieErrors, PcieLink
 from gpucheck.render.findings import group_equal
-from gpucheck.topology.pcie.acs import bridges_between, redirects
+from gpucheck.topology.pcie import bridges_between, redirects
 from tests.checks.judging import codes, judge, with_health
 from tests.fakes import NO_DRIVER, SYSTEM, facts
 from tests.machines import h100, on_bus, p100, reading

@@ -64,7 +64,7 @@ def _of_values(*gpus: object) -> Recording:
 
 def _simulated(profile: str, fault: str) -> Recording:
     """By the product's own command; kept until a source changes."""
-    from gpucheck.host.recording.file import read_recording
+    from gpucheck.host.recording import read_recording
 
     kept = ROOT / "build" / "fuzz" / "seeds" / _state() / f"{profile}.rec"
     if not kept.exists():
@@ -217,7 +217,7 @@ def plans() -> tuple[bytes, ...]:
 @cache
 def manifests() -> tuple[bytes, ...]:
     """bundle.json."""
-    from gpucheck.bundle.manifest import write_manifest
+    from gpucheck.bundle.contents import write_manifest
     from tests.bundle.site import manifest
 
     return (write_manifest(manifest("lab-apt")), write_manifest(manifest("lab-apt", "lab-dnf")))

@@ -4,7 +4,7 @@ from functools import cache
 
 import msgspec
 
-from gpucheck.host.recording.file import decode
+from gpucheck.host.recording import decode
 from gpucheck.model import NvmlReading, Report
 from gpucheck.run import verification as run
 from gpucheck.run.report import with_findings
@@ -108,7 +108,7 @@ def plan(data: bytes) -> None:
 @target(seeds=own.manifests, format="json")
 def manifest(data: bytes) -> None:
     """bundle.json."""
-    from gpucheck.bundle.manifest import read_manifest
+    from gpucheck.bundle.contents import read_manifest
 
     with refusing():
         read_manifest(data, "bundle.json")

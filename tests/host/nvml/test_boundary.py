@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.host.nvml.calls import Calls
-from gpucheck.host.nvml.notation import normal_bus_id, plain
+from gpucheck.host.nvml.calls import Calls, normal_bus_id, plain
 from gpucheck.host.nvml.reading import read_nvml
 from gpucheck.model import DEFECT, NvmlFailure, NvmlReading
 

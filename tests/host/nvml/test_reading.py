@@ -4,7 +4,7 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.host import live_source
-from gpucheck.host.nvml import notation
+from gpucheck.host.nvml import calls as notation
 from gpucheck.host.nvml.reading import read_nvml
 from gpucheck.model import Health, NvmlReading
 from gpucheck.simulator.machine.profile import gpus_of

@@ -4,7 +4,7 @@ import pynvml
 import pytest
 
 from gpucheck.host.nvml.calls import Calls
-from gpucheck.host.nvml.links import fabric
+from gpucheck.host.nvml.reading import fabric
 from gpucheck.model import Confidential, RackPlace, SpareRows
 
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from gpucheck.foreign import UnreadableInput
-from gpucheck.host.recording import file as recording_file
-from gpucheck.host.recording.file import decode, encode, read_recording
+from gpucheck.host import recording as recording_file
+from gpucheck.host.recording import decode, encode, read_recording
 from tests.host.recording.test_recording import written
 
 RECORDING = written()

@@ -5,8 +5,7 @@ import gzip
 import msgspec
 import pytest
 
-from gpucheck.host.recording import recording
-from gpucheck.host.recording.file import decode, encode
+from gpucheck.host.recording import decode, encode, recording
 from gpucheck.model import DkmsModule, InstalledKernel, LoaderLibrary, NotRecorded, PackageVersion, Simulation
 from gpucheck.model.facts import Facts
 from tests.checks.judging import exactly

@@ -6,8 +6,7 @@ import time
 import pytest
 
 from gpucheck.host.recording.redaction import Pseudonyms, redacted
-from gpucheck.host.recording.redaction._rules import rules
-from gpucheck.host.recording.redaction._secrets import without_secrets
+from gpucheck.host.recording.redaction._rules import rules, without_secrets
 from tests.host.recording import scanner
 from tests.host.recording.formats import FORMATS
 from tests.host.recording.test_redaction_planted import recording, text_of

@@ -13,13 +13,11 @@ from types import SimpleNamespace
 import pytest
 from cuda.bindings import driver
 
-from gpucheck.measure.engines.driver import gate, opening
-from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall
-from gpucheck.measure.engines.driver.fabric import imported
+from gpucheck.measure.engines.driver import calls as opening
+from gpucheck.measure.engines.driver import gate
+from gpucheck.measure.engines.driver.calls import REASONS, Calls, CudaError, MissingCall, missing, not_opened
 from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate
-from gpucheck.measure.engines.driver.gpu import KERNELS, PTX
-from gpucheck.measure.engines.driver.opening import REASONS, missing, not_opened
-from gpucheck.measure.engines.driver.peers import Peers
+from gpucheck.measure.engines.driver.gpu import KERNELS, PTX, Peers, imported
 from gpucheck.measure.engines.protocol import NotShared, NotTimed
 from gpucheck.measure.values import MIB
 from gpucheck.model import Confidential, NvmlReading

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from gpucheck.measure.engines.numa import cpus_of, on_node
+from gpucheck.measure.engines.driver.gpu import cpus_of, on_node
 
 
 @pytest.fixture

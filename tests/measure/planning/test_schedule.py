@@ -7,8 +7,7 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.host import live_source
-from gpucheck.measure.planning.paths import flow_resources, paths, ports_to_host
-from gpucheck.measure.planning.plan import rounds
+from gpucheck.measure.planning.plan import flow_resources, paths, ports_to_host, rounds
 from gpucheck.measure.values import Flow
 from gpucheck.simulator.machine import build as machine
 from gpucheck.topology import build

@@ -8,10 +8,8 @@ import pytest
 
 from gpucheck.measure.bandwidth import _cpu_place
 from gpucheck.measure.planning.plan import MeasurementRequest, plan
-from gpucheck.measure.reporting.gaps import gaps
-from gpucheck.measure.reporting.report import measured_pairs
-from gpucheck.measure.running.runner import MOST_LOST, Results, run
-from gpucheck.measure.running.supervisor import Supervised
+from gpucheck.measure.reporting.report import gaps, measured_pairs
+from gpucheck.measure.running.runner import MOST_LOST, Results, Supervised, run
 from gpucheck.measure.values import HOST, DataCheck, Failure, Flow, Opened, Setup
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis.observations import Measured

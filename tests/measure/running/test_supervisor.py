@@ -6,7 +6,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.measure.running.supervisor import Supervised
+from gpucheck.measure.running.runner import Supervised
 from gpucheck.measure.values import Answer, CopyStep, Failure, Flow, Opened
 from gpucheck.processes import worker
 from tests.measure.benches import TWO_PCIE, Here, fault

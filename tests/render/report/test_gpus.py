@@ -4,8 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.model import Verdict
-from gpucheck.model.host.hardware import NvLink, PcieLink
-from gpucheck.model.host.health import GpuProcess, Health
+from gpucheck.model.host.hardware import GpuProcess, Health, NvLink, PcieLink
 from gpucheck.model.record import RECORD, stored
 from gpucheck.render.blocks import Cell, cells
 from gpucheck.render.subjects.gpus import section

@@ -10,7 +10,7 @@ from gpucheck import simulator
 from gpucheck.host import live_source
 from gpucheck.measure.values import HOST, Flow, Setup
 from gpucheck.model.device import Device
-from gpucheck.simulator.cuda.rates import MeasurementFault, describe
+from gpucheck.simulator.cuda.copies import MeasurementFault, describe
 from gpucheck.topology.build import cpu_of
 from tests.measure.formulas import FormulaEngine
 

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from gpucheck import simulator
+from gpucheck.simulator.faults import texts, xid_line
 from gpucheck.simulator.machine import UPTIME_S
-from gpucheck.simulator.xids import texts, xid_line
 from tests.simulator.helpers import write
 
 

@@ -6,7 +6,7 @@ import pynvml
 import pytest
 
 from gpucheck import simulator
-from gpucheck.simulator.activation import STAND_INS
+from gpucheck.simulator.live import STAND_INS
 from gpucheck.simulator.nvml.library import OWN, exports
 from tests.simulator.helpers import DRIVER, exported, python, write
 

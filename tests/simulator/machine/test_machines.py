@@ -12,7 +12,7 @@ import yaml
 from gpucheck import simulator
 from gpucheck.host import live_source
 from gpucheck.model import DriverState, PciDevice, PcieLink
-from gpucheck.model.finding.verdict import Verdict
+from gpucheck.model.finding import Verdict
 from gpucheck.simulator.machine import build
 from gpucheck.simulator.machine.paths import common_ancestor
 from gpucheck.simulator.sysfs.platform import cpu_numbers

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from gpucheck.knowledge import gpus, tables
 from gpucheck.stack import StackSpec
 from gpucheck.stack.components.dcgm import r23_cuda_majors
+from gpucheck.stack.facts import target_of
 from gpucheck.stack.lock import lock, read_lock, write_lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.targets import target_of
 from gpucheck.stack.types import DriverChoice
 from gpucheck.stack.versions import cc
 from tests.stack import asked

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpucheck.knowledge import tables
-from gpucheck.knowledge.archives import archives
+from gpucheck.knowledge.packages import archives
 from gpucheck.stack import Refusal
 from gpucheck.stack.lock import lock, write_lock
 from gpucheck.stack.plan import plan

@@ -8,7 +8,7 @@ import pytest
 
 from gpucheck.knowledge.tables import operating_systems
 from gpucheck.stack import StackSpec
-from gpucheck.stack.plan.services import FOUND, PROBE, SIMULATED_ROOT, drop_ins
+from gpucheck.stack.plan.parts import FOUND, PROBE, SIMULATED_ROOT, drop_ins
 from tests.stack.asked import plan_of, planned
 from tests.stack.hosts import host
 

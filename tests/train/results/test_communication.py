@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.model.smoke import Miscommunication
-from gpucheck.train.report import Sums
+from gpucheck.train.progress import Sums
 from gpucheck.train.results.merge import first_miscommunication
 
 values = st.lists(st.floats(-100, 100).filter(lambda v: abs(v) > 0.1), min_size=4, max_size=4)

@@ -12,21 +12,12 @@ from typing import Any
 import msgspec
 
 from gpucheck.host.recording import Recording
-from gpucheck.host.recording.redaction import _identifiers as identifiers
+from gpucheck.host.recording.redaction import _names as identifiers
 from gpucheck.host.recording.redaction._names import Names, host, in_variable
-from gpucheck.host.recording.redaction._rules import Pseudonyms
-from gpucheck.host.recording.redaction._secrets import value_of, without_secrets
+from gpucheck.host.recording.redaction._rules import Pseudonyms, value_of, without_secrets
 from gpucheck.model import Gpu, NvmlFailure
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.full_record import Difference, FullRecord, Ran
-
-__all__ = [
-    "Pseudonyms",
-    "Redaction",
-    "encodable",
-    "of_texts",
-    "redacted",
-]
 
 FREE = ("kernel_log", "environment", "texts", "libraries", "simulation")
 # Versions with four numbers are in them, and no addresses.

@@ -14,20 +14,26 @@ from functools import partial
 from itertools import cycle
 
 from gpucheck.host.simulated import preload
-from gpucheck.measure.engines.cuda_errors import OUT_OF_MEMORY
-from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall
-from gpucheck.measure.engines.driver.fabric import imported
+from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall, missing, not_opened
 from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate
 from gpucheck.measure.engines.driver.gate import ungated as timed_by_events
-from gpucheck.measure.engines.driver.gpu import HOST_PIECE, HOST_PIECES, NOTE_WORDS, CudaGpu
-from gpucheck.measure.engines.driver.opening import missing, not_opened
-from gpucheck.measure.engines.driver.peers import Peers
-from gpucheck.measure.engines.numa import nodes
+from gpucheck.measure.engines.driver.gpu import HOST_PIECE, HOST_PIECES, NOTE_WORDS, CudaGpu, Peers, imported, nodes
 from gpucheck.measure.engines.pattern import MASK, WORD
 from gpucheck.measure.engines.protocol import NotTimed
 from gpucheck.measure.planning.selection import LEAST_BYTES
-from gpucheck.measure.statistics import LATENCY_BYTES
-from gpucheck.measure.values import HOST, MIB, Comparison, Flow, Opened, Region, Setup, TimingWay, Wrong
+from gpucheck.measure.values import (
+    HOST,
+    LATENCY_BYTES,
+    MIB,
+    OUT_OF_MEMORY,
+    Comparison,
+    Flow,
+    Opened,
+    Region,
+    Setup,
+    TimingWay,
+    Wrong,
+)
 
 PIECE = 16  # bytes that a thread of the kernel "copy" moves at a time
 LINK_STRIDE, LINKS = 256, 4096  # of the pointer chain: 1 MiB, so that loads use the link and not page tables

@@ -1,15 +1,52 @@
 """One GPU for the driver engine: its primary context, two buffers, kernels, streams and events."""
 
 import ctypes
+import os
 import platform
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gpucheck.measure.engines.driver.calls import Calls, CudaError
-from gpucheck.measure.engines.driver.opening import hidden, not_opened
-from gpucheck.measure.engines.numa import on_node
-from gpucheck.measure.values import MIB
+from gpucheck.measure.engines.driver.calls import Calls, CudaError, hidden, not_opened
+from gpucheck.measure.engines.protocol import NotShared
+from gpucheck.measure.values import MIB, kind_of
 from gpucheck.model.device import Device
+
+NODES = Path("/sys/devices/system/node")
+
+
+def cpus_of(node: int, nodes: Path = NODES) -> set[int]:
+    """Return the CPUs of a NUMA node; empty if the kernel does not list them. The format is ``0-31,64-95``."""
+    try:
+        text = (nodes / f"node{node}" / "cpulist").read_text().strip()
+    except OSError:
+        return set()
+    spans = [part.partition("-") for part in text.split(",") if part]
+    return {cpu for first, _, last in spans for cpu in range(int(first), int(last or first) + 1)}
+
+
+def nodes(folder: Path = NODES) -> tuple[int, ...]:
+    """Return the NUMA nodes with CPUs that this process may use."""
+    found = sorted(int(node.name[4:]) for node in folder.glob("node*") if node.name[4:].isdigit())
+    return tuple(node for node in found if cpus_of(node, folder) & os.sched_getaffinity(0))
+
+
+@contextmanager
+def on_node(node: int | None, nodes: Path = NODES) -> Iterator[None]:
+    """Run on the CPUs of this node, if this process may use them; on any CPU if that is unknown."""
+    allowed = os.sched_getaffinity(0)
+    near = cpus_of(node, nodes) & allowed if node is not None else set()
+    if not near:
+        yield
+        return
+    os.sched_setaffinity(0, near)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
+
 
 PTX = Path(__file__).with_name("kernels.ptx")
 # Arguments with which a kernel does nothing.
@@ -156,3 +193,101 @@ class CudaGpu:
         ctypes.memmove(pinned, (ctypes.c_uint64 * len(words))(*words), len(words) * 8)
         self.calls("cuMemcpyHtoDAsync", address, pinned, len(words) * 8, self.line().stream)
         self.calls("cuStreamSynchronize", self.line().stream)
+
+
+ALREADY_ENABLED, NOT_ENABLED = 704, 705
+Pair = tuple[int, int]
+
+
+class Peers:
+    """offered: ordered pairs (accessing GPU, GPU with the memory), by position. enabled: pairs with peer access."""
+
+    def __init__(self, calls: Calls, gpus: Sequence[CudaGpu]) -> None:
+        self._calls, self._gpus = calls, gpus
+        places = permutations(range(len(gpus)), 2)
+        self.offered = {(a, b) for a, b in places if calls("cuDeviceCanAccessPeer", gpus[a].device, gpus[b].device)}
+        self.enabled: set[Pair] = set()
+
+    def only(self, pairs: Iterable[Pair]) -> None:
+        """Enable both directions of these pairs if supported, and disable all others. Raises CudaError.
+
+        A GPU without NVSwitch maps at most eight peers, so a pair has peer access only during its step.
+        """
+        wanted = {way for a, b in pairs for way in ((a, b), (b, a))} & self.offered
+        for way in sorted(self.enabled - wanted):
+            self._switch("cuCtxDisablePeerAccess", way, NOT_ENABLED)
+            self.enabled.discard(way)
+        for way in sorted(wanted - self.enabled):
+            self._switch("cuCtxEnablePeerAccess", way, ALREADY_ENABLED)
+            self.enabled.add(way)
+
+    def _switch(self, call: str, way: Pair, done_before: int) -> None:
+        accessing, owner = (self._gpus[place] for place in way)
+        accessing.use()
+        try:
+            self._calls(call, owner.context, *((0,) if call == "cuCtxEnablePeerAccess" else ()))
+        except CudaError as error:
+            if error.code != done_before:
+                raise
+
+
+# Source: Virtual Memory Management of the CUDA driver API. A fabric handle needs an IMEX channel of this user, also
+# within one process: without one cuMemCreate returns 800. NCCL makes the same calls before it uses NVLink between
+# hosts.
+@contextmanager
+def imported(calls: Calls, owner: CudaGpu, user: CudaGpu, size: int) -> Iterator[int]:
+    """The address of ``size`` bytes or more on ``owner`` that both GPUs may use. Raises NotShared, CudaError.
+
+    Nothing may use the address any more at the end, which releases all of it, as an error on the way does.
+    """
+    with ExitStack() as made:
+        try:
+            address = _mapped(calls, made, owner, user, size)
+        except CudaError as error:
+            if kind_of(error.code) != "refused":
+                raise
+            raise NotShared(str(error), error.code) from error
+        yield address
+
+
+def _mapped(calls: Calls, made: ExitStack, owner: CudaGpu, user: CudaGpu, size: int) -> int:
+    names = calls.names
+
+    def at_end(call: str, *arguments: Any) -> None:
+        def release() -> None:
+            with suppress(CudaError):  # after a copy that failed every call does
+                calls(call, *arguments)
+
+        made.callback(release)
+
+    fabric = names.CUmemAllocationHandleType.CU_MEM_HANDLE_TYPE_FABRIC
+    wanted = names.CUmemAllocationProp()
+    wanted.type = names.CUmemAllocationType.CU_MEM_ALLOCATION_TYPE_PINNED
+    wanted.requestedHandleTypes = fabric
+    wanted.location = _location(names, owner)
+    least = names.CUmemAllocationGranularity_flags.CU_MEM_ALLOC_GRANULARITY_MINIMUM
+    grain = calls("cuMemGetAllocationGranularity", wanted, least)
+    size = -(-size // grain) * grain
+    own = calls("cuMemCreate", size, wanted, 0)
+    at_end("cuMemRelease", own)
+    handle = bytes(calls("cuMemExportToShareableHandle", own, fabric, 0).data)
+    there = calls("cuMemImportFromShareableHandle", handle, fabric)
+    at_end("cuMemRelease", there)
+    address = int(calls("cuMemAddressReserve", size, 0, 0, 0))
+    at_end("cuMemAddressFree", address, size)
+    calls("cuMemMap", address, size, 0, there, 0)
+    at_end("cuMemUnmap", address, size)
+    users = []
+    for gpu in (owner, user):
+        access = names.CUmemAccessDesc()
+        access.location = _location(names, gpu)
+        access.flags = names.CUmemAccess_flags.CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+        users.append(access)
+    calls("cuMemSetAccess", address, size, users, len(users))
+    return address
+
+
+def _location(names: Any, gpu: CudaGpu) -> Any:
+    place = names.CUmemLocation()
+    place.type, place.id = names.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE, int(gpu.device)
+    return place

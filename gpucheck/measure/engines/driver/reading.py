@@ -12,9 +12,8 @@ from typing import Any
 import msgspec
 
 from gpucheck.host.simulated import preload
-from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall
+from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall, missing, not_opened
 from gpucheck.measure.engines.driver.gpu import PTX
-from gpucheck.measure.engines.driver.opening import missing, not_opened
 from gpucheck.measure.engines.protocol import NotOpened
 from gpucheck.model.full_record import CudaDevice, CudaFailure, CudaGap, CudaReading, IntMatrix
 from gpucheck.processes.child import Child

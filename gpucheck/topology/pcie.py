@@ -1,0 +1,102 @@
+"""PCIe: paths between functions, redirected traffic, CPU limits, network cards."""
+
+import re
+from collections.abc import Iterable
+from itertools import combinations, product
+from typing import NamedTuple
+
+import msgspec
+
+from gpucheck.model.host.hardware import PciDevice
+
+
+# Names as nvidia-smi topo prints them: PIX at most one PCIe switch, PXB several, PHB through the shared host bridge,
+# NODE between host bridges of one NUMA node, SYS between NUMA nodes.
+def classify(a: PciDevice, b: PciDevice) -> str | None:
+    """Return PIX, PXB, PHB, NODE or SYS; X for a device and itself; None if the firmware reports no NUMA node."""
+    if a.bus_id == b.bus_id:
+        return "X"
+    shared = shared_bridges(a, b)
+    if shared:
+        # One switch is its upstream port, which both share, and one downstream port for each of the two.
+        return "PIX" if max(len(a.path), len(b.path)) - shared <= 1 else "PXB"
+    if a.root and a.root == b.root:
+        return "PHB"
+    if a.numa_node is None or b.numa_node is None:
+        return None
+    return "NODE" if a.numa_node == b.numa_node else "SYS"
+
+
+def shared_bridges(a: PciDevice, b: PciDevice) -> int:
+    """Return how many bridges the two chains share, counted from the root port."""
+    count = 0
+    for one, other in zip(a.path, b.path, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+FIELD = re.compile(r"^(vendor_id|CPU implementer)[ \t]*:[ \t]*(\S+)", re.MULTILINE)
+
+
+class Cpu(msgspec.Struct, frozen=True, kw_only=True):
+    """vendor: ``intel``, ``amd`` or as the kernel prints it."""
+
+    vendor: str
+
+    @property
+    def intel(self) -> bool:
+        """Whether peer traffic is split into 64-byte packets. Source: NVIDIA/nccl src/graph/topo.cc."""
+        return self.vendor == "intel"
+
+
+def identify(cpuinfo: str | None) -> Cpu | None:
+    """Return the CPU of the text of /proc/cpuinfo, None if it has none. Arm prints an implementer code as vendor."""
+    fields = dict(FIELD.findall((cpuinfo or "")[:65536]))
+    return known(fields.get("vendor_id") or ("arm" if "CPU implementer" in fields else None))
+
+
+def known(vendor_id: str | None) -> Cpu | None:
+    """Return the CPU by its vendor as in /proc/cpuinfo; None without a vendor."""
+    vendor = {"GenuineIntel": "intel", "AuthenticAMD": "amd"}.get(vendor_id or "", vendor_id)
+    return Cpu(vendor=vendor) if vendor else None
+
+
+# Linux calls a bridge redirecting when P2P request redirect (0x04), completion redirect (0x08) or egress control (0x20)
+# is set (drivers/pci/p2pdma.c). Source validation alone reroutes nothing.
+REDIRECT = 0x04 | 0x08 | 0x20
+
+
+class Bridges(NamedTuple):
+    """Bridges below the one that a pair shares, each once. rdma: between a GPU and an RDMA network card."""
+
+    gpus: tuple[PciDevice, ...]
+    rdma: tuple[PciDevice, ...]
+
+    @property
+    def every(self) -> tuple[PciDevice, ...]:
+        return tuple({bridge.bus_id: bridge for bridge in (*self.gpus, *self.rdma)}.values())
+
+
+def bridges_between(pci: Iterable[PciDevice]) -> Bridges:
+    """Return the bridges that GPU to GPU and GPU to network traffic crosses inside PCIe switches."""
+    by_bus_id = {device.bus_id: device for device in pci}
+    gpus = [device for device in by_bus_id.values() if device.is_nvidia_gpu]
+    cards = [device for device in by_bus_id.values() if device.is_network_card and device.infiniband_names]
+    return Bridges(_crossed(combinations(gpus, 2), by_bus_id), _crossed(product(gpus, cards), by_bus_id))
+
+
+def _crossed(pairs: Iterable[tuple[PciDevice, PciDevice]], by_bus_id: dict[str, PciDevice]) -> tuple[PciDevice, ...]:
+    found: dict[str, PciDevice] = {}
+    for a, b in pairs:
+        shared = shared_bridges(a, b)
+        for bus_id in (*a.path[shared:], *b.path[shared:]) if shared else ():
+            if bus_id in by_bus_id:
+                found[bus_id] = by_bus_id[bus_id]
+    return tuple(found.values())
+
+
+def redirects(bridge: PciDevice) -> bool:
+    """Whether the bridge sends peer-to-peer traffic up to the root complex."""
+    return bridge.acs is not None and bool(bridge.acs.control & REDIRECT)

@@ -1,1 +1,0 @@
-"""PCIe: paths between functions, redirected traffic, CPU limits, network cards."""
