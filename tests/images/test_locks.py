@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.images import versions
+from gpucheck.images import fill
 from gpucheck.images.context import ImagePlan, assemble
 from gpucheck.images.fill import KNOWN_WHEELS, add_known, known_wheels, lock_path, wheels_of, without_hash
 from gpucheck.images.versions import VersionsError, check_lock
@@ -61,8 +61,8 @@ def compiled(monkeypatch, tmp_path, text):
         assert "--generate-hashes" in words
         words[-1].write_text(text)
 
-    monkeypatch.setattr(versions, "run", uv)
-    versions.compile_lock(["torch==2.13.0+cpu"], [], tmp_path, tmp_path / "made.txt", [])
+    monkeypatch.setattr(fill, "run", uv)
+    fill.compile_lock(["torch==2.13.0+cpu"], [], tmp_path, tmp_path / "made.txt", [])
     return tmp_path / "made.txt"
 
 
@@ -99,9 +99,9 @@ def test_making_locks_goes_on_where_one_index_is_out_of_reach(monkeypatch, tmp_p
             raise LabError("resolving failed\ndo: name the index")
 
     (tmp_path / "constraints.txt").write_text("")
-    monkeypatch.setattr(versions, "compile_lock", compile_lock)
-    monkeypatch.setattr(versions, "check_lock", check)
-    versions.make_locks(VERSIONS, tmp_path, ["--find-links", "/wheels"])
+    monkeypatch.setattr(fill, "compile_lock", compile_lock)
+    monkeypatch.setattr(fill, "check_lock", check)
+    fill.make_locks(VERSIONS, tmp_path, ["--find-links", "/wheels"])
     said = capsys.readouterr().err
 
     assert set(asked) == {"tools", *NAMES}
