@@ -140,12 +140,7 @@ os.write(int(sys.argv[2]), (answer + "\\n").encode())"""
 
 
 def read_device_files(
-    devices: Path,
-    gpus: Path,
-    *,
-    listed: Collection[str] | None,
-    simulated: Mapping[str, str] | None,
-    deadline_s: float,
+    devices: Path, gpus: Path, *, listed: Collection[str] | None, simulated: Mapping[str, str] | None, deadline_s: float
 ) -> tuple[DeviceFile, ...]:
     """Return the control files and a file for each GPU of the driver; none if there is neither driver nor file.
 

@@ -25,9 +25,7 @@ def live_source(*, isolated: bool, deadline_s: float, health: bool = True, begin
     """
     child = NvmlChild(deadline_s, health=health) if begin and isolated else None
     machine = simulated.machine_directory()
-    return LiveSource(
-        Place(isolated=isolated, deadline_s=deadline_s, machine=machine, health=health, begun=child),
-    )
+    return LiveSource(Place(isolated=isolated, deadline_s=deadline_s, machine=machine, health=health, begun=child))
 
 
 class LiveSource:

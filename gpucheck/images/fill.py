@@ -285,11 +285,7 @@ def compile_lock(
             "--no-annotate",
             "--generate-hashes",
         ]
-        run(
-            [*words, *options, "--output-file", made],
-            what=f"locking {target.stem}",
-            hint=HINT,
-        )
+        run([*words, *options, "--output-file", made], what=f"locking {target.stem}", hint=HINT)
         target.parent.mkdir(parents=True, exist_ok=True)
         text = add_known(made.read_text(encoding="utf-8"), known_wheels(root))
         if bare := without_hash(text):

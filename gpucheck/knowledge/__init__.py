@@ -18,10 +18,4 @@ from gpucheck.knowledge.gpus import (
     gpus_of_family,
     similar_gpus,
 )
-from gpucheck.knowledge.links import (
-    NvLinkRate,
-    healthy_rates,
-    nvlink_factor,
-    nvlink_rate,
-    pcie_gb_s,
-)
+from gpucheck.knowledge.links import NvLinkRate, healthy_rates, nvlink_factor, nvlink_rate, pcie_gb_s

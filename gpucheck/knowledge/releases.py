@@ -179,10 +179,7 @@ def _driver(branch: str, version: str, kind: str | None, first: Release) -> dict
             "confidence": f"version and type from NVIDIA; architectures and modules carried over from {newest.branch}",
         }
     later = known.last is None or _numbers(version) > _numbers(known.last)
-    row = {
-        **({"last": version} if later else {}),
-        **({"type": kind} if kind and kind != known.type else {}),
-    }
+    row = {**({"last": version} if later else {}), **({"type": kind} if kind and kind != known.type else {})}
     return {"branch": branch, **row} if row else None
 
 

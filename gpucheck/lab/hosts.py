@@ -116,12 +116,7 @@ def machine_archive(host: HostSpec, flavour: Flavour) -> bytes:
     with temporary_folder("machine") as temporary:
         folder = Path(temporary, "machine")
         simulator.write_machine(
-            profile,
-            folder,
-            driver=None,
-            faults=host.faults,
-            stand_ins=stand_ins(host, flavour),
-            kernel=host.kernel,
+            profile, folder, driver=None, faults=host.faults, stand_ins=stand_ins(host, flavour), kernel=host.kernel
         )
         mark: dict[str, bytes | Path] = {BARE_METAL: b""} if host.bare_metal else {}
         return archive({MACHINE: folder, KERNEL_RELEASE: f"{host.kernel}\n".encode(), **mark})

@@ -45,12 +45,7 @@ def run(command: Sequence[str | Path], *, what: str, hint: str = "") -> str:
     words = [str(word) for word in command]
     try:
         done = subprocess.run(
-            words,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
+            words, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace"
         )
     except OSError as error:
         raise LabError(f"{what} failed: cannot run {words[0]}: {error.strerror}") from error

@@ -146,12 +146,7 @@ def measure(
     if place.scene is not None:
         wanted, note = room(place.scene.gpus, wanted)
         notes += (note,) if note else ()
-    setup = Setup(
-        engine=engine,
-        devices=place.machine.devices,
-        buffer_bytes=wanted,
-        parent_pid=os.getpid(),
-    )
+    setup = Setup(engine=engine, devices=place.machine.devices, buffer_bytes=wanted, parent_pid=os.getpid())
     results = Results(devices=place.machine.devices)
     planned_s, scene, after = 0.0, place.scene, None
     with _kept(results, watch) as stopped:

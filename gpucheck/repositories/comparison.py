@@ -198,12 +198,7 @@ def _read(row: Row, arch: str, fetcher: Fetcher, now: datetime) -> tuple[Reposit
         state: Any = "rejected" if error.rejected else "unreachable"
         return Repository(name=name, url=url, state=state, why=str(error), fix=error.do), None
     described = Repository(
-        name=name,
-        url=url,
-        state="read",
-        packages=len(index),
-        made=index.made or None,
-        signed_by=index.signed_by,
+        name=name, url=url, state="read", packages=len(index), made=index.made or None, signed_by=index.signed_by
     )
     return described, index
 

@@ -49,10 +49,7 @@ def file(path: str, content: str, *, initramfs: bool = False) -> dict[str, Any]:
 def repository(
     name: str, url: str, key: tuple[str, str | None], keyring: str | None, signed: str
 ) -> dict[str, str | None]:
-    """Return a repository row.
-
-    key: URL and fingerprint. signed: for dnf only; apt always checks the metadata alone.
-    """
+    """Return a repository row. key: URL and fingerprint. signed: for dnf only; apt always checks the metadata alone."""
     row: dict[str, str | None] = {"name": name, "kind": "apt" if keyring else "dnf", "url": url}
     row |= {"key_url": key[0], "key_fingerprint": key[1]}
     return row | ({"suite": "/", "keyring": keyring} if keyring else {"signed": signed})

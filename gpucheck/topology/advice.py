@@ -29,9 +29,7 @@ def with_advice(topology: Topology, size: int | None = None) -> Topology:
         sizes = (size,) if size is not None else tuple(k for k in USUAL_SIZES if k < count) or (count,)
         choices = tuple(best_group(topology, k) for k in sizes)
     advice = Advice(
-        best=choices,
-        pinning=tuple(pinning(topology, i) for i in range(count)),
-        asymmetries=asymmetries(topology),
+        best=choices, pinning=tuple(pinning(topology, i) for i in range(count)), asymmetries=asymmetries(topology)
     )
     return msgspec.structs.replace(topology, advice=advice)
 

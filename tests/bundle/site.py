@@ -5,15 +5,7 @@ from typing import Any
 import msgspec
 
 from gpucheck.bundle import contents
-from gpucheck.bundle.contents import (
-    KEY,
-    MANIFEST,
-    SIGNATURE,
-    BundledSystem,
-    Manifest,
-    OwnWheel,
-    write_manifest,
-)
+from gpucheck.bundle.contents import KEY, MANIFEST, SIGNATURE, BundledSystem, Manifest, OwnWheel, write_manifest
 from gpucheck.bundle.folder import inventory
 from gpucheck.bundle.signing import signer
 from gpucheck.stack.lock import Lock, lock

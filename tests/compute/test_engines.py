@@ -113,8 +113,7 @@ REFUSED = "CUDA error: no kernel image is available for execution on the device\
 
 
 @pytest.mark.parametrize(
-    ("capability", "types", "build"),
-    [("6.0", "fp32, fp16", "2.14.1+cu126"), ("7.0", "fp32, fp16", "2.14.1+cu126")],
+    ("capability", "types", "build"), [("6.0", "fp32, fp16", "2.14.1+cu126"), ("7.0", "fp32, fp16", "2.14.1+cu126")]
 )
 def test_a_build_without_code_for_the_gpus_is_one_finding_with_the_wheel_that_has_it(
     monkeypatch, capability, types, build

@@ -8,10 +8,7 @@ from gpucheck.model import DriverState, PcieLink, Simulation
 from tests.simulator.helpers import write
 
 CLOSED_OLD = DriverState(
-    loaded_version="580.95.05",
-    loaded_flavour="proprietary",
-    installed_version="580.178.04",
-    installed_flavour="open",
+    loaded_version="580.95.05", loaded_flavour="proprietary", installed_version="580.178.04", installed_flavour="open"
 )
 
 

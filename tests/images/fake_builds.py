@@ -24,11 +24,7 @@ class Engine:
         self.networks = SimpleNamespace(get=lambda _name: FakeNetwork("bridge", "127.0.0.0/8", gateway="127.0.0.1"))
         self.removed = []
         self.images = SimpleNamespace(
-            build=self.build,
-            get=self.get,
-            prune=self.prune,
-            pull=self.pull,
-            remove=self.removed.append,
+            build=self.build, get=self.get, prune=self.prune, pull=self.pull, remove=self.removed.append
         )
         self.containers = SimpleNamespace(create=self.create)
 

@@ -49,9 +49,4 @@ NO_LIBRARY = NvmlFailure(call="nvmlInit", code=12, name="NVMLError_LibraryNotFou
 WITHOUT_GPUS = replace(ON_P100, nvml=NO_LIBRARY, own=replace(OWN, device=None, driver=NO_LIBCUDA), shm_bytes=64 * 2**20)
 ON_A_LAPTOP = replace(WITHOUT_GPUS, driver=DriverState(), gpus_on_pci=0)
 CPU = ImageManifest(variant="torch-cpu", framework="torch", version="2.13.0", build="cpu", python="3.12", base="b")
-CPU_IMAGE = replace(
-    ON_A_LAPTOP,
-    manifest=CPU,
-    wheels=(Wheel(name="torch", version="2.13.0+cpu"),),
-    own=SelfReport(),
-)
+CPU_IMAGE = replace(ON_A_LAPTOP, manifest=CPU, wheels=(Wheel(name="torch", version="2.13.0+cpu"),), own=SelfReport())

@@ -13,11 +13,7 @@ from gpucheck.lab.system import LabError
 
 def test_an_origin_with_a_login_or_a_path_is_not_published(tmp_path, monkeypatch):
     answers = {"log": "abc", "config": "https://me:secret@host/r", "status": ""}
-    monkeypatch.setattr(
-        subprocess,
-        "run",
-        lambda words, **_: SimpleNamespace(returncode=0, stdout=answers[words[3]]),
-    )
+    monkeypatch.setattr(subprocess, "run", lambda words, **_: SimpleNamespace(returncode=0, stdout=answers[words[3]]))
 
     assert commit(tmp_path) == {"revision": "abc"}
 

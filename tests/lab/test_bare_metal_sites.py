@@ -185,10 +185,7 @@ printf '%s\\n' 'Package: linux-headers-{RUNNING["lab-apt"]}' 'Pin: version *' 'P
     >/etc/apt/preferences.d/moved-on""",
     "lab-dnf": "echo 'excludepkgs=kernel-devel*-5.14.0-503.14.1.el9_5*' >>/etc/dnf/dnf.conf",
 }
-KERNELS = {
-    "lab-apt": {f"linux-image-{NEWER['lab-apt']}", "linux-image-generic"},
-    "lab-dnf": {"kernel-core"},
-}
+KERNELS = {"lab-apt": {f"linux-image-{NEWER['lab-apt']}", "linux-image-generic"}, "lab-dnf": {"kernel-core"}}
 
 
 def test_a_kernel_without_headers_is_upgraded_before_the_driver_and_stays_when_that_goes(bare_metal, reports):

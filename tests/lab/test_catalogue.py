@@ -20,10 +20,7 @@ from gpucheck.stack.spec import Repository, StackSpec
 PACKAGES = catalogue.packages()
 RELATION = re.compile(r"(?P<name>[a-z0-9][a-z0-9+.-]*)(?: \(?(?P<operator>[<>=]+) (?P<version>[^ )]+)\)?)?")
 # What one host can install from: NVIDIA's repository, the container toolkit's, and the operating system's.
-SIGHT = {
-    "deb": ("cuda-ubuntu2204", "toolkit-deb", "os-ubuntu2204"),
-    "rpm": ("cuda-rhel9", "toolkit-rpm", "os-rhel9"),
-}
+SIGHT = {"deb": ("cuda-ubuntu2204", "toolkit-deb", "os-ubuntu2204"), "rpm": ("cuda-rhel9", "toolkit-rpm", "os-rhel9")}
 OS = {"apt-host": ("ubuntu", "22.04"), "dnf-host": ("rocky", "9.5")}
 
 

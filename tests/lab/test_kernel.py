@@ -96,10 +96,7 @@ def test_a_loaded_driver_looks_as_the_simulator_writes_it(tmp_path, profile, fla
     host.install("580.178.04", flavour)
     host.call("boot")
     state = DriverState(
-        loaded_version="580.178.04",
-        loaded_flavour=flavour,
-        installed_version="580.178.04",
-        installed_flavour=flavour,
+        loaded_version="580.178.04", loaded_flavour=flavour, installed_version="580.178.04", installed_flavour=flavour
     )
 
     looks_as_written(host, tmp_path / "expected", state)

@@ -10,18 +10,7 @@ import pytest
 
 from tests.lab import engines
 from tests.lab.changes import NEW, OLD, has_other_set, rolled_back
-from tests.lab.e2e import (
-    HOSTS,
-    INVENTORY,
-    container,
-    docker,
-    held,
-    installed,
-    make,
-    on_host,
-    provision_json,
-    with_spec,
-)
+from tests.lab.e2e import HOSTS, INVENTORY, container, docker, held, installed, make, on_host, provision_json, with_spec
 
 pytestmark = pytest.mark.lab
 

@@ -7,8 +7,7 @@ P, W, F, U, S = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN, Verdi
 
 
 @pytest.mark.parametrize(
-    ("parts", "whole"),
-    [([P], P), ([P, S], P), ([P, U], U), ([P, U, W], W), ([P, U, W, F], F), ([], U), ([S, S], U)],
+    ("parts", "whole"), [([P], P), ([P, S], P), ([P, U], U), ([P, U, W], W), ([P, U, W, F], F), ([], U), ([S, S], U)]
 )
 def test_the_worst_part_decides(parts, whole):
     """FAIL outranks WARN outranks UNKNOWN; SKIP never counts; zero evidence is UNKNOWN."""

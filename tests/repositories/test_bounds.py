@@ -25,11 +25,7 @@ def small(monkeypatch):
     monkeypatch.setattr(index, "MOST", {"packages": 1000, "dependencies": 1000, "elements": 9000})
 
 
-BOMBS = {
-    "packages": (ROW, 1001),
-    "elements": (b"<a/>", 9001),
-    "dependencies": (ENTRIES, 1001),
-}
+BOMBS = {"packages": (ROW, 1001), "elements": (b"<a/>", 9001), "dependencies": (ENTRIES, 1001)}
 
 
 @pytest.mark.parametrize("what", BOMBS)

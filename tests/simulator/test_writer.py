@@ -14,10 +14,7 @@ from gpucheck.simulator import compiler
 from tests.simulator.helpers import python, write
 
 CLOSED = DriverState(
-    loaded_version="580.178.04",
-    loaded_flavour="proprietary",
-    installed_version="595.91.07",
-    installed_flavour="open",
+    loaded_version="580.178.04", loaded_flavour="proprietary", installed_version="595.91.07", installed_flavour="open"
 )
 
 

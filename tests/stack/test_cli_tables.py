@@ -167,10 +167,7 @@ def test_older_lists_and_windows_releases_add_nothing(folder, tmp_path):
 
 def test_rows_that_an_update_of_gpucheck_has_overtaken_do_not_count(folder):
     folder.mkdir(parents=True)
-    rows = [
-        {"branch": "580", "last": "580.95.05", "type": "NFB"},
-        {"branch": "620", "last": "620.99.01"},
-    ]
+    rows = [{"branch": "580", "last": "580.95.05", "type": "NFB"}, {"branch": "620", "last": "620.99.01"}]
     (folder / "drivers.yml").write_text(MADE + yaml.safe_dump({"branches": rows}))
     run("resolve", "--gpu", "H100", "--os", "rocky-9")
     found = {row.branch: row for row in tables.drivers().branches}

@@ -83,10 +83,7 @@ def test_bundles_name_both_ends_of_direct_links_and_the_switch_of_others():
     back = msgspec.structs.replace(cable, remote_bus_id=a.pci_bus_id.upper())
     hidden = NvLink(link=1, active=True, remote_kind="switch")
     down = NvLink(link=2, active=False, remote_kind="gpu", remote_bus_id=b.pci_bus_id)
-    gpus = (
-        msgspec.structs.replace(a, nvlinks=(cable, hidden, down)),
-        msgspec.structs.replace(b, nvlinks=(back,)),
-    )
+    gpus = (msgspec.structs.replace(a, nvlinks=(cable, hidden, down)), msgspec.structs.replace(b, nvlinks=(back,)))
     made = build(reading(*gpus), on_bus(*gpus), False)
     assert made.wiring is not None
 

@@ -49,10 +49,7 @@ class Torch:
 
 def averaging(tmp_path, device):
     rank = SimpleNamespace(
-        torch=Torch(),
-        spec=SimpleNamespace(processes=2),
-        device=device,
-        where=SimpleNamespace(backend="nccl"),
+        torch=Torch(), spec=SimpleNamespace(processes=2), device=device, where=SimpleNamespace(backend="nccl")
     )
     return Averaging(rank, Progress(tmp_path / "progress"), None)
 

@@ -80,11 +80,7 @@ def fault(kind: FaultKind, phase: str = "backward", **more: Any) -> TrainingFaul
             ("died", 1, "toy:1", 3, "forward"),
             {"detail": "ended with exit status 7 and no word"},
         ),
-        (
-            {"toy": "missing"},
-            ("missing-package", 1, "toy:1", 3, "forward"),
-            {"missing": "gpucheck_no_such_package"},
-        ),
+        ({"toy": "missing"}, ("missing-package", 1, "toy:1", 3, "forward"), {"missing": "gpucheck_no_such_package"}),
         # No hang of training, which has not begun.
         (
             {"fault": TrainingFault(kind="hang", phase="import"), "timeout_s": 1.5},

@@ -351,11 +351,7 @@ def _flows(request: MeasurementRequest, src: int, dst: int, wanted: Sequence[Met
 
 
 def _timed(
-    machine: CopyPaths,
-    request: MeasurementRequest,
-    purpose: str,
-    flows: tuple[Flow, ...],
-    size: int | None = None,
+    machine: CopyPaths, request: MeasurementRequest, purpose: str, flows: tuple[Flow, ...], size: int | None = None
 ) -> CopyStep:
     if size is None:
         fast = any(_class(machine, flow).startswith("NV") or flow.src == flow.dst for flow in flows)

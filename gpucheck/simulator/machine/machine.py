@@ -437,10 +437,7 @@ def _class_id(part: PciPart | GpuModel) -> str:
 
 
 def _train(
-    function: Function,
-    functions: dict[str, Function],
-    children: dict[str, Function],
-    trained: tuple[int, int] | None,
+    function: Function, functions: dict[str, Function], children: dict[str, Function], trained: tuple[int, int] | None
 ) -> None:
     """A port shows the link below it, every other function the link above it; each runs at what both ends can."""
     if function.kind in ("root-port", "switch-downstream"):

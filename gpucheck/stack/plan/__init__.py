@@ -237,10 +237,7 @@ def _plan(name: str, locked: LockedGroup, target: Target, spec: StackSpec, host:
         header_metapackage=header_metapackage(system, kernels, held=held or kept),
         kernel_modules=modules,
         compilers=compilers(system, stack.driver.kernel_module, kernels) if built else (),
-        files=(
-            *(one for row in BY_TURN for one in row.files(wanted)),
-            *(file(*row) for row in (*rdma, *units)),
-        ),
+        files=(*(one for row in BY_TURN for one in row.files(wanted)), *(file(*row) for row in (*rdma, *units))),
         services=tuple(rows),
         reboot={"when": () if kept else ("nouveau-loaded", "loaded-differs-from-installed", "module-files-changed")},
         expected={key: value for row in COMPONENTS for key, value in row.expected(stack).items()},

@@ -57,11 +57,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 # request them, without the stalls of always. memlock: RDMA registers its buffers as locked memory. nofile: workers that
 # load data share memory through open files, and the default of 1024 is too low.
 RECOMMENDED = Tuning(
-    numa_balancing="off",
-    transparent_hugepages="madvise",
-    memlock="unlimited",
-    nofile="1048576",
-    governor="performance",
+    numa_balancing="off", transparent_hugepages="madvise", memlock="unlimited", nofile="1048576", governor="performance"
 )
 
 

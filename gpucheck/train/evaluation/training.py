@@ -246,18 +246,9 @@ def _communication(result: SmokeResult) -> Finding:
         )
     off = f"off by {wrong.error:.2g} of the gradients' norm" if wrong.error is not None else "not a number"
     seen, code = {
-        "dropped": (
-            f"the contribution of rank {wrong.rank} is missing from the average",
-            "training.contribution-lost",
-        ),
-        "stale": (
-            f"rank {wrong.rank} contributed the gradients of the step before",
-            "training.buffer-stale",
-        ),
-        "wrong": (
-            f"the average on rank {wrong.rank} does not match what was sent",
-            "training.average-wrong",
-        ),
+        "dropped": (f"the contribution of rank {wrong.rank} is missing from the average", "training.contribution-lost"),
+        "stale": (f"rank {wrong.rank} contributed the gradients of the step before", "training.buffer-stale"),
+        "wrong": (f"the average on rank {wrong.rank} does not match what was sent", "training.average-wrong"),
     }[wrong.kind]
     return finding(result, f"step {wrong.step}: {seen}, {off}", wanted, code)
 

@@ -38,12 +38,7 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
         lowered = in_every_thread(torch, model, options.precision)
         forward = torch.nn.DataParallel(lowered, list(rank.devices)) if real else four_steps(torch, model, rank.devices)
         return Training(
-            rank,
-            progress,
-            forward=forward,
-            parameters=list(model.parameters()),
-            batches=feed,
-            record=record,
+            rank, progress, forward=forward, parameters=list(model.parameters()), batches=feed, record=record
         )
 
     words = "" if real else "; torch's DataParallel needs two GPUs, so its four steps ran as plain tensor operations"

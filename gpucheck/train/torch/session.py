@@ -56,10 +56,7 @@ def batches(torch: Any, samples: DataSet, plan: list[Any], device: Any) -> Itera
     """(images, labels) on the device for each step of the plan, a list of arrays of sample numbers."""
     on_gpu = device.type == "cuda"
     loader = torch.utils.data.DataLoader(
-        Samples(samples),
-        batch_sampler=plan,
-        collate_fn=Together(torch),
-        pin_memory=on_gpu,
+        Samples(samples), batch_sampler=plan, collate_fn=Together(torch), pin_memory=on_gpu
     )
     for images, labels in loader:
         yield images.to(device, non_blocking=on_gpu), labels.to(device, non_blocking=on_gpu)

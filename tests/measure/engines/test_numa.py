@@ -17,10 +17,7 @@ def nodes(tmp_path):
     return tell
 
 
-@pytest.mark.parametrize(
-    ("text", "cpus"),
-    [("0-3\n", {0, 1, 2, 3}), ("1,3-4,9\n", {1, 3, 4, 9}), ("\n", set())],
-)
+@pytest.mark.parametrize(("text", "cpus"), [("0-3\n", {0, 1, 2, 3}), ("1,3-4,9\n", {1, 3, 4, 9}), ("\n", set())])
 def test_a_list_of_cpus_is_read_as_the_kernel_writes_it(nodes, text, cpus):
     assert cpus_of(1, nodes(text)) == cpus
 

@@ -42,8 +42,7 @@ WITH_TORCH = (
 
 
 @pytest.mark.parametrize(
-    ("profile", "pair", "skipped"),
-    sampled([("h200-x1", "0", True), ("a100-sxm-x4", "91.97", False)], (1,)),
+    ("profile", "pair", "skipped"), sampled([("h200-x1", "0", True), ("a100-sxm-x4", "91.97", False)], (1,))
 )
 def test_they_pass_on_simulated_machines(activate, tmp_path, profile, pair, skipped):
     """With four GPUs none is skipped."""

@@ -21,8 +21,7 @@ def test_the_load_of_a_data_check_is_one_long_copy_so_that_all_of_it_is_compared
 
 
 @pytest.mark.parametrize(
-    ("fabric", "copies"),
-    [((), []), ((1,), []), ((0, 1), [(0, 1), (1, 0)]), ((0, 2, 3), [(0, 2), (2, 3), (3, 0)])],
+    ("fabric", "copies"), [((), []), ((1,), []), ((0, 1), [(0, 1), (1, 0)]), ((0, 2, 3), [(0, 2), (2, 3), (3, 0)])]
 )
 def test_each_gpu_of_a_rack_shares_memory_with_the_next_after_everything_else(fabric, copies):
     *before, last = planned(4, fabric=fabric)

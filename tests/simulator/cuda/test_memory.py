@@ -209,10 +209,7 @@ def test_memory_is_shared_by_a_fabric_handle(run):
 
 @pytest.mark.parametrize(
     ("profile", "fault", "status"),
-    [
-        (TWO, (), 801),
-        ("gb200-x4", ("node-missing:node=nvidia-caps-imex-channels/channel0",), 800),
-    ],
+    [(TWO, (), 801), ("gb200-x4", ("node-missing:node=nvidia-caps-imex-channels/channel0",), 800)],
 )
 def test_fabric_handles_need_a_domain_of_several_hosts_and_a_channel(run, profile, fault, status):
     code = SHARING + "print(code('cuMemCreate', 2 * MIB, wanted(0), 0), code('cuMemCreate', 2 * MIB, wanted(0, 0), 0))"

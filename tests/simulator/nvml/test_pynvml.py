@@ -53,8 +53,7 @@ def test_every_active_nvlink_ends_at_a_device_of_the_machine(profile):
 
 
 @pytest.mark.parametrize(
-    ("name", "statuses"),
-    [("rtx3090-x2-nvlink", [0, 0, 0]), ("rtx4090-x2", [2, 2, 5]), ("p100-pcie-x2", [0, 0, 5])],
+    ("name", "statuses"), [("rtx3090-x2-nvlink", [0, 0, 0]), ("rtx4090-x2", [2, 2, 5]), ("p100-pcie-x2", [0, 0, 5])]
 )
 def test_p2p_is_granted_by_link_or_by_product(nvml, name, statuses):
     """NVLink gives all; GeForce without a bridge has none; a PCIe data-center card has it without NVLink."""

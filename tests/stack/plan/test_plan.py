@@ -33,10 +33,7 @@ def test_headers_belong_to_the_running_kernel_of_each_host():
     one, all_of_them = plan(made, host="b"), plan(made, group="ubuntu-22.04-x86_64-1eb8x1")
 
     assert one.headers == ("linux-headers-5.15.0-2-generic",)
-    assert all_of_them.headers == (
-        "linux-headers-5.15.0-1-generic",
-        "linux-headers-5.15.0-2-generic",
-    )
+    assert all_of_them.headers == ("linux-headers-5.15.0-1-generic", "linux-headers-5.15.0-2-generic")
 
 
 @pytest.mark.parametrize("system", sorted(packages().repositories.keys))

@@ -211,12 +211,7 @@ RAISED = (
             "no-disk-space",
         ),
         ({"kind": "timeout", **ANONYMOUS}, Verdict.UNKNOWN, None, "run-slow"),
-        (
-            {"kind": "missing-package", "missing": "torch", **ANONYMOUS},
-            Verdict.SKIP,
-            None,
-            "package-missing",
-        ),
+        ({"kind": "missing-package", "missing": "torch", **ANONYMOUS}, Verdict.SKIP, None, "package-missing"),
     ],
 )
 def test_every_failure_has_its_verdict_cause_and_code(change, verdict, cause, code):
