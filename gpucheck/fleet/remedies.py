@@ -56,5 +56,5 @@ def _quoted(finding: Finding) -> Finding:
 
 def _quotable(text: str) -> str:
     """On one line, and without a character that ends the quotation."""
-    line = " ".join(text.split()).replace('"', "'")
+    line = "; ".join(" ".join(line.split()) for line in text.splitlines() if line.strip()).replace('"', "'")
     return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."

@@ -101,7 +101,7 @@ def test_a_command_of_a_hosts_report_is_a_quotation_after_the_steps_of_the_cause
     known, unknown = (row.problems[0].steps for row in found.hosts)
     text = render(found, form)
 
-    quoted = Step(text=f'{QUOTED}"{ATTACK}\' {ATTACK}"', changes=True)
+    quoted = Step(text=f'{QUOTED}"{ATTACK}\'; {ATTACK}"', changes=True)
     assert known == (*causes()["nvlink-down"].advice, quoted)
     assert unknown == (Step(text=f'{QUOTED}"{ATTACK}"', changes=True),)
     assert ATTACK in text

@@ -22,11 +22,14 @@ OUTCOMES = {
 NAMED = 8
 # The merge's own findings on numbers, which have no cause, have a table of their own.
 OWN = "fleet"
+NO_CAUSE = {"outlier": "unlike equal hosts", "report": "report unreadable or contradictory"}
 CAUSES = 12
 CHANGES = 200
 # A terminal shows this many hosts; of more, those that pass are counted.
 MANY = 40
 HEADER = ("verdict", "host", "system", "GPUs", "driver", "training", "findings", "hardware")
+# What is said once for all rows where more rows than FEW have the same.
+COMMON, FEW = ("system", "GPUs", "driver", "training"), 3
 # What a narrow terminal has no room for; that a host is simulated is always shown.
 LEAST_FIRST = ("training", "system", "profile", "GPUs", "driver")
 
@@ -125,7 +128,9 @@ def _summary(rows: Sequence[FleetRow]) -> Iterator[str]:
     found = by_cause(rows)
     if found:
         more = [f"and {len(found) - CAUSES} more"] if len(found) > CAUSES else []
-        yield ", ".join([*(f"{name}: {plural(count, 'host')}" for name, _, count in found[:CAUSES]), *more])
+        yield ", ".join(
+            [*(f"{NO_CAUSE.get(name, name)}: {plural(count, 'host')}" for name, _, count in found[:CAUSES]), *more]
+        )
 
 
 class _Problem(NamedTuple):
@@ -190,18 +195,26 @@ def _host(host: str, findings: list[Finding], row: FleetRow) -> str:
 
 
 def _hosts(rows: list[FleetRow], outlier_hosts: set[str], width: int | None, passing: int) -> Table:
-    """One row per host. In a narrow terminal, columns are left out until it fits, and named."""
+    """One row per host; what all have in common is said once. In a narrow terminal, columns are left out, and named."""
     left: list[str] = []
-    for name in ("", *LEAST_FIRST):
+    equal: dict[str, str] = {}
+    if len(rows) > FEW:
+        whole = zip(HEADER, *(_cells(row, stands_out=False, profile=True) for row in rows), strict=True)
+        texts = {title: {cell.text for cell in column} for title, *column in whole if title in COMMON}
+        equal = {title: text for title, (text, *others) in texts.items() if not others}
+    for name in ("", *(name for name in LEAST_FIRST if name not in equal)):
         left += [name] if name else []
-        kept = [i for i, title in enumerate(HEADER) if title not in left]
+        kept = [i for i, title in enumerate(HEADER) if title not in left and title not in equal]
         cells = [_cells(row, row.host in outlier_hosts, profile="profile" not in left) for row in rows]
         shown = [[row[i] for i in kept] for row in cells]
         columns = zip([HEADER[i] for i in kept], *([cell.text for cell in row] for row in shown), strict=True)
         if width is None or sum(2 + max(map(len, column)) for column in columns) - 2 <= width:
             break
     notes = [f"Not shown in {width} columns: {', '.join(left)} (--format csv has them)"] if left else []
-    notes += [f"{plural(passing, 'more host')} pass (-v lists them)"] if passing else []
+    known = [f"{title} {text}" for title, text in equal.items() if text != "-"]
+    notes += [f"all {len(rows)}: {', '.join(known)}"] if known else []
+    more = f"{plural(passing, 'more host')} pass (-v lists them; up to {MANY} hosts all are listed)"
+    notes += [more] if passing else []
     return Table(words(*(HEADER[i] for i in kept)), shown, about="; ".join(notes))
 
 
@@ -220,12 +233,14 @@ def _outliers(fleet: FleetReport, *, many: bool) -> Iterator[Block]:
     if not fleet.outliers:
         return
     hosts = {row.host: row for row in fleet.hosts}
-    # Of a host in a large fleet the metric that is farthest off, and how many more there are.
+    # Of a host first what names a GPU, which explains the rest; in a large fleet that, and how many more there are.
     found = Counter(o.host for o in fleet.outliers)
-    farthest: dict[str, Outlier] = {}
-    for outlier in fleet.outliers:
-        farthest.setdefault(outlier.host, outlier)
-    shown = list(farthest.values())[:MANY] if many else list(fleet.outliers)
+    order = [*found]
+    ordered = sorted(fleet.outliers, key=lambda o: (order.index(o.host), o.at is None))
+    first: dict[str, Outlier] = {}
+    for outlier in ordered:
+        first.setdefault(outlier.host, outlier)
+    shown = [*first.values()][:MANY] if many else ordered
     rows: list[Row] = [
         [
             one_line(o.host),
@@ -240,7 +255,7 @@ def _outliers(fleet: FleetReport, *, many: bool) -> Iterator[Block]:
     ]
     about = ""
     if len(fleet.outliers) > len(shown):
-        hidden = len(farthest) - len(shown)
+        hidden = len(first) - len(shown)
         about = f"{plural(hidden, 'more host')} (-v lists them)" if hidden > 0 else "-v lists all metrics"
     yield Table(words("host", "metric", "where", "value", "off", "should be", "among"), rows, "Outliers", about)
 
@@ -260,9 +275,14 @@ def _drift(fleet: FleetReport) -> Iterator[str]:
 
 
 def _changes(fleet: FleetReport) -> Iterator[str]:
-    yield from (f"{change.kind:<7} {change.text}" for change in fleet.changes[:CHANGES])
-    if len(fleet.changes) > CHANGES:
-        yield f"{len(fleet.changes) - CHANGES} more"
+    """Yield what happened to hosts, once for those to which the same happened."""
+    hosts: dict[tuple[str, str], list[str]] = {}
+    for change in fleet.changes:
+        hosts.setdefault((change.kind, change.text.removeprefix(change.host)), []).append(change.host)
+    for (kind, text), changed in [*hosts.items()][:CHANGES]:
+        yield f"{kind:<7} {names(changed)}{':' if len(changed) > 1 else ''}{text}"
+    if len(hosts) > CHANGES:
+        yield f"{len(hosts) - CHANGES} more"
 
 
 def _about_reports(fleet: FleetReport) -> Iterator[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from gpucheck.fleet.compare import changes
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, Verdict
+from gpucheck.model import Finding, Outlier, Verdict
 from gpucheck.render.fleet import render
 from gpucheck.render.subjects.fleet import by_cause
 from gpucheck.render.write.fleet_page import to_html
@@ -54,7 +54,7 @@ def starting(lines, start):
 def test_the_causes_come_first_the_worst_before_the_frequent(lines):
     assert lines[:2] == [
         "Problems by cause:",
-        "  driver-mismatch: 2 hosts, nvlink-down: 2 hosts, power-limit-lowered: 2 hosts, outlier: 1 host",
+        "  driver-mismatch: 2 hosts, nvlink-down: 2 hosts, power-limit-lowered: 2 hosts, unlike equal hosts: 1 host",
     ]
 
 
@@ -154,9 +154,9 @@ def test_one_fault_of_a_host_is_one_problem():
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
 def test_hosts_fit_the_terminal_and_simulated_ones_stay_marked(width):
     rows = [
-        msgspec.structs.replace(row, system="Debian GNU/Linux 12 (bookworm)", gpus="8 x NVIDIA H100 80GB HBM3",
-                                simulated=True, simulation="hgx-h100-x8", driver="580.178.04")
-        for row in merged(*[report(f"n{n}", 380.0) for n in range(4)]).hosts
+        msgspec.structs.replace(row, system=f"Debian GNU/Linux {n} (bookworm)", gpus=f"{n} x NVIDIA H100 80GB HBM3",
+                                simulated=True, simulation="hgx-h100-x8", driver=f"580.178.0{n}")
+        for n, row in enumerate(merged(*[report(f"n{n}", 380.0) for n in range(4)]).hosts)
     ]  # fmt: skip
     fleet = msgspec.structs.replace(merged(report("n0", 380.0)), hosts=tuple(rows), outliers=())
     shown = click.unstyle(render(fleet, "text", width=width)).splitlines()
@@ -164,4 +164,41 @@ def test_hosts_fit_the_terminal_and_simulated_ones_stay_marked(width):
 
     assert len(found) == 4
     assert all("SIMULATED" in line and len(line) <= width for line in found)
-    assert any(line.startswith(f"Not shown in {width} columns: ") for line in shown) == (width < 150)
+    assert any(line.startswith(f"Not shown in {width} columns: ") for line in shown) == (width < 110)
+
+
+def test_what_all_hosts_have_in_common_and_what_changed_for_several_is_said_once():
+    before = merged(*[report(f"n{n}", 380.0) for n in range(4)])
+    after = merged(*[report(f"n{n}", 380.0, verdict=Verdict.FAIL, findings=(bad(),)) for n in range(4)])
+    fleet = msgspec.structs.replace(after, changes=changes(before, after.hosts))
+    shown = click.unstyle(render(fleet, "text")).splitlines()
+
+    assert next(line for line in shown if line.startswith("verdict")).split() == [
+        "verdict",
+        "host",
+        "findings",
+        "hardware",
+    ]
+    assert f"all 4: system {after.hosts[0].system or '-'}, GPUs " in "\n".join(shown)
+    assert [line for line in shown if " was PASS, is FAIL." in line] == [
+        "  broken  n0, n1, n2, n3: was PASS, is FAIL. New: nvlink."
+    ]
+
+
+def test_an_outlier_that_names_a_gpu_comes_before_those_of_its_entire_host():
+    whole = Outlier(
+        host="n0",
+        group="g",
+        metric="busbw_gb_s[all_reduce]",
+        level="host",
+        at=None,
+        value=1,
+        normal=2,
+        percent=-50,
+        z=9,
+    )
+    of_gpu = msgspec.structs.replace(whole, metric="p2p_uni_gb_s[NV18]", level="gpu", at="0000:4c:00.0", percent=-20.0)
+    fleet = msgspec.structs.replace(merged(report("n0", 380.0)), outliers=(whole, of_gpu))
+    shown = [line for line in click.unstyle(render(fleet, "text")).splitlines() if line.startswith("n0  ")]
+
+    assert ["0000:4c:00.0" in line for line in shown[-2:]] == [True, False]
