@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucheck.cli._shared.common import DIRECTORY, Problem, format_option, note, separated, write_result
+from gpucheck.cli._shared.common import DIRECTORY, Problem, format_option, note, output_options, separated, write_result
 from gpucheck.cli.stack.common import EXIT_IMPOSSIBLE, ExistingFile, as_json, bundled, knowledge_option, lock_option
 from gpucheck.processes.atomic import SHARED
 
@@ -31,12 +31,12 @@ fingerprint_option = click.option(
 @COMMAND.command("verify")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @fingerprint_option
-@format_option("text", "json")
-def verify_command(folder: Path, fingerprint: str, format_: str) -> None:
+@output_options("text", "json")
+def verify_command(folder: Path, fingerprint: str, format_: str, output: Path | None) -> None:
     """Verify the signature and all files of a bundle."""
     from gpucheck.bundle.folder import verify
 
-    _echo(bundled(lambda: verify(folder, fingerprint).manifest), format_)
+    _echo(bundled(lambda: verify(folder, fingerprint).manifest), format_, output)
 
 
 @COMMAND.command("files")
@@ -55,16 +55,17 @@ def files_command(folder: Path, fingerprint: str, accept_older: bool, format_: s
     _echo(bundled(lambda: take(folder, output, fingerprint, accept_older=accept_older)), format_)
 
 
-def _echo(manifest: "Manifest", format_: str) -> None:
+def _echo(manifest: "Manifest", format_: str, output: Path | None = None) -> None:
     from gpucheck.bundle.contents import manifest_text
 
     if format_ == "json":
         # The files are for comparing, and they are thousands.
         shown = {key: value for key, value in json.loads(as_json(manifest)).items() if key != "files"}
         shown["schema"] = "gpucheck.bundle-summary/1"
-        click.echo(json.dumps({**shown, "bytes": sum(file.bytes for file in manifest.files.values())}, indent=2))
+        shown["bytes"] = sum(file.bytes for file in manifest.files.values())
+        write_result(json.dumps(shown, indent=2), output)
     else:
-        click.echo(manifest_text(manifest))
+        write_result(manifest_text(manifest), output)
 
 
 @COMMAND.command("order")

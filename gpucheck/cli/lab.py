@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._shared.common import format_option, note
+from gpucheck.cli._shared.common import note, output_options, write_result
 from gpucheck.lab.model import DEFAULT_NAME, DEFAULT_SUBNET, SUBNET_VARIABLE
 
 NAME = click.option(
@@ -86,20 +86,20 @@ def down(name: str, images: bool) -> None:
 
 @COMMAND.command()
 @NAME
-@format_option("text", "json")
-def status(name: str, format_: str) -> None:
+@output_options("text", "json")
+def status(name: str, format_: str, output: Path | None) -> None:
     """Show the state of the lab."""
     from gpucheck.lab.lifecycle import status as look
     from gpucheck.lab.model import checked_name, checkout
 
     seen = look(checked_name(name), checkout())
     if format_ == "json":
-        click.echo(json.dumps(seen, indent=2))
+        write_result(json.dumps(seen, indent=2), output)
         return
-    click.echo(f"lab {name}: {seen['state']} (SIMULATED hardware)")
-    for row in seen["containers"]:
-        click.echo(f"  {row['host']:<9} {row['state']:<10} {row['address'] or '-':<15} {row['name']}")
-    if not seen["engine"]:
-        click.echo("  the Docker engine does not run; gpucheck lab up starts it")
-    if seen["inventory"]:
-        click.echo(f"  inventory {Path(seen['inventory'])}")
+    lines = [f"lab {name}: {seen['state']} (SIMULATED hardware)"]
+    lines += [
+        f"  {row['host']:<9} {row['state']:<10} {row['address'] or '-':<15} {row['name']}" for row in seen["containers"]
+    ]
+    lines += [] if seen["engine"] else ["  the Docker engine does not run; gpucheck lab up starts it"]
+    lines += [f"  inventory {Path(seen['inventory'])}"] if seen["inventory"] else []
+    write_result("\n".join(lines), output)

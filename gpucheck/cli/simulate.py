@@ -73,7 +73,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     note(f"gpucheck: SIMULATED hardware: {profile}{with_faults}")
     if words:
         _run(words)
-    click.echo(f"GPUCHECK_SIMULATOR={shlex.quote(str(directory))}")
+    click.echo(f"GPUCHECK_SIMULATOR={shlex.quote(str(Path(directory or '').resolve()))}")
 
 
 def _run(words: list[str]) -> None:

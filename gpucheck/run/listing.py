@@ -1,23 +1,28 @@
-"""What a run may consist of, for ``gpucheck explain``: every step with its tags, its level and what it costs."""
+"""What a run may consist of, for ``gpucheck explain``: every step with its level, its tags and what it asks."""
 
 from collections.abc import Iterable
 
 from gpucheck.run.step import RunStep
 
+LEVELS = ("quick", "full", "standard")
+
+
+def asks(about: str) -> str:
+    """Return the question of a step, without its title."""
+    question = " ".join(about.strip().partition("\n\n")[0].split())
+    return question.partition(": ")[2] or question
+
+
+def level_of(step: RunStep) -> str:
+    """Return the first level that runs the step."""
+    return next((level for level in LEVELS if level in step.tags), "standard")
+
 
 def to_text(steps: Iterable[RunStep]) -> str:
-    """Return one line for each step in the order in which they are run, in columns with a header.
-
-    typical: on a healthy host. at most: then a step is abandoned, and the report names the place.
-    """
-    rows = [("step", "level", "typical", "at most", "tags")]
-    rows += [(s.name, _level(s), f"{s.typical_s:g} s", f"{s.seconds:g} s", ", ".join(sorted(s.tags))) for s in steps]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    """Return one line for each step, in columns with a header."""
+    rows = [("step", "level", "tags", "asks")]
+    rows += [(s.name, level_of(s), " ".join(sorted(s.tags - {*LEVELS})), asks(s.about)) for s in steps]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
     return "\n".join(
-        f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]:>{widths[3]}}  {row[4]}"
-        for row in rows
+        "  ".join((*(f"{text:<{n}}" for text, n in zip(row, widths, strict=False)), row[3])) for row in rows
     )
-
-
-def _level(step: RunStep) -> str:
-    return "quick" if "quick" in step.tags else "full" if "full" in step.tags else "standard"

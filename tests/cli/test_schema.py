@@ -53,6 +53,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
     "image": [("image", *TWO, "--level", "quick"), ("image", "--simulate", "no-gpu", "--level", "quick")],
     "images": [("image", "list")],
     "profiles": [("profiles",)],
+    "listing": [("explain", "--list")],
 }
 # The documents whose numbers come from ranks that import torch.
 RANKS = ("smoke", "collectives")

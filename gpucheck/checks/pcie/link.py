@@ -186,4 +186,4 @@ def may_be_chipset(m: Machine, gpus: list[int]) -> bool:
     return not (read or near or server or m.host.virtual) and m.count <= 6 and (m.host.sockets or 1) == 1
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("nvml", "pci", "system"))
+CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), evaluate=evaluate, needs=("nvml", "pci", "system"))

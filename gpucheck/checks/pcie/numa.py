@@ -128,7 +128,7 @@ def placed(m: Machine, i: int, rows: list[HostDevice]) -> Finding | None:
 
 CHECK = Check(
     NAME,
-    frozenset({"hardware", "quick"}),
+    frozenset({"hardware", "pcie", "quick"}),
     evaluate=evaluate,
     needs=("nvml", "pci", f"folder:{NODES}"),
     more=more,

@@ -4,18 +4,22 @@ import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 if TYPE_CHECKING:
+    from gpucheck.cli.schema.printed import Listing
     from gpucheck.knowledge import Cause
     from gpucheck.knowledge.causes import Advice
 
-from gpucheck.cli._shared.common import Problem
+from gpucheck.cli._shared.common import Problem, output_options, write_result
 from gpucheck.cli._shared.completion import EXPLAINED
-from gpucheck.cli._shared.width import columns
+from gpucheck.cli._shared.width import columns, table
+from gpucheck.processes.atomic import SHARED
 
 # Columns without a terminal, and the fewest that are used of one.
 WIDTH, LEAST = 100, 50
@@ -32,7 +36,11 @@ DETAIL = {
 
 @click.command()
 @click.argument("what", nargs=-1, shell_complete=EXPLAINED, metavar="[CAUSE|CHECK|CODE|LINE]")
-def COMMAND(what: tuple[str, ...]) -> None:  # noqa: N802 - the name the command walk looks for
+@click.option("--list", "listed", is_flag=True, help="List the steps of verify, and the causes.")
+@output_options("text", "json")
+def COMMAND(  # noqa: N802 - the name the command walk looks for
+    what: tuple[str, ...], listed: bool, format_: str, output: Path | None
+) -> None:
     """Describe a cause, a check, a code or message of an error, or the rates that are usual for a GPU.
 
     \b
@@ -46,17 +54,46 @@ def COMMAND(what: tuple[str, ...]) -> None:  # noqa: N802 - the name the command
     gpucheck explain "CUDA error: system not yet initialized"
     gpucheck explain normal:H100
 
-    Without an argument: every step of verify with its level, tags and cost.
+    Without an argument: every step of verify with its level, its tags and what it asks.
     """
-    if not what:
-        from gpucheck.cli._shared.width import columns, table
+    if (listed or format_ == "json") and what:
+        raise Problem("--list and --format json list everything. Omit the name, or the options.")
+    if what:
+        write_result("\n".join(_kind(" ".join(what))), output, mode=SHARED)
+    elif format_ == "json":
+        write_result(msgspec.json.format(msgspec.json.encode(_listing()), indent=2).decode(), output, mode=SHARED)
+    else:
+        from gpucheck.knowledge import causes
         from gpucheck.run.listing import to_text
         from gpucheck.run.verification import all_steps
 
-        click.echo(table(to_text(all_steps()), columns(None)))
-        return
-    explain = _kind(" ".join(what))
-    click.echo("\n".join(explain))
+        text = to_text(all_steps())
+        if listed:
+            width = max(map(len, causes()))
+            text += "".join(f"\n{name:<{width}}  cause  {cause.meaning}" for name, cause in causes().items())
+        write_result(table(text, columns(output)), output, mode=SHARED)
+
+
+def _listing() -> "Listing":
+    from gpucheck.knowledge import causes
+    from gpucheck.run.listing import asks, level_of
+    from gpucheck.run.verification import all_steps
+
+    return {
+        "schema": "gpucheck.listing/1",
+        "steps": [
+            {
+                "name": step.name,
+                "level": level_of(step),
+                "tags": sorted(step.tags),
+                "asks": asks(step.about),
+                "typical_s": step.typical_s,
+                "limit_s": step.seconds,
+            }
+            for step in all_steps()
+        ],
+        "causes": [{"name": name, "means": cause.meaning} for name, cause in causes().items()],
+    }
 
 
 def _kind(what: str) -> Iterator[str]:
@@ -191,7 +228,10 @@ def _checks() -> dict[str, list[str]]:
     named = {name: step for step in run.all_steps() for name in step.also}
     named |= {step.name: step for step in run.all_steps()}
     found = {
-        name: list(_check(step.name, step.about, step.tags, f"gpucheck verify --only {step.name} -v"))
+        name: [
+            *_check(step.name, step.about, step.tags, f"gpucheck verify --only {step.name} -v"),
+            *_part("takes", f"{step.typical_s:g} s on a healthy host, {step.seconds:g} s at most"),
+        ]
         for name, step in named.items()
     }
     for name, about in comparison.ABOUT.items():

@@ -56,6 +56,7 @@ DOCUMENTS = {
     "image": Document("gpucheck.image/1", ("gpucheck.cli.schema.printed:ImageReport",), "image --format json"),
     "images": Document("gpucheck.images/1", ("gpucheck.images.versions:Versions",), "image list --format json"),
     "profiles": Document("gpucheck.profiles/1", ("gpucheck.cli.schema.printed:Profiles",), "profiles --format json"),
+    "listing": Document("gpucheck.listing/1", ("gpucheck.cli.schema.printed:Listing",), "explain --list --format json"),
     "lab": Document("gpucheck.lab/1", ("gpucheck.cli.schema.printed:LabStatus",), "lab status --format json"),
     "bundle-summary": Document(
         "gpucheck.bundle-summary/1", ("gpucheck.cli.schema.printed:BundleSummary",), "bundle verify --format json"

@@ -33,6 +33,32 @@ class Profiles(TypedDict):
     faults: list[FaultRow]
 
 
+class StepRow(TypedDict):
+    """A step of a run. level: the first that runs it. typical_s: on a healthy host; after limit_s it is abandoned."""
+
+    name: str
+    level: str
+    tags: list[str]
+    asks: str
+    typical_s: float
+    limit_s: float
+
+
+class CauseRow(TypedDict):
+    """A cause that findings name."""
+
+    name: str
+    means: str
+
+
+class Listing(TypedDict):
+    """What can be explained by name."""
+
+    schema: str
+    steps: list[StepRow]
+    causes: list[CauseRow]
+
+
 class ImageReport(TypedDict):
     """A container image. image: what it was built as, null outside of one. libraries: installed versions."""
 

@@ -6,7 +6,7 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from gpucheck.cli._shared.common import OutputFile, Problem, format_option, note, write_result
+from gpucheck.cli._shared.common import OutputFile, Problem, note, output_options, write_result
 from gpucheck.cli._shared.output import is_stdout
 from gpucheck.cli.stack.check import check
 from gpucheck.cli.stack.common import (
@@ -58,8 +58,10 @@ def COMMAND() -> None:  # noqa: N802 - the name every command module has
 
 @COMMAND.command("resolve")
 @host_options
-@format_option("text", "json")
-def resolve_command(wanted: tuple[str, ...], prefer: str | None, spec: Path | None, format_: str, **kind: Any) -> None:
+@output_options("text", "json")
+def resolve_command(
+    wanted: tuple[str, ...], prefer: str | None, spec: Path | None, format_: str, output: Path | None, **kind: Any
+) -> None:
     """Print the compatible versions for a host, and why. Default: this host.
 
     With --want or --spec, also why a version is not possible, and the nearest change that is.
@@ -76,11 +78,12 @@ def resolve_command(wanted: tuple[str, ...], prefer: str | None, spec: Path | No
 
     simulation, mark, found = guarded(work)
     if isinstance(found, stack.Refusal):
-        refuse(found, format_)
+        refuse(found, format_, output)
     if format_ == "json":
-        click.echo(as_json(found, simulated=True, simulation=simulation) if simulation else as_json(found))
+        text = as_json(found, simulated=True, simulation=simulation) if simulation else as_json(found)
     else:
-        click.echo(mark + marked(stack_text(found), simulation))
+        text = mark + marked(stack_text(found), simulation)
+    write_result(text, output, mode=SHARED)
 
 
 @COMMAND.command("lock")
@@ -147,8 +150,8 @@ def lock_command(
 @spec_option
 @facts_option
 @lock_option
-@format_option("text", "json")
-def diff_command(spec: Path, facts: tuple[Path, ...], lock_file: Path, format_: str) -> None:
+@output_options("text", "json")
+def diff_command(spec: Path, facts: tuple[Path, ...], lock_file: Path, format_: str, output: Path | None) -> None:
     """Show what `lock --upgrade` would change, per group.
 
     Writes nothing. Exit status: 1 if versions would change.
@@ -163,10 +166,10 @@ def diff_command(spec: Path, facts: tuple[Path, ...], lock_file: Path, format_: 
 
     present, made = guarded(work)
     changes = list(lock_changes(present, made))
+    text = "\n".join(changes) or f"{lock_file}: no changes"
     if format_ == "json":
-        click.echo(as_json({"schema": "gpucheck.stack-diff/1", "lock": str(lock_file), "changes": changes}))
-    else:
-        click.echo("\n".join(changes) or f"{lock_file}: no changes")
+        text = as_json({"schema": "gpucheck.stack-diff/1", "lock": str(lock_file), "changes": changes})
+    write_result(text, output, mode=SHARED)
     if changes:
         raise Exit(EXIT_MOVES)
 
@@ -178,7 +181,7 @@ def diff_command(spec: Path, facts: tuple[Path, ...], lock_file: Path, format_: 
 @all_hosts_option
 @bundle_option
 @description_options
-@format_option("text", "json")
+@output_options("text", "json")
 def plan_command(
     lock_file: Path | None,
     host: str | None,
@@ -186,6 +189,7 @@ def plan_command(
     all_hosts: Path | None,
     bundle: Path | None,
     format_: str,
+    output: Path | None,
     **described: Any,
 ) -> None:
     """Print the installation plan of a host or group.
@@ -212,8 +216,8 @@ def plan_command(
     else:
         found, where = guarded(lambda: planned(lock_to_read(lock_file), host=host, group=group))
     if isinstance(found, stack.Refusal):
-        refuse(found, format_, where)
-    click.echo(as_json(found) if format_ == "json" else plan_text(found))
+        refuse(found, format_, output, where)
+    write_result(as_json(found) if format_ == "json" else plan_text(found), output, mode=SHARED)
 
 
 @COMMAND.command("rules")

@@ -69,7 +69,7 @@ def check(
 
     machine, plan, where = guarded(work)
     if isinstance(plan, stack.Refusal):
-        refuse(plan, format_, where)
+        refuse(plan, format_, output, where)
     report = compared(machine, plan, str(lock_file), import_torch=import_torch)
     recorded = replay_mark(machine).strip()
     write_report(

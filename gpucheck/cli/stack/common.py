@@ -17,10 +17,12 @@ from gpucheck.cli._shared.common import (
     recording_option,
     replay_mark,
     simulation_options,
+    write_result,
 )
 from gpucheck.cli._shared.completion import GPU, SYSTEM
 from gpucheck.model.finding import EXIT_USAGE
 from gpucheck.printable import one_line
+from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
     from gpucheck.model import Simulation
@@ -263,12 +265,12 @@ def bundled(work: Callable[[], Any]) -> Any:
         raise Problem(f"{error.filename or 'the bundle'}: {error.strerror}", EXIT_UNKNOWN) from error
 
 
-def refuse(refusal: "Refusal", format_: str, where: str = "") -> NoReturn:
+def refuse(refusal: "Refusal", format_: str, output: Path | None, where: str = "") -> NoReturn:
     """Print the conflicts and exit with their status. where: file and line of the mistake in an edited file."""
     from gpucheck.stack.text import refusal_text
 
     prefix = f"{one_line(where)}: " if where else ""
-    click.echo(as_json(refusal) if format_ == "json" else prefix + refusal_text(refusal))
+    write_result(as_json(refusal) if format_ == "json" else prefix + refusal_text(refusal), output, mode=SHARED)
     raise Exit(EXIT_UNKNOWN if refusal.unknown else EXIT_IMPOSSIBLE)
 
 
