@@ -233,7 +233,7 @@ def _rates(check: str, group: Sequence[ComputeDevice]) -> Iterator[Finding]:
 def _slower(check: str, device: ComputeDevice, low: Sequence[Loss]) -> Finding:
     worst, limits = low[0], compute_table().peers
     unit = "TFLOPS" if check == MATRIX else "GB/s"
-    clock = " at the same clock" if check == MATRIX else ""
+    clock = " at equal clock" if check == MATRIX else ""
     evidence = [
         f"{loss.what}: {loss.shown:.4g} {unit}, {loss.peers:.4g} expected from the other GPUs{clock}, "
         f"{loss.loss:.1%} less" + (f"; {loss.alone:.1%} less alone" if loss.alone is not None else "")
@@ -280,7 +280,8 @@ def _no_outlier(check: str, group: Sequence[ComputeDevice]) -> Finding:
     if visible > 2 * limits.fail_loss:
         subject = subject.with_evidence(*subject.evidence, f"a loss below {visible:.0%} would not be seen")
         return subject.unknown("compute.gpus-differ", f"outliers unknown: {count} differ", "equal GPUs")
-    return subject.passes(f"{count}: no GPU more than {visible:.0%} slower than the others")
+    clock = " at equal clock" if check == MATRIX else ""
+    return subject.passes(f"{count}: no GPU more than {visible:.0%} slower than the others{clock}")
 
 
 def _single(check: str, device: ComputeDevice) -> Finding:

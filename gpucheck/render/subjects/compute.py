@@ -31,7 +31,8 @@ BARS = "▁▂▃▄▅▆▇█"
 POINTS = 20  # of one line of bars
 SPAN = 12  # columns of "1425 to 1980"
 RATES = (
-    "TFLOPS, TOPS: 10^12 operations per second; GB/s: 10^9 bytes per second; small or in brackets: part of the ceiling"
+    "TFLOPS, TOPS: 10^12 operations per second; GB/s: 10^9 bytes per second; small or in brackets: part of the ceiling "
+    "at the clock under this load (a lower clock is a finding of its own)"
 )
 # Ways through memory.
 WAYS = ("read", "write", "copy")
