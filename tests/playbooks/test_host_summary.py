@@ -76,7 +76,7 @@ def test_the_table_ends_with_those_that_need_somebody(callback):
 
     lines = callback.table().splitlines()
 
-    assert [line.split()[0] for line in lines] == ["host", "zzz", "aaa", "unreachable:", "2"]
+    assert [line.split()[0] for line in lines] == ["host", "zzz", "aaa", "aaa:", "2"]
     assert "1 unchanged, 1 unreachable" in lines[-1]
 
 
@@ -130,7 +130,7 @@ def test_the_table_of_a_fleet_leaves_out_what_nothing_happened_to(callback):
 
     lines = callback.table().splitlines()
 
-    assert [line.split()[0] for line in lines] == ["host", "moved", "dead", "unreachable:", "27"]
+    assert [line.split()[0] for line in lines] == ["host", "moved", "dead", "dead:", "27"]
     assert "1 changed, 25 unchanged, 1 unreachable" in lines[-1]
 
 
@@ -183,3 +183,15 @@ def test_a_node_that_was_drained_before_is_named_with_the_reason(callback, tmp_p
         "IDLE+DRAIN, gpucheck:gpu-lost g2 contact-support"
     )
     assert "ill: stays drained, was drained before: IDLE+DRAIN, gpucheck:gpu-lost" in callback.table()
+
+
+def test_equal_reasons_are_one_line_and_a_jump_host_that_ended_the_connection_is_named(callback):
+    said = "ssh: Connection closed by remote host\r\nConnection closed by UNKNOWN port 65535"
+    for number in range(25):
+        callback.v2_runner_on_unreachable(Ended(f"n{number:02}", {"msg": said}))
+
+    (line,) = [line for line in callback.table().splitlines() if "ssh" in line]
+
+    assert line.startswith("  n00, n01, n02, ")
+    assert " and 5 more: unreachable: ssh: Connection closed by remote host Connection closed by UNKNOWN" in line
+    assert " The connection ended at the jump host (ansible_ssh_common_args): log in there" in line

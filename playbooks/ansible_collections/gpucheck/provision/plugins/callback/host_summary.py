@@ -31,6 +31,11 @@ BAD = ("unreachable", "refused", "stopped", "failed")
 # No failure, but the reason is worth a line as well.
 WAITING = "waiting"
 REPORTED = (*BAD, WAITING)
+# What ssh calls a peer that it reaches through another host only (ProxyJump, ProxyCommand).
+JUMP_HOST = "UNKNOWN port 65535"
+OF_JUMP_HOST = (
+    "The connection ended at the jump host (ansible_ssh_common_args): log in there with ssh -v for its reason."
+)
 # Of more hosts than these the table leaves out those that nothing happened to.
 FEW = 20
 
@@ -80,7 +85,8 @@ class Host:
 
     def reason(self):
         """Why it stopped, empty where it did not."""
-        return node_result.one_line(self.outcome.get("reason", "") or self.lost or self.failed)
+        words = " ".join(str(self.outcome.get("reason", "") or self.lost or self.failed).split())
+        return node_result.one_line(f"{words} {OF_JUMP_HOST}" if JUMP_HOST in words else words)
 
     def group(self):
         """The group that it belongs to."""
@@ -242,7 +248,13 @@ class CallbackModule(CallbackBase):
             lines.append((name, row.state(self.check_mode), str(count), *took, row.group()))
         widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
         text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
-        text += [f"  {row.reason()}" for name, row in rows if row.state(self.check_mode) in REPORTED]
+        reasons = {}
+        for name, row in rows:
+            if row.state(self.check_mode) in REPORTED:
+                reasons.setdefault(row.reason().removeprefix(f"{name}: "), []).append(name)
+        for reason, names in reasons.items():
+            more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+            text.append(f"  {', '.join(names[:FEW])}{more}: {reason}")
         text += [f"  {name}: stays drained, was drained before: {row.drained}" for name, row in rows if row.drained]
         states = [row.state(self.check_mode) for _, row in rows]
         counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
