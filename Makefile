@@ -41,18 +41,18 @@ TO_BUNDLE = -e bundle_output=$(abspath $(or $(BUNDLE),build/bundle)) $(if $(GROU
 .PHONY: help plan provision bundle verify rollback deprovision check lint test test-here test-lab test-more test-labs test-network test-controllers test-all test-real-packages test-gpu fuzz collection images test-images lab-down clean release
 
 help: ## this list
-	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
+	@echo "gpucheck: provision NVIDIA GPU hosts and verify that they are ready for multi-GPU training"
 	@awk -F ': *.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  LIMIT=hosts             plan, provision, verify: these hosts alone;  BATCH=10 (or 10%, or [1,10,50]) so many at a time"
 	@echo "  INVENTORY=path          real hosts over SSH (group gpu) instead of the embedded lab; see playbooks/inventory/example"
 
-plan: $(VENV)/.provision target ## show the plan of every group and what it would change on each host; changes nothing
+plan: $(VENV)/.provision target ## show the plan of every group and what it would change on each host (read-only)
 	@$(PLAYBOOK) $(FROM_BUNDLE) --check --diff playbooks/provision.yml
 
 provision: $(VENV)/.provision target ## install driver, CUDA, cuDNN, NCCL and gpucheck on every GPU host, verify, print the merged report
 	@$(PLAYBOOK) $(FROM_BUNDLE) playbooks/provision.yml
 
-bundle: $(VENV)/.provision target bundle-tools ## everything that the plans install, in one signed folder for hosts without a network
+bundle: $(VENV)/.provision target bundle-tools ## everything that the plans install, as one signed directory for hosts without a network
 	@$(PLAYBOOK) $(TO_BUNDLE) playbooks/bundle.yml
 
 rollback: $(VENV)/.provision target ## return every host to the set that was recorded on it before the present one

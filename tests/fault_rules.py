@@ -104,7 +104,10 @@ def judge(row: dict[str, Any], name: str, findings: tuple[Finding, ...], steps: 
     assert {*row.get("also", ())} <= {f.check for f in parts}
     assert not [f for f in leads if f.confidence == "certain" and f.check in MEASURED]
     no_judgement(findings, may={row["check"], *row.get("unknown", ())})
-    assert not refuted(findings)
+    assert not (found := refuted(findings)), (
+        f"findings (check, cause, subject) whose cause a check of DIRECT finds in order on the same subject: {found}. "
+        "Name another cause, or correct what the check in DIRECT of this file reads of the machine."
+    )
 
 
 def no_judgement(findings: tuple[Finding, ...], *, may: AbstractSet[str] = frozenset()) -> None:

@@ -28,7 +28,7 @@ CHANGES = 200
 # A terminal shows this many hosts; of more, those that pass are counted.
 MANY = 40
 HEADER = ("verdict", "host", "system", "GPUs", "driver", "training", "findings", "hardware")
-# What is said once for all rows where more rows than FEW have the same.
+# Columns that are printed once for all rows where more rows than FEW have the same.
 COMMON, FEW = ("system", "GPUs", "driver", "training"), 3
 # What a narrow terminal has no room for; that a host is simulated is always shown.
 LEAST_FIRST = ("training", "system", "profile", "GPUs", "driver")
@@ -195,7 +195,7 @@ def _host(host: str, findings: list[Finding], row: FleetRow) -> str:
 
 
 def _hosts(rows: list[FleetRow], outlier_hosts: set[str], width: int | None, passing: int) -> Table:
-    """One row per host; what all have in common is said once. In a narrow terminal, columns are left out, and named."""
+    """One row per host; what all have in common is printed once. In a narrow terminal, columns are left out, and named."""
     left: list[str] = []
     equal: dict[str, str] = {}
     if len(rows) > FEW:
