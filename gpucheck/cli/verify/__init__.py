@@ -1,5 +1,6 @@
 """Check GPUs, links, driver and software stack of a host"""
 
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from gpucheck.cli._shared.common import (
     timeout_option,
 )
 from gpucheck.cli._shared.completion import STEP
+from gpucheck.cli._shared.shown import measured
 from gpucheck.model.finding import exit_status
 from gpucheck.model.record import RECORD
 
@@ -121,15 +123,11 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         progress_end()
         write_report(report, format_, output, mark=replay_mark(host), verbose=verbose, fail_on=fail_on)
 
-    report = run.verify(
-        host,
-        chosen,
-        progress=Progress(len(chosen)),
-        comparisons=compared,
-        interrupted=write,
-        excluded=excluded,
-    )
-    write(report)
+    def checked(keep: "Callable[[Report], None]") -> "Report":
+        shown = Progress(len(chosen))
+        return run.verify(host, chosen, progress=shown, comparisons=compared, interrupted=keep, excluded=excluded)
+
+    report = measured(checked, write)
     return exit_status((finding.verdict for finding in report.findings), fail_on)
 
 

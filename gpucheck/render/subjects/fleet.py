@@ -195,7 +195,7 @@ def _host(host: str, findings: list[Finding], row: FleetRow) -> str:
 
 
 def _hosts(rows: list[FleetRow], outlier_hosts: set[str], width: int | None, passing: int) -> Table:
-    """One row per host; what all have in common is printed once. In a narrow terminal, columns are left out, and named."""
+    """One row per host, what all have in common once. In a narrow terminal, columns are left out, and named."""
     left: list[str] = []
     equal: dict[str, str] = {}
     if len(rows) > FEW:
