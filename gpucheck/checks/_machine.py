@@ -74,7 +74,7 @@ def needs_large_bar1(model: GpuModel | None, capability: str | None = None) -> b
     if capability is None:
         return None
     major, _, minor = capability.partition(".")
-    return (int(major), int(minor or 0)) >= LARGE_BAR1_FROM[model.cls if model else "geforce"]
+    return (int(major), int(minor or 0)) >= LARGE_BAR1_FROM[model.cls if model else "workstation"]
 
 
 Pair = tuple[int, int]

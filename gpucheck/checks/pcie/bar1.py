@@ -73,7 +73,5 @@ CHECK = Check(
     frozenset({"hardware", "pcie", "quick"}),
     evaluate=evaluate,
     needs=("nvml", "pci", "system"),
-    thresholds=(
-        f"at most {SMALL_BAR1_MIB} MiB is small, on a data center GPU of Ampere or another GPU of Ada and newer",
-    ),
+    thresholds=(f"at most {SMALL_BAR1_MIB} MiB is small from Ampere, for a workstation card from Ada",),
 )

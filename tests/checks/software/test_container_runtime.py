@@ -37,7 +37,6 @@ def test_an_engine_that_was_never_told_of_the_toolkit_is_named(packages, daemon,
 
 
 CONTAINERD = PackageVersion(name="containerd.io", version="2.1")
-DAEMON_FILE = {"/etc/docker": ("daemon.json",)}
 CONTAINERD_FILE = {"/etc/containerd/config.toml": '[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]'}
 
 
