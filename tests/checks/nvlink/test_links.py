@@ -5,13 +5,12 @@ from msgspec.structs import replace as changed
 
 from gpucheck.checks._case import Case
 from gpucheck.checks._machine import Machine
-from gpucheck.checks.nvlink import errors as nvlink_errors
 from gpucheck.checks.nvlink import links as nvlink
-from gpucheck.model import DEFECT, NvLink5Counts, NvmlGap
+from gpucheck.model import DEFECT, NvmlGap
 from gpucheck.model.diagnosis.observations import NvLinkCount, Observations, ObservedGpu, ObservedHost
-from tests.checks.judging import FAIL, PASS, SKIP, WARN, codes, judge
+from tests.checks.judging import FAIL, PASS, SKIP, codes, judge
 from tests.fakes import SYSTEM, facts
-from tests.machines import DRIVER, h100, p100, reading
+from tests.machines import h100, p100, reading
 
 STATE = "nvmlDeviceGetNvLinkState"
 # As /proc/driver/nvidia/params prints them.
@@ -145,47 +144,3 @@ def test_counts_that_a_tool_printed_are_decided_as_the_ports_of_nvml(name, virtu
     both = [*nvlink.rule(Case(Machine(seen)))], judge(nvlink, host(reading(*gpus), virtual))
     problems = [[(f.verdict, f.cause, f.confidence) for f in one if f.verdict not in (PASS, SKIP)] for one in both]
     assert problems[0] == problems[1]
-
-
-def counting(gpu, link=0, **counts):
-    quiet = dict.fromkeys(NvLink5Counts.__struct_fields__, 0) | {"effective_ber": 0xFFF, "symbol_ber": 0xFFF}
-    links = tuple(
-        changed(port, counts=NvLink5Counts(**(quiet | counts if port.link == link else quiet))) for port in gpu.nvlinks
-    )
-    return changed(gpu, nvlinks=links)
-
-
-@pytest.mark.parametrize(
-    ("counts", "verdict", "seen"),
-    [
-        ({}, PASS, "0 errors on 18 NVLinks"),
-        ({"recoveries": 505, "recoveries_succeeded": 505}, WARN, "NVLink 14: 505 recoveries"),
-        ({"recoveries_failed": 1}, WARN, "NVLink 14: 1 recovery"),
-        ({"receive_errors": 12000}, WARN, "NVLink 14: 12,000 receive errors"),
-        ({"symbol_errors": 90}, PASS, "90 errors on 18 NVLinks"),
-        ({"effective_ber": 0x30F}, PASS, "0 errors on 18 NVLinks"),
-    ],
-)
-def test_counters_of_blackwell_are_judged(counts, verdict, seen):
-    """marin-community/marin#9086: 505 recoveries of link 14, five days before the link failed; all others zero."""
-    (finding,) = judge(nvlink_errors, host(reading(counting(h100(0), 14, **counts))))
-
-    assert (finding.verdict, finding.seen) == (verdict, seen)
-
-
-def test_bit_error_rates_are_recorded_as_nvidia_smi_prints_them():
-    """nvml.h: exponent in bits 0 to 7, mantissa in bits 8 to 11; 15e-255 is the healthy baseline."""
-    (finding,) = judge(nvlink_errors, host(reading(counting(h100(0), recoveries=1, symbol_ber=0x30F))))
-
-    assert finding.evidence == ("NVLink 0: 1 recovery, effective bit error rate 15e-255, symbol bit error rate 3e-15",)
-
-
-@pytest.mark.parametrize("call", [STATE, "NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS", "nvmlDeviceGetNvLinkErrorCounter"])
-def test_counters_that_were_refused_are_unknown(call):
-    assert codes(nvlink_errors, host(refused(h100(0), code=999, call=call))) == ["nvml.call-failed"]
-
-
-def test_gpu_without_nvlink_has_no_counters():
-    nvml = changed(refused(p100(0), code=3), driver_version=DRIVER)
-
-    assert codes(nvlink_errors, host(nvml)) == ["nvlink.no-error-counters"]
