@@ -24,8 +24,8 @@ from gpucheck.checks.kernel._events import (
     events,
     messages,
     named,
+    without_restored,
 )
-from gpucheck.checks.kernel._links import without_restored
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.messages import Family, Harmless, families, trouble
 from gpucheck.model import Check, Finding, KernelLine, KernelLog, Verdict

@@ -7,7 +7,7 @@ what all ports of the host did in the same seconds, which is their switch.
 
 from collections.abc import Iterator
 
-from gpucheck.checks.kernel._links import Outage, outages
+from gpucheck.checks.kernel._events import Outage, outages
 from gpucheck.checks.network._cards import about, cards
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding
