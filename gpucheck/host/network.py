@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gpucheck.host.readers.files import folder_names, text
-from gpucheck.knowledge.port_counters import CEILINGS, is_evidence
+from gpucheck.knowledge.port_counters import CEILINGS, EVIDENCE
 from gpucheck.model.host.network import PortCounters, RdmaDevice, RdmaPort
 from gpucheck.processes.deadline import StuckError, in_time
 
@@ -149,10 +149,10 @@ def _counters(
         else:
             for name in interfaces:
                 lines = (line.split(": ") for line in (text(root / "ethtool" / name) or "").splitlines())
-                values.update({name: int(value) for name, value in lines if is_evidence(name)})
+                values.update({name: int(value) for name, value in lines if name in EVIDENCE})
         with suppress(FileNotFoundError):
             for folder in ("counters", "hw_counters"):
-                for name in filter(is_evidence, folder_names(port / folder) or ()):
+                for name in sorted(EVIDENCE.intersection(folder_names(port / folder) or ())):
                     values[name] = _number(port / folder / name)
 
     try:
@@ -202,10 +202,11 @@ def _statistics(interface: str) -> Iterator[tuple[str, int]]:
         most = 2 * min(count, MOST_STATS) + 1024
         names = ask(struct.pack("III", GSTRINGS, STATS, count), 12 + NAME_BYTES * most)
         values = ask(struct.pack("II", GSTATS, count), 8 + 8 * most)
-    for index, value in enumerate(struct.unpack_from(f"{min(count, MOST_STATS)}Q", values, 8)):
-        name = names[12 + NAME_BYTES * index :][:NAME_BYTES].partition(b"\0")[0].decode("ascii", "replace")
-        if is_evidence(name):
-            yield name, value
+    for index in range(min(count, MOST_STATS)):
+        (name,) = struct.unpack_from(f"{NAME_BYTES}s", names, 12 + NAME_BYTES * index)
+        word = name.partition(b"\0")[0].decode("ascii", "replace")
+        if word in EVIDENCE:
+            yield word, struct.unpack_from("Q", values, 8 + 8 * index)[0]
 
 
 def _line(path: Path) -> str | None:

@@ -6,23 +6,53 @@ Not evidence: corrected bits, ECN, CNP, single pauses, waiting, out_of_sequence 
 at work; outbound_pci_stalled_*, percentages of the last second; recoverable_errors of bnxt_re, which are broadcasts.
 """
 
-import re
-
+PRIORITIES = range(8)
 # By cause, what explains the others first: a link that trains again counts errors, and damaged packets are sent again.
 GROUPS = {
-    "nic-flap": re.compile(r"link_downed|link_down_events(?:_phy)?"),
-    "nic-errors": re.compile(
-        r"symbol_errors?|port_rcv_errors|local_link_integrity_errors|link_error_recovery|rx_icrc_encapsulated|"
-        r"rx_(?:pcs_)?symbol_err(?:_phy)?|rx_crc_errors(?:_phy)?|rx_in_range_len_errors_phy|effective_physical_errors|rx_crc"
+    "nic-flap": frozenset({"link_downed", "link_down_events", "link_down_events_phy"}),
+    "nic-errors": frozenset(
+        {
+            *("symbol_error", "symbol_errors", "port_rcv_errors", "local_link_integrity_errors", "link_error_recovery"),
+            *(
+                "rx_icrc_encapsulated",
+                "rx_symbol_err",
+                "rx_symbol_err_phy",
+                "rx_pcs_symbol_err",
+                "rx_pcs_symbol_err_phy",
+            ),
+            *(
+                "rx_crc",
+                "rx_crc_errors",
+                "rx_crc_errors_phy",
+                "rx_in_range_len_errors_phy",
+                "effective_physical_errors",
+            ),
+        }
     ),
-    "nic-congestion": re.compile(
-        r"port_xmit_discards|[rt]x_discards_phy|rx_prio\d_(?:buf_|cong_)?discards?|local_ack_timeout_err|packet_seq_err|"
-        r"req_transport_retries_exceeded|roce_slow_restart|tx_pause_storm_error_events|max_retry_exceeded|"
-        r"retry_exceeded_err|rx_roce_discards"
+    "nic-congestion": frozenset(
+        {
+            *(
+                "port_xmit_discards",
+                "rx_discards_phy",
+                "tx_discards_phy",
+                "rx_roce_discards",
+                "tx_pause_storm_error_events",
+            ),
+            *("local_ack_timeout_err", "packet_seq_err", "req_transport_retries_exceeded", "roce_slow_restart"),
+            *("max_retry_exceeded", "retry_exceeded_err"),
+            *(
+                f"rx_prio{n}_{what}"
+                for n in PRIORITIES
+                for what in ("discard", "discards", "buf_discard", "cong_discard")
+            ),
+        }
     ),
 }
 # Microseconds in which the other end, or this one, had the link paused.
-PAUSED = re.compile(r"[rt]x_(?:global|prio\d)_pause_duration")
+PAUSED = frozenset(
+    f"{way}_{of}_pause_duration" for way in ("rx", "tx") for of in ("global", *(f"prio{n}" for n in PRIORITIES))
+)
+EVIDENCE = PAUSED.union(*GROUPS.values())
 # The registers of an InfiniBand port stop at their largest value; others of this size start again.
 CEILINGS = {
     **dict.fromkeys(("symbol_error", "port_rcv_errors", "port_xmit_discards"), (1 << 16) - 1),
@@ -36,7 +66,3 @@ BITS_PER_ERROR = 1e12
 DROPS_PER_S = 100.0
 # A sender that is paused for more of the time loses bandwidth.
 PAUSED_SHARE = 0.05
-
-
-def is_evidence(name: str) -> bool:
-    return any(names.fullmatch(name) for names in (*GROUPS.values(), PAUSED))
