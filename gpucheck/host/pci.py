@@ -1,4 +1,4 @@
-"""PCI functions from sysfs: NVIDIA's, every bridge and every network card, each with its way up and its link."""
+"""PCI functions from sysfs: NVIDIA's, bridges, network cards and their DMA functions, each with its way up and link."""
 
 import os
 import re
@@ -19,6 +19,7 @@ from gpucheck.host.readers.files import folder_names, hex_id, text
 from gpucheck.host.readers.pci import NVIDIA, functions
 from gpucheck.model import AcsControl, AerCounts, PciDevice, PcieLink
 from gpucheck.model.finding import BUS_ID
+from gpucheck.model.host.hardware import DATA_DIRECT
 
 PCI_BRIDGE, NETWORK = "0604", ("0200", "0207")
 ROOT = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
@@ -82,7 +83,8 @@ def _placed(root: Path) -> Iterator[_Function]:
     for found in functions(root):
         class_id = found.class_id
         is_bridge = class_id[:4] == PCI_BRIDGE
-        if not (is_bridge or found.vendor == NVIDIA or class_id[:4] in NETWORK):
+        wanted = is_bridge or found.vendor == NVIDIA or class_id[:4] in NETWORK
+        if not wanted and not (found.vendor == DATA_DIRECT[0] and _id(found.folder) == DATA_DIRECT[1]):
             continue
         folder = os.path.realpath(found.folder)
         parts = folder.split("/")
@@ -137,7 +139,7 @@ def _device(function: _Function, other_end: str | None, groups: Path) -> PciDevi
     return PciDevice(
         bus_id=function.bus_id,
         vendor_id=function.vendor,
-        device_id=hex_id(text(f"{folder}/device")),
+        device_id=_id(folder),
         class_id=function.class_id,
         numa_node=_numa_node(text(f"{folder}/numa_node")),
         path=function.path,
@@ -154,6 +156,10 @@ def _device(function: _Function, other_end: str | None, groups: Path) -> PciDevi
         net_names=_interfaces(folder) if network else (),
         infiniband_names=folder_names(f"{folder}/infiniband") or () if network else (),
     )
+
+
+def _id(folder: str) -> str:
+    return hex_id(text(f"{folder}/device"))
 
 
 def _interfaces(folder: str) -> tuple[str, ...]:

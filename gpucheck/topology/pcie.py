@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpucheck.model.host.hardware import PciDevice
+from gpucheck.model.host.hardware import DATA_DIRECT, PciDevice
 
 
 # Names as nvidia-smi topo prints them: PIX at most one PCIe switch, PXB several, PHB through the shared host bridge,
@@ -66,6 +66,13 @@ def known(vendor_id: str | None) -> Cpu | None:
 # Linux calls a bridge redirecting when P2P request redirect (0x04), completion redirect (0x08) or egress control (0x20)
 # is set (drivers/pci/p2pdma.c). Source validation alone reroutes nothing.
 REDIRECT = 0x04 | 0x08 | 0x20
+# Source validation, request and completion redirect, upstream forwarding: what must be set at the root port of a
+# ConnectX-8 with DMA function (Data Direct), at the switch port of that function, and at that of the GPU, and what not.
+# Source: NVCX_DMA_Complex of rdma-core's kernel-boot/rdma_topo.
+COMPARED = 0x01 | 0x04 | 0x08 | 0x10
+ROOT_PORT, OF_CARD, OF_GPU = 0x1C, 0x19, 0x15
+# Root port and upstream port of the switch that both share.
+SHARED = 2
 
 
 class Bridges(NamedTuple):
@@ -85,6 +92,17 @@ def bridges_between(pci: Iterable[PciDevice]) -> Bridges:
     gpus = [device for device in by_bus_id.values() if device.is_nvidia_gpu]
     cards = [device for device in by_bus_id.values() if device.is_network_card and device.infiniband_names]
     return Bridges(_crossed(combinations(gpus, 2), by_bus_id), _crossed(product(gpus, cards), by_bus_id))
+
+
+def of_data_direct(pci: Iterable[PciDevice]) -> dict[str, int]:
+    """Return COMPARED bits of each bridge between GPU and DMA function of a ConnectX-8, by bus id."""
+    every = tuple(pci)
+    wanted: dict[str, int] = {}
+    for card in (one for one in every if (one.vendor_id, one.device_id) == DATA_DIRECT and len(one.path) > SHARED):
+        for gpu in (one for one in every if one.is_nvidia_gpu and one.path[:SHARED] == card.path[:SHARED]):
+            if len(gpu.path) > SHARED:
+                wanted |= {card.path[0]: ROOT_PORT, card.path[SHARED]: OF_CARD, gpu.path[SHARED]: OF_GPU}
+    return wanted
 
 
 def _crossed(pairs: Iterable[tuple[PciDevice, PciDevice]], by_bus_id: dict[str, PciDevice]) -> tuple[PciDevice, ...]:

@@ -1,7 +1,8 @@
 """ACS: do PCIe switches pass traffic between GPUs, and between GPUs and RDMA network cards, straight across?
 
 Source: the ACS control register of every bridge on the path of a pair, up to the switch that both share. The cost of
-redirection is GPU peer copies between two GPUs, and GPUDirect RDMA between a GPU and a network card.
+redirection is GPU peer copies between two GPUs, and GPUDirect RDMA between a GPU and a network card. Where a ConnectX-8
+has a DMA function next to a GPU (Data Direct), some bits of its bridges must be set instead.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +14,7 @@ from gpucheck.model import Check, Finding, PciDevice
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Confidence
 from gpucheck.printable import counted
-from gpucheck.topology.pcie import Bridges, bridges_between, redirects
+from gpucheck.topology.pcie import COMPARED, Bridges, bridges_between, of_data_direct, redirects
 
 NAME = "acs"
 # By what the bridges redirect: traffic between GPUs, to RDMA network cards.
@@ -34,6 +35,8 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield no_gpu_on_the_bus(NAME)
     elif facts.system.virtual is not None:
         yield set_by_the_host(NAME, facts.system.virtual)
+    elif exact := of_data_direct(facts.pci):
+        yield _exact(host, [bridge for bridge in facts.pci if bridge.bus_id in exact], exact)
     elif not between.every:
         yield host.skips("pcie.acs-no-shared-switch")
     elif found is not None:
@@ -44,6 +47,20 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         count = len(between.every)
         read = host.with_evidence(*_registers(between.every))
         yield read.passes(f"ACS redirect off at {count} PCIe bridge{'s' * (count > 1)}")
+
+
+def _exact(host: Subject, bridges: Sequence[PciDevice], wanted: dict[str, int]) -> Finding:
+    """What the other bridges of such a host are set to is not evaluated: GPUs and cards do not meet below them."""
+    read = host.with_evidence(*_registers(bridges))
+    wrong = [one for one in bridges if one.acs is not None and one.acs.control & COMPARED != wanted[one.bus_id]]
+    unread = [one.bus_id for one in bridges if one.acs is None]
+    if wrong:
+        bits = [f"{one.bus_id} 0x{wanted[one.bus_id]:02x}" for one in wrong]
+        seen = f"other ACS bits at {counted(len(wrong), 'PCIe bridge')}"
+        return read.warns("pcie.acs-of-data-direct", seen, ", ".join(bits))
+    if unread:
+        return read.unknown("pcie.acs-needs-root", wanted="set", unread=len(unread), bridges=len(bridges))
+    return read.passes(f"ACS as Data Direct needs it at {counted(len(bridges), 'PCIe bridge')}")
 
 
 def rule(case: Case) -> Iterator[Finding]:

@@ -217,6 +217,10 @@ class AerCounts(msgspec.Struct, frozen=True, kw_only=True):
     fatal: int
 
 
+# Vendor and device of ConnectX-8's DMA function, which has no RDMA device: rdma-core kernel-boot/rdma_topo.
+DATA_DIRECT = ("15b3", "2100")
+
+
 class PciDevice(msgspec.Struct, frozen=True, kw_only=True):
     """One PCI function as sysfs shows it. Ids are four lower-case hex digits, class six (``030200``).
 

@@ -190,6 +190,7 @@ def _attributes(machine: Machine, function: Function, bars: tuple[int, int], bus
         "subsystem_vendor": f"0x{subvendor}",
         "subsystem_device": f"0x{subdevice}",
         "class": f"0x{function.class_id}",
+        "modalias": _alias(function),
         "irq": "0",
         "numa_node": str(-1 if node is None else node),
         "local_cpulist": machine.profile.numa_nodes[node or 0],
@@ -210,6 +211,13 @@ def _attributes(machine: Machine, function: Function, bars: tuple[int, int], bus
     if not machine.profile.virtual:
         files |= {f"aer_dev_{kind}": _counts(function, kind) for kind in ERRORS}
     return files
+
+
+def _alias(function: Function) -> str:
+    """As drivers/pci/pci-sysfs.c prints it: what modprobe finds the driver by."""
+    ids = [f"{int(word, 16):08X}" for word in (*function.ids.split(":"), *function.subsystem.split(":"))]
+    kind = [function.class_id[n : n + 2].upper() for n in (0, 2, 4)]
+    return "pci:v{}d{}sv{}sd{}bc{}sc{}i{}".format(*ids, *kind)
 
 
 def _counts(function: Function, kind: str) -> str:

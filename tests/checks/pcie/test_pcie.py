@@ -262,3 +262,45 @@ def test_a_virtual_machine_says_once_what_its_host_hides():
 
     assert group.checks == ("pcie-path", "acs", "iommu", "pcie-link", "bar1")
     assert "the host of this kvm virtual machine" in group.seen
+
+
+def data_direct(**controls):
+    """Root port, switch, and below it the DMA function of a ConnectX-8 and a second switch with a GPU."""
+    bits = {"root": 0x1C, "card": 0x19, "gpu": 0x15} | controls
+    ways = {"root": "0000:00:00.0", "up": "0000:01:00.0", "card": "0000:02:00.0", "gpu": "0000:02:01.0"}
+    bridges = [
+        PciDevice(
+            bus_id=ways[name],
+            vendor_id="15b3",
+            device_id="197c",
+            class_id="060400",
+            config_readable=control is not None,
+            acs=None if control is None else AcsControl(capability=0x7F, control=control),
+        )
+        for name, control in bits.items()
+    ]
+    above = (ways["root"], ways["up"])
+    ends = [("15b3", "2100", "080100", (*above, ways["card"])), ("10de", "31c2", "030200", (*above, ways["gpu"]))]
+    functions = [
+        PciDevice(bus_id=f"0000:0{n}:00.0", vendor_id=vendor, device_id=device, class_id=kind, path=path)
+        for n, (vendor, device, kind, path) in enumerate(ends, 3)
+    ]
+    return host((*bridges, *functions))
+
+
+@pytest.mark.parametrize(
+    ("controls", "code"),
+    [
+        ({}, None),
+        ({"root": 0x5C, "card": 0x7B & ~0x04, "gpu": 0x17}, None),
+        ({"gpu": 0x1D}, "pcie.acs-of-data-direct"),
+        ({"card": 0x00}, "pcie.acs-of-data-direct"),
+        ({"root": 0x1D}, "pcie.acs-of-data-direct"),
+        ({"gpu": None}, "pcie.acs-needs-root"),
+    ],
+)
+def test_data_direct_needs_exact_bits(controls, code):
+    """As rdma_topo of rdma-core has them: off everywhere is wrong there."""
+    (finding,) = judge(acs, data_direct(**controls))
+
+    assert finding.code == code
