@@ -5,14 +5,14 @@ which rate, differs from site to site: a port is compared with the same port of 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from gpucheck.checks.network._cards import NEEDS, about, cards, lines, words
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.network import RdmaDevice, RdmaPort
-from gpucheck.topology.nics import Card, groups_of
 
 NAME = "nic-ports"
 # So many equal cards of one state show what is usual on this host; one may itself be the odd one.
@@ -24,6 +24,23 @@ TRAINED = ("init", "initializing", "armed")
 PRINTED = 3
 
 
+class Seen(NamedTuple):
+    """One port, as a host or a tool shows it. alike: what ports that can be compared have in common; None: none can.
+
+    card: equal for the ports of one card. used: it carries traffic of GPUs; what a tool printed may be a spare port.
+    """
+
+    device: str
+    port: RdmaPort
+    subject: Subject
+    alike: tuple[object, ...] | None
+    card: str | None
+    used: bool
+
+    def judged(self, verdict: Verdict, code: str, seen: str | None = None, wanted: str | None = None) -> Finding:
+        return self.subject.finding(verdict, code, seen, wanted, device=self.device, port=self.port.number)
+
+
 def evaluate(facts: Facts) -> Iterator[Finding]:
     """A finding for each port that differs from its equals, or one for the host."""
     found, none = cards(NAME, facts)
@@ -33,11 +50,27 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     if all(card.pci.vendor_id == AMAZON for card in found):
         yield Subject(check=NAME).skips("network.port-state-fixed", len(found))
         return
-    own = [finding for same in groups_of(found) for finding in _of_equals(same, found)]
+    every = [
+        Seen(
+            card.device.name,
+            port,
+            about(NAME, card, _text(card.device, port)),
+            (card.product, port.number),
+            card.slot,
+            used=True,
+        )
+        for card in found
+        for port in card.device.ports
+    ]
+    unread = [
+        about(NAME, card).unknown("network.device-unreadable", device=card.device.name, reason=card.device.unread)
+        for card in found
+        if card.device.unread is not None
+    ]
+    own = [*unread, *_not_connected(every), *_differing(every)]
     yield from own
     if not own:
-        every = [port for card in found for port in card.device.ports]
-        active = [port for port in every if port.is_active]
+        active = [one.port for one in every if one.port.is_active]
         rates = sorted({f"{port.rate_gbit_s:g}" for port in active if port.rate_gbit_s is not None})
         host = Subject(check=NAME, evidence=tuple(line for card in found for line in lines(card.device)))
         if active:
@@ -48,45 +81,27 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
 
 def of_printed(devices: Sequence[RdmaDevice]) -> Iterator[Finding]:
     """The same for devices that a tool printed, of which no place shows the use: a spare port looks like a fault."""
-    every = {(device.name, port.number): (device, port) for device in devices for port in device.ports}
-    if every and all(map(_shows_link, (port for _, port in every.values()))) and len(_rates(every.values())) < 2:
-        evidence = tuple(_text(device, port) for device, port in every.values())
+    ports = {(device.name, port.number): (device, port) for device in devices for port in device.ports}
+    every = [
+        Seen(
+            device.name,
+            port,
+            Subject(check=NAME, name=f"nic:{device.name}", evidence=(_text(device, port),)),
+            (device.model, port.link_layer) if device.model else None,
+            device.card,
+            used=False,
+        )
+        for device, port in ports.values()
+    ]
+    if every and all(_shows_link(one.port) for one in every) and len({one.port.rate_gbit_s for one in every}) < ENOUGH:
+        evidence = tuple(line for one in every for line in one.subject.evidence)
         yield Subject(check=NAME, evidence=evidence).passes(f"{len(every)} of {len(every)} active")
-    for device, port in every.values():
-        equals = [
-            other
-            for one, other in every.values()
-            if (one.name, other.number) != (device.name, port.number)
-            and device.model is not None
-            and (one.model, other.link_layer) == (device.model, port.link_layer)
-        ]
-        up = [other for other in equals if other.is_active]
-        subject = Subject(check=NAME, name=f"nic:{device.name}", evidence=(_text(device, port),))
-        if _is_linked(port) and not port.is_active:
-            yield subject.warns(
-                "network.port-without-manager", port.state, "active", device=device.name, port=port.number
-            )
-        elif port.state is not None and not port.is_active:
-            spare = device.card and any(p.is_active for one, p in every.values() if one.card == device.card)
-            odd = len(up) >= PRINTED and len(up) == len(equals) and not spare
-            code = "network.port-odd" if odd else "network.port-unused"
-            yield subject.finding(
-                Verdict.WARN if odd else Verdict.UNKNOWN, code, port.state, device=device.name, port=port.number
-            )
-        elif port.rate_gbit_s is not None and len(up) >= PRINTED and len({other.rate_gbit_s for other in up}) == 1:
-            best = up[0].rate_gbit_s
-            if best is not None and port.rate_gbit_s < best:
-                seen, wanted = f"{port.rate_gbit_s:g} Gb/s", f"{best:g} Gb/s"
-                yield subject.warns("network.port-slower", seen, wanted, device=device.name, port=port.number)
+    yield from _differing(every)
 
 
 def _shows_link(port: RdmaPort) -> bool:
     """The port is active, and not of a driver that has one answer for every port, as that of EFA."""
     return port.is_active and port.link_layer not in ("unknown", "unspecified")
-
-
-def _rates(every: Iterable[tuple[RdmaDevice, RdmaPort]]) -> set[float | None]:
-    return {port.rate_gbit_s for _, port in every}
 
 
 def _is_linked(port: RdmaPort) -> bool:
@@ -99,50 +114,54 @@ def _text(device: RdmaDevice, port: RdmaPort) -> str:
     return f"{device.name} port {port.number}{f' ({device.model})' if device.model else ''}: {words(port)}"
 
 
-def _of_equals(same: list[Card], every: tuple[Card, ...]) -> Iterator[Finding]:
-    for card in same:
-        if card.device.unread is not None:
-            yield about(NAME, card).unknown(
-                "network.device-unreadable", device=card.device.name, reason=card.device.unread
-            )
-    for number in sorted({port.number for card in same for port in card.device.ports}):
-        ports = {card: port for card in same for port in card.device.ports if port.number == number}
-        used = any(port.is_active for port in ports.values())
-        unused = [card for card, port in ports.items() if not port.is_active]
-        if used:
-            yield from (finding for card in ports if (finding := _port(card, ports)) is not None)
-        elif len(unused) >= ENOUGH and not all(_is_spare(card, every) for card in unused):
-            names = ", ".join(card.device.name for card in unused)
-            evidence = tuple(f"{card.device.name} port {number}: {words(ports[card])}" for card in unused)
-            yield Subject(check=NAME, evidence=evidence).unknown(
-                "network.no-port-active", f"0 of {len(unused)} active", devices=names
-            )
+def _not_connected(every: list[Seen]) -> Iterator[Finding]:
+    """One finding for equal ports of which none is active; second ports of cards in use are often without a cable."""
+    for alike in dict.fromkeys(one.alike for one in every):
+        same = [one for one in every if one.alike == alike]
+        unused = len(same) >= ENOUGH and not any(one.port.is_active for one in same)
+        if unused and not all(_is_spare(one, every) for one in same):
+            host = Subject(check=NAME, evidence=tuple(line for one in same for line in one.subject.evidence))
+            names = ", ".join(one.device for one in same)
+            yield host.unknown("network.no-port-active", f"0 of {len(same)} active", devices=names)
 
 
-def _is_spare(card: Card, every: tuple[Card, ...]) -> bool:
-    """Another port of the same card is in use: second ports are often without a cable."""
-    return any(port.is_active for other in every if other.slot == card.slot for port in other.device.ports)
+def _is_spare(one: Seen, every: list[Seen]) -> bool:
+    """Another port of the same card is in use."""
+    return one.card is not None and any(other.port.is_active for other in every if other.card == one.card)
 
 
-def _port(card: Card, ports: dict[Card, RdmaPort]) -> Finding | None:
-    port, device = ports[card], card.device.name
-    up = [other for one, other in ports.items() if one is not card and other.is_active]
-    subject = about(NAME, card, f"{device} port {port.number}: {words(port)}")
-    if port.state is None:
-        return subject.unknown("network.port-state-unknown", device=device, port=port.number)
-    if not port.is_active:
-        code = "network.port-not-configured" if port.state in TRAINED else "network.port-down"
-        return subject.finding(_sure(len(up)), code, port.state, "active", device=device, port=port.number)
+def _differing(every: list[Seen]) -> Iterator[Finding]:
+    for one in every:
+        equals = [other for other in every if other is not one and one.alike is not None and other.alike == one.alike]
+        up = [other.port for other in equals if other.port.is_active]
+        if one.port.is_active:
+            yield from _slower(one, up)
+        elif one.used and up and one.port.state is None:
+            yield one.judged(Verdict.UNKNOWN, "network.port-state-unknown")
+        elif one.used and up:  # where none is, _not_connected reports it
+            code = "network.port-not-configured" if _is_linked(one.port) else "network.port-down"
+            yield one.judged(_sure(len(up)), code, one.port.state, "active")
+        elif not one.used and _is_linked(one.port):
+            yield one.judged(Verdict.WARN, "network.port-without-manager", one.port.state, "active")
+        elif not one.used and one.port.state is not None:
+            odd = len(equals) >= PRINTED and len(up) == len(equals) and not _is_spare(one, every)
+            code = "network.port-odd" if odd else "network.port-unused"
+            yield one.judged(Verdict.WARN if odd else Verdict.UNKNOWN, code, one.port.state)
+
+
+def _slower(one: Seen, up: list[RdmaPort]) -> Iterator[Finding]:
     rates = Counter(other.rate_gbit_s for other in up if other.rate_gbit_s is not None)
-    if port.rate_gbit_s is None:
-        unknown = subject.unknown("network.port-rate-unknown", device=device, port=port.number)
-        return unknown if rates else None
-    faster = {rate: count for rate, count in rates.items() if rate > port.rate_gbit_s}
-    if not faster:
-        return None
-    best, count = max(faster.items(), key=lambda item: (item[1] >= ENOUGH, item[0]))
-    rate, wanted = f"{port.rate_gbit_s:g} Gb/s", f"{best:g} Gb/s"
-    return subject.finding(_sure(count), "network.port-slow", rate, wanted, device=device, port=port.number)
+    rate = one.port.rate_gbit_s
+    if rate is None and rates and one.used:
+        yield one.judged(Verdict.UNKNOWN, "network.port-rate-unknown")
+    faster = {other: count for other, count in rates.items() if rate is not None and other > rate}
+    if faster:
+        best, count = max(faster.items(), key=lambda item: (item[1] >= ENOUGH, item[0]))
+        seen, wanted = f"{rate:g} Gb/s", f"{best:g} Gb/s"
+        if one.used:
+            yield one.judged(_sure(count), "network.port-slow", seen, wanted)
+        elif count == len(up) >= PRINTED:  # all others have one rate
+            yield one.judged(Verdict.WARN, "network.port-slower", seen, wanted)
 
 
 def _sure(equals: int) -> Verdict:
