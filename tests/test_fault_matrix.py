@@ -42,6 +42,7 @@ ROWS: list[dict[str, Any]] = yaml.safe_load(
 PROFILES = sorted(path.stem for path in (Path(simulator.__file__).parent / "profiles").glob("*.yml"))
 QUICK = run.select(run.all_steps(), level="quick", only=(), skip=())
 MEASURED = run.select(run.all_steps(), level="standard", only=("p2p",), skip=("quick",))
+NETWORK = run.select(run.all_steps(), level="full", only=("nic-bandwidth",), skip=("quick",))
 COMPUTED = run.select(run.all_steps(), level="standard", only=("compute",), skip=("quick",))
 pytestmark = [pytest.mark.slow, pytest.mark.figures]
 
@@ -167,6 +168,23 @@ def test_a_fault_that_only_work_shows_is_found_by_computing(row, name, machine, 
     findings = look(machine(name, row["fault"]), (*QUICK, *COMPUTED))
     with figure(row, figures):
         judge(row, name, findings)
+
+
+@pytest.mark.parametrize(("row", "name"), of_kind("network"))
+def test_a_fault_that_only_traffic_shows_is_found_by_perftest(row, name, machine, figures: Figures):
+    findings = look(machine(name, row["fault"]), (*QUICK, *NETWORK))
+    with figure(row, figures):
+        judge(row, name, findings)
+
+
+# Where a quick check names the card, the number points to it.
+READ = [row for row in ROWS if row["fault"] in ("nic-rate:nic=3", "nic-down:nic=5")]
+
+
+@pytest.mark.parametrize("row", READ, ids=lambda row: row["fault"])
+def test_what_traffic_shows_of_a_fault_that_was_read_points_to_it(row, machine):
+    findings = look(machine(row["profiles"][0], row["fault"]), (*QUICK, *NETWORK))
+    judge(row, row["profiles"][0], findings)
 
 
 # One machine a fault, the smallest: copies and work on eight GPUs take long.

@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "repositories": {"knowledge", "foreign", "processes", "stack"},
     "bundle": {"model", "knowledge", "foreign", "processes", "stack", "repositories"},
     "train": {"model", "knowledge", "processes"},
-    "measure": {"model", "knowledge", "processes", "topology", "host"},
+    "measure": {"model", "knowledge", "imports", "processes", "topology", "host"},
     "compute": {"model", "knowledge", "processes", "host", "measure"},
     "diagnose": {"model", "knowledge", "topology", "checks"},
     "checks": {"model", "knowledge", "topology"},

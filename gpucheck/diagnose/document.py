@@ -69,6 +69,9 @@ def sized(seen: Observations, root: Value) -> Observations:
     if len(set(known.values())) > 1:
         words = ", ".join(f"{name} has {size}" for name, size in known.items())
         raise root.problem(f"the number of GPUs differs: {words}")
+    results = (*seen.measured.nic_bw_gb_s, *seen.measured.nic_latency_us)
+    if (last := max((number for one in results for number in one.nics), default=-1)) >= len(seen.nics):
+        raise root.problem(f"card {last} is measured, but nics has {len(seen.nics)}")
     count = max(known.values(), default=0)
     named = sorted(set(_indexes(seen)))
     if count and named and named[-1] >= count:
@@ -199,6 +202,13 @@ def gpu_pair(value: Value) -> tuple[int, int]:
     return ends[0], ends[1]
 
 
+def _ends(value: Value) -> tuple[int, int]:
+    ends = [item.integer(0, MOST_GPUS - 1) for item in value.items(2)]
+    if len(ends) != 2:
+        raise value.problem("must name two cards by index: [client, server], equal for a transfer within one")
+    return ends[0], ends[1]
+
+
 def counters(value: Value) -> dict[str, int]:
     return {name: cell.integer(0, MOST_COUNT) for name, cell in value.pairs() if cell.is_known}
 
@@ -293,6 +303,26 @@ HOST = struct(
     rebar=Value.flag,
     driver=Value.text,
 )
+LAYER = one_of("infiniband", "ethernet")
+NIC = struct(
+    model.ObservedNic,
+    name=product_name,
+    bus_id=Value.text,
+    product=product_name,
+    numa_node=_node,
+    rate_gbit_s=Value.number,
+    link_layer=LAYER,
+    mtu=whole(256, 4096),
+    path=list_of(struct(model.Port, bus_id=Value.text, kind=BRIDGE, **RATES), 16),
+)
+NIC_RESULT = struct(
+    model.NicResult,
+    nics=_ends,
+    value=Value.number,
+    operation=one_of("write", "read", "send"),
+    gpu=struct(model.Port, bus_id=Value.text, **RATES),
+    together=Value.flag,
+)
 HOST_DEVICE = struct(model.HostDevice, gpu=INDEX, numa_node=_node, h2d_gb_s=measured_cell, d2h_gb_s=measured_cell)
 FLOW = struct(model.Flow, pairs=list_of(gpu_pair), total_gb_s=Value.number)
 UNDER_LOAD = struct(
@@ -339,6 +369,8 @@ MEASURED = struct(
     bytes_compared=whole(0, MOST_COUNT),
     failures=list_of(FAILURE),
     hang=_hang,
+    nic_bw_gb_s=list_of(NIC_RESULT),
+    nic_latency_us=list_of(NIC_RESULT),
     collectives=list_of(
         struct(
             model.Collective,
@@ -358,6 +390,7 @@ OBSERVATIONS: dict[str, Callable[[Value], Any]] = {
     "p2p_status": matrix(status_cell),
     "host": HOST,
     "uplinks": list_of(struct(model.Port, bus_id=Value.text, gpus=list_of(INDEX, MOST_GPUS), **RATES)),
+    "nics": list_of(NIC, MOST_GPUS),
     "environment": _environment,
     "measured": MEASURED,
 }

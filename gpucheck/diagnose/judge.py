@@ -25,6 +25,7 @@ from gpucheck.diagnose.rules import (
     hangs,
     host_copies,
     latency,
+    nics,
     other_copies,
     sharing,
     under_load,
@@ -57,6 +58,7 @@ RULES: tuple[Callable[[Case], Iterable[Finding]], ...] = (
     status.rule_unmeasured,
     bar1.rule,
     collectives.rule,
+    nics.rule,
 )
 ORDER = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS, Verdict.SKIP)
 SURE = ("certain", "likely", "possible", None)

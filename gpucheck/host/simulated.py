@@ -42,6 +42,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     the build is the local part of its version, as in ``2.7.1+cu126``.
     open_errors: what opening a device file fails with, by its name, as in gpucheck.model.DeviceFile.
     moving: counters a second, by port and name, as in gpucheck.host.network; None for a port that leaves.
+    network: the part of its healthy rate that a network card reaches, by RDMA device, where that is less.
     measurement, training: how copies and training runs go wrong, each a ``fault`` with its parameters.
     """
 
@@ -58,6 +59,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     moving: dict[str, dict[str, float] | None] = msgspec.field(default_factory=dict)
     measurement: tuple[dict[str, Any], ...] = ()
     training: tuple[dict[str, Any], ...] = ()
+    network: dict[str, float] = {}
 
     def wheel_file(self, path: str) -> str | None:
         """A file of a simulated wheel: torch's version.py, which here also lists the GPUs that its code runs on."""

@@ -1,6 +1,6 @@
 """Counters of network ports that are evidence of a cause, by their names in Linux and ethtool, and where they stop.
 
-Sources: drivers/infiniband/core/sysfs.c, hw/mlx5/counters.c and hw/bnxt_re/hw_counters.c of Linux;
+Sources: drivers/infiniband/core/sysfs.c, hw/mlx5/counters.c, hw/bnxt_re/hw_counters.c and sw/rxe of Linux;
 Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst; IBTA volume 1, PortCounters.
 Not evidence: corrected bits, ECN, CNP, single pauses, waiting, out_of_sequence and rnr_nak_retry_err, which are normal
 at work; outbound_pci_stalled_*, percentages of the last second; recoverable_errors of bnxt_re, which are broadcasts.
@@ -39,7 +39,7 @@ GROUPS = {
                 "tx_pause_storm_error_events",
             ),
             *("local_ack_timeout_err", "packet_seq_err", "req_transport_retries_exceeded", "roce_slow_restart"),
-            *("max_retry_exceeded", "retry_exceeded_err"),
+            *("max_retry_exceeded", "retry_exceeded_err", "out_of_seq_request", "rcvd_seq_err"),
             *(
                 f"rx_prio{n}_{what}"
                 for n in PRIORITIES

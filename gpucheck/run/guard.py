@@ -17,7 +17,12 @@ from gpucheck.run.step import Outcome, RunStep
 # Tags of the steps that copy or train: a recording can only be asked.
 NEEDS_HARDWARE = frozenset({"measure", "training"})
 # By name or tag of a step, the first that fits.
-KINDS = {"collectives": "collectives between GPUs", "training": "training", "compute": "computing on GPUs"}
+KINDS = {
+    "collectives": "collectives between GPUs",
+    "training": "training",
+    "compute": "computing on GPUs",
+    "nic-bandwidth": "network cards",
+}
 
 
 class Guard:

@@ -45,9 +45,10 @@ def all_steps() -> tuple[RunStep, ...]:
     from gpucheck.run.steps.collectives import collectives_step
     from gpucheck.run.steps.compute import compute_step
     from gpucheck.run.steps.measure import measurement_steps
+    from gpucheck.run.steps.network import network_step
     from gpucheck.run.steps.train import training_steps
 
-    return (*quick_steps(), *measurement_steps(), collectives_step(), compute_step(), *training_steps())
+    return (*quick_steps(), *measurement_steps(), collectives_step(), network_step(), compute_step(), *training_steps())
 
 
 def select(

@@ -43,6 +43,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
     ],
     "collectives": [("collectives", *TWO, "--sizes", "1M")],
     "compute": [("compute", *TWO), ("compute", *TWO, "--fault", "sdc:gpu=1")],
+    "network": [("network", "--simulate", "hgx-h100-x8", "--fault", "nic-slow:nic=1")],
     "diagnosis": [("diagnose", str(ROOT / "tests/data/topo/{topo}")), ("diagnose", "--observations", "{observations}")],
     "smoke": [("smoke", *TWO, "--framework", "torch", "--steps", "10")],
     "stack": [

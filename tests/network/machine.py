@@ -17,10 +17,10 @@ ROOT = Path(__file__).parents[2]
 KERNEL = "linux-image-amd64"
 PACKAGES = (
     *("busybox-static", "ibverbs-providers", "ibverbs-utils", "infiniband-diags", "iproute2"),
-    *("libibmad5", "libibnetdisc5", "libibumad3", "libibverbs1", "librdmacm1"),
+    *("libibmad5", "libibnetdisc5", "libibumad3", "libibverbs1", "libpci3", "librdmacm1", "perftest"),
 )
 TO_BOOT = ("virtio", "virtio_ring", "virtio_pci", "9pnet", "9pnet_virtio", "9p", "overlay")
-LATER = ("crc32_generic", "veth", "rdma_rxe", "ib_uverbs", "rdma_ucm", "ib_umad")
+LATER = ("crc32_generic", "veth", "rdma_rxe", "ib_uverbs", "rdma_ucm", "ib_umad", "sch_netem")
 MEMORY_MIB = 1500
 # An emulated processor is about twenty times slower; a busy host doubles that.
 LIMIT_S = 900

@@ -67,9 +67,12 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     yield from of_dated([one for port in before if port in after for one in (before[port], after[port])], places)
 
 
-def of_dated(every: Sequence[PortCounters], places: Mapping[str, Place]) -> Iterator[Finding]:
+def of_dated(
+    every: Sequence[PortCounters], places: Mapping[str, Place], drops_per_s: float = DROPS_PER_S
+) -> Iterator[Finding]:
     """A finding for each port with a rise, or one for the host. every: two readings of each port, with their times."""
-    own = [_of_port(places[first.port], first, last) for first, last in zip(every[::2], every[1::2], strict=True)]
+    pairs = zip(every[::2], every[1::2], strict=True)
+    own = [_of_port(places[first.port], first, last, drops_per_s) for first, last in pairs]
     yield from (finding for finding in own if finding is not None)
     if own and not any(own):
         seconds = max((last.seconds or 0) - (first.seconds or 0) for first, last in pairwise(every))
@@ -78,7 +81,7 @@ def of_dated(every: Sequence[PortCounters], places: Mapping[str, Place]) -> Iter
         )
 
 
-def _of_port(place: Place, first: PortCounters, last: PortCounters) -> Finding | None:
+def _of_port(place: Place, first: PortCounters, last: PortCounters, drops_per_s: float) -> Finding | None:
     reason = first.unread or last.unread
     if reason is not None:
         return place.subject.unknown("network.counters-unread", device=first.port, reason=reason)
@@ -90,7 +93,8 @@ def _of_port(place: Place, first: PortCounters, last: PortCounters) -> Finding |
     for cause, own in _by_cause(series):
         counting = {name: values for name, values in own.items() if values[-1] < CEILINGS.get(name, values[-1] + 1)}
         rises = {name: values[1] - values[0] for name, values in own.items()}
-        over = [name for name, rise in rises.items() if rise > _limit(name, cause, max(seconds, LEAST_S), place.gbit_s)]
+        limits = {name: _limit(name, cause, max(seconds, LEAST_S), place.gbit_s, drops_per_s) for name in own}
+        over = [name for name, rise in rises.items() if rise > limits[name]]
         if over:
             return _above(place.subject, first.port, cause, {name: own[name] for name in over}, seconds)
         silent += [] if counting else own
@@ -102,14 +106,14 @@ def _of_port(place: Place, first: PortCounters, last: PortCounters) -> Finding |
     return None
 
 
-def _limit(name: str, cause: str, seconds: float, gbit_s: float | None) -> float:
+def _limit(name: str, cause: str, seconds: float, gbit_s: float | None, drops_per_s: float) -> float:
     """By how much a counter of a healthy port may rise. Of errors three standard deviations more, and three."""
     if cause == "nic-flap":
         return 0.0
     if name in PAUSED:
         return PAUSED_SHARE * seconds * 1e6
     if cause == "nic-congestion":
-        return DROPS_PER_S * seconds
+        return drops_per_s * seconds
     errors = (gbit_s or 0.0) * 1e9 * seconds / BITS_PER_ERROR
     return errors + 3 * sqrt(errors) + 3
 

@@ -28,12 +28,13 @@ DOCUMENTS = {
         "gpucheck.collectives/1", ("gpucheck.model.collectives:CollectivesReport",), "collectives --format json"
     ),
     "compute": Document("gpucheck.compute/1", ("gpucheck.model.compute:ComputeReport",), "compute --format json"),
+    "network": Document("gpucheck.network/1", ("gpucheck.model.network:NetworkReport",), "network --format json"),
     "smoke": Document("gpucheck.smoke/2", ("gpucheck.model.smoke:SmokeReport",), "smoke --format json"),
     "diagnosis": Document("gpucheck.diagnosis/1", ("gpucheck.model.diagnosis:Diagnosis",), "diagnose --format json"),
     "observations": Document(
         "",
         ("gpucheck.model.diagnosis.observations:Observations",),
-        "key observations of bandwidth, collectives, diagnosis",
+        "key observations of bandwidth, collectives, network, diagnosis",
     ),
     "fleet": Document("gpucheck.fleet/1", ("gpucheck.model.fleet:FleetReport",), "fleet report --format json"),
     "recording": Document("gpucheck.recording/1", ("gpucheck.host.recording:Recording",), "record", promised=True),

@@ -6,6 +6,7 @@ port's rate, which perftest does not print: the numbers are shown, not evaluated
 
 import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from gpucheck.imports._blocks import objects, spans, with_lines_above
 from gpucheck.imports._kind import Kind
@@ -25,6 +26,7 @@ ROW = regex(
     r"^\s{0,12}(?P<size>\d{1,12})\s+\d{1,12}\s+(?P<cells>[\d.]{1,20}(?:\s+(?:[\d.]{1,20}|-?nan|inf)){0,12})\s*$"
 )
 DEVICE = regex(r"\bDevice\s{1,12}: ([\w.-]{1,60})")
+MTU = regex(r"^\s{0,4}Mtu\s{1,20}: (\d{3,5})\[B\]")
 COMMAND = regex(r"^[^|]{0,200}\bib_(?:write|read|send|atomic)_(?:bw|lat)\b")
 # Without a result there may be nothing but these.
 ERRORS = (
@@ -58,7 +60,8 @@ UNITS = {"gb/sec": "Gb/s", "mb/sec": "MB/s", "mib/sec": "MiB/s"}
 
 def parse(lines: list[str]) -> Part:
     """Return measured numbers as text, and errors as messages. Raises ImportProblem."""
-    words = list(_of_json("\n".join(lines))) if first_line(lines).lstrip().startswith("{") else list(_of_table(lines))
+    is_json = first_line(lines).lstrip().startswith("{")
+    words = list(_of_json("\n".join(lines))) if is_json else [str(one) for one in results(lines)]
     found = _without_echoes(messages_in(NAME, lines))
     if not words and not found and any(map(HEAD.match, lines)):
         found = (Message(key=f"{NAME}.no-row", text=next(filter(HEAD.match, lines)).strip()),)
@@ -83,41 +86,53 @@ def _without_echoes(found: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(one for one in found if keys.isdisjoint(ECHOES.get(one.key, ())))
 
 
-def _of_table(lines: Sequence[str]) -> Iterator[str]:
-    """The best row of every table. By the heading: BW average is the second column, t_avg the fourth."""
-    what, device = "RDMA test", ""
+class Result(NamedTuple):
+    """The best row of one table. value: BW average or t_avg, in unit (``Gb/s MB/s us``). mtu: bytes."""
+
+    what: str
+    device: str
+    size: int
+    value: float
+    unit: str
+    mtu: int | None = None
+
+    def __str__(self) -> str:
+        of = f" of {self.device}" if self.device else ""
+        return f"{self.what}{of}: {self.value:g} {self.unit} with {self.size} bytes"
+
+
+def results(lines: Sequence[str]) -> Iterator[Result]:
+    """Yield one for every table. By the heading: BW average is the second column, t_avg the fourth."""
+    what, device, mtu = "RDMA test", "", None
     unit, at = "", 0
-    best: tuple[float, str] | None = None
+    best: Result | None = None
     for line in [*lines, "#bytes #iterations end"]:
         if title := TITLE.match(line):
-            what, device = title["what"].strip(), ""
+            what, device, mtu = title["what"].strip(), "", None
         if found := DEVICE.search(line):
             device = found[1]
+        if found := MTU.match(line):
+            mtu = int(found[1])
         if head := HEAD.match(line):
             if best is not None:
-                yield best[1]
+                yield best
             best = None
             columns = head["columns"]
             unit = next((word for name, word in UNITS.items() if f"[{name}]" in columns.lower()), "")
             at = 1 if unit else 3
             unit = unit or ("us" if "usec" in columns else "")
-        elif unit and (row := ROW.match(line)):
-            best = _better(best, row, at, unit, f"{what} of {device}" if device else what)
+        elif unit and (row := ROW.match(line)) and (value := _value(row["cells"].split(), at)) is not None:
+            new = Result(what, device, int(row["size"]), value, unit, mtu)
+            best = new if best is None or (new.value < best.value if unit == "us" else new.value > best.value) else best
     if best is not None:
-        yield best[1]
+        yield best
 
 
-def _better(
-    best: tuple[float, str] | None, row: re.Match[str], at: int, unit: str, what: str
-) -> tuple[float, str] | None:
-    cells = row["cells"].split()
+def _value(cells: Sequence[str], at: int) -> float | None:
     try:
-        value = float(cells[min(at, len(cells) - 1)])
+        return float(cells[min(at, len(cells) - 1)])
     except ValueError:
-        return best
-    rank = -value if unit == "us" else value
-    shown = f"{what}: {value:g} {unit} with {row['size']} bytes"
-    return (rank, shown) if best is None or rank > best[0] else best
+        return None
 
 
 def _of_json(text: str) -> Iterator[str]:

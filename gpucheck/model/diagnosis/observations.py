@@ -151,6 +151,36 @@ class Damaged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     evidence: tuple[str, ...] = ()
 
 
+class ObservedNic(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One network card with one port. product: equal for cards that can be compared.
+
+    rate_gbit_s: of the active port; None where its driver knows none, as Soft-RoCE. mtu: of its connections, bytes.
+    path: the PCIe links from the root port down to the card.
+    """
+
+    name: str
+    bus_id: str | None = None
+    product: str | None = None
+    numa_node: int | None = None
+    rate_gbit_s: float | None = None
+    link_layer: str | None = None
+    mtu: int | None = None
+    path: tuple[Port, ...] = ()
+
+
+class NicResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One transfer. nics: of client and server, by index; equal within one card. value: GB/s, or us.
+
+    gpu: whose memory was used, with its link; None for host memory. together: all cards at the same time.
+    """
+
+    nics: tuple[int, int]
+    value: float
+    operation: Literal["write", "read", "send"] = "write"
+    gpu: Port | None = None
+    together: bool = False
+
+
 CopyFailureKind = Literal["stuck", "crashed", "error"]
 
 
@@ -195,6 +225,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     failures: tuple[CopyFailure, ...] = ()
     hang: Hang | bool | None = None
     collectives: tuple[Collective, ...] = ()
+    nic_bw_gb_s: tuple[NicResult, ...] = ()
+    nic_latency_us: tuple[NicResult, ...] = ()
 
 
 class Observations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -211,5 +243,6 @@ class Observations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     p2p_status: Words | None = None
     host: ObservedHost = ObservedHost()
     uplinks: tuple[Port, ...] = ()
+    nics: tuple[ObservedNic, ...] = ()
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     measured: Measured = Measured()

@@ -4,6 +4,7 @@ import re
 
 from gpucheck.knowledge.port_counters import CEILINGS
 from gpucheck.simulator.faults import check_choice, fault
+from gpucheck.simulator.faults.work import part
 from gpucheck.simulator.machine import Machine
 
 DOWN = {
@@ -178,6 +179,15 @@ def nic_unreadable(machine: Machine, nic: int) -> None:
     """A card that is reset just now: its directory is there, and its ports are not."""
     card = machine.nic(nic)
     card.rdma = {name: text for name, text in card.rdma.items() if not name.startswith("ports/")}
+
+
+@fault("a network card moves less data than its port and its PCIe path carry")
+def nic_slow(machine: Machine, nic: int, percent: int = 50) -> None:
+    """A card with a small read request size, a worn card, or firmware that limits it: nothing is logged."""
+    card = machine.nic(nic)
+    surroundings = machine.surroundings.setdefault("network", {})
+    assert isinstance(surroundings, dict)  # noqa: S101 - written here only
+    surroundings |= dict.fromkeys(card.infiniband, 1 - part(percent))
 
 
 @fault("nvidia_peermem is not loaded")

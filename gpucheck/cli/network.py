@@ -1,0 +1,75 @@
+"""Test the bandwidth and latency of every network card"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from gpucheck.cli._shared.common import (
+    fail_on_option,
+    measured_host,
+    output_options,
+    separated,
+    simulation_options,
+    start_simulation,
+)
+from gpucheck.cli._shared.progress import steps
+from gpucheck.cli._shared.shown import FORMATS, measured, write_report
+from gpucheck.model.finding import exit_status
+
+if TYPE_CHECKING:
+    from gpucheck.model.network import NetworkReport
+
+MOST_SECONDS = 3600
+
+
+@click.command()
+@click.option(
+    "--nics", multiple=True, callback=separated, metavar="mlx5_0,0000:58:00.0",
+    help="Use only these RDMA devices or bus ids. Default: those of the GPUs, else all with an active port.",
+)  # fmt: skip
+@click.option(
+    "--gpu-memory", type=click.Choice(["auto", "yes", "no"]), default="auto", show_default=True,
+    help="Also test with the memory of a GPU. auto: where a GPU is below the switch of a card.",
+)  # fmt: skip
+@click.option("--pairs", is_flag=True, help="Also test every pair of cards.")
+@click.option(
+    "--seconds", type=click.IntRange(1, MOST_SECONDS), default=1, show_default=True, metavar="N",
+    help="Duration of each bandwidth test.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Test cards that other processes use.")
+@fail_on_option
+@output_options(*FORMATS)
+@simulation_options
+def COMMAND(  # noqa: N802 - the name the command walk looks for
+    nics: tuple[str, ...],
+    gpu_memory: Literal["auto", "yes", "no"],
+    pairs: bool,
+    seconds: int,
+    force: bool,
+    fail_on: str,
+    format_: str,
+    output: Path | None,
+    profile: str | None,
+    faults: tuple[str, ...],
+) -> int:
+    """Run perftest within each network card, between pairs, and on all cards at once.
+
+    Each result is compared with the least of port rate, PCIe path and GPU link; what is low is measured again alone.
+    Counters of the ports are read meanwhile. It needs the package perftest, and no root.
+    Without network cards: --simulate hgx-h100-x8.
+    """
+    start_simulation(profile, faults)
+    from gpucheck.measure.network import NetworkOptions
+    from gpucheck.render.subjects.network import document
+    from gpucheck.run.steps.network import network
+
+    options = NetworkOptions(nics=nics, gpu_memory=gpu_memory, pairs=pairs, contended=force, seconds=seconds)
+
+    def measure(keep: "Callable[[NetworkReport], None]") -> "NetworkReport":
+        with measured_host() as host, steps(1) as progress:
+            return network(host, options, progress, keep)
+
+    report = measured(measure, lambda report: write_report(report, lambda: document(report), format_, output))
+    return exit_status((finding.verdict for finding in report.findings), fail_on)

@@ -1,0 +1,197 @@
+"""Transfers within and between network cards, as perftest measures them: is each as fast as port and PCIe path allow?
+
+Healthy cards reach 90 % to 98 % of their port (limits of Azure/azurehpc-health-checks: 380 of 400, 360 of 400, 180 of
+200, 78 of 100 Gb/s; scitix/sichek: 10 us).
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gpucheck.checks._case import Case, Claim, link_words, percent, span
+from gpucheck.checks._machine import Machine
+from gpucheck.knowledge.codes import Subject
+from gpucheck.model.diagnosis.observations import NicResult, Observations, ObservedNic
+from gpucheck.model.finding import Finding, Verdict
+from gpucheck.printable import counted
+from gpucheck.topology.nic_rate import Limit, expected
+
+BANDWIDTH, LATENCY = "nic-bandwidth", "nic-latency"
+LOW, FAR = 0.9, 0.75
+HIGH_US = 10.0
+# So many equal cards show what is usual on a host.
+SEVERAL = 2
+OTHERS = ("nic-errors", "nic-congestion", "pcie-errors", "iommu-translation")
+
+
+class Row(NamedTuple):
+    """One result with its limits: of the links as they are, and as they could be at the rate of equal cards."""
+
+    result: NicResult
+    now: Limit
+    wanted: Limit
+
+    @property
+    def part(self) -> float:
+        return self.result.value / self.wanted.gb_s
+
+
+def doubtful(seen: Observations) -> tuple[NicResult, ...]:
+    """Return the results that are to be measured again, alone, before they may fail."""
+    return tuple(row.result for row in _rows(seen) if row.part < LOW and not row.result.together)
+
+
+def _rows(seen: Observations) -> list[Row]:
+    virtual = bool(seen.host.virtual)
+    usual = tuple(_at_the_usual_rate(nic, seen.nics) for nic in seen.nics)
+    rows = []
+    for result in seen.measured.nic_bw_gb_s:
+        now = expected(seen.nics, result, virtual=virtual)
+        wanted = expected(usual, result, best=True, virtual=virtual)
+        if now is not None and wanted is not None:
+            rows.append(Row(result, now, wanted))
+    return rows
+
+
+def _at_the_usual_rate(nic: ObservedNic, nics: tuple[ObservedNic, ...]) -> ObservedNic:
+    """The card with the rate that several equal ones have, where that is higher."""
+    rates = Counter(one.rate_gbit_s for one in nics if nic.product is not None and one.product == nic.product)
+    usual = max((rate for rate, count in rates.items() if rate is not None and count >= SEVERAL), default=0.0)
+    return nic if nic.rate_gbit_s is None or usual <= nic.rate_gbit_s else replace(nic, rate_gbit_s=usual)
+
+
+def rule(case: Case) -> Iterator[Finding]:
+    """One finding for each card that is slow, or one for the host; of what is slow together only, another."""
+    m = case.machine
+    yield from _latency(m)
+    if not m.measured.nic_bw_gb_s:
+        return
+    rows = _rows(m.seen)
+    if not rows:
+        seen = f"{span(one.value for one in m.measured.nic_bw_gb_s)} GB/s, without a limit to compare with"
+        yield Claim(BANDWIDTH, Verdict.SKIP).finding("nic.rate-not-known", seen=seen)
+        return
+    alone = [row for row in rows if not row.result.together]
+    slow = {n: found for n in range(len(m.seen.nics)) if (found := _slowest(n, alone)) is not None}
+    explained = [n for n, row in slow.items() if _cause(row) is not None]
+    rest = [n for n in slow if n not in explained]
+    every = len(rest) > SEVERAL and len(rest) == len(m.seen.nics)
+    if every:
+        yield _every(case, [slow[n] for n in rest])
+    for n in explained if every else slow:
+        yield _card(case, n, slow[n], [row for row in alone if row.result.nics == (n, n)])
+    pairs = [row for row in alone if row.part < LOW and not {*row.result.nics} & {*slow}]
+    yield from (_pair(m, row) for row in pairs)
+    named = {*slow, *(n for row in pairs for n in row.result.nics)}
+    crowd = [row for row in rows if row.result.together and row.part < FAR and not {*row.result.nics} & named]
+    if crowd:
+        yield Claim(BANDWIDTH, Verdict.WARN, others=("shared-uplink", "iommu-translation")).finding(
+            "nic.slow-together",
+            seen=min(row.result.value for row in crowd),
+            wanted=min(row.wanted.gb_s for row in crowd),
+            evidence=[_line(m, row) for row in crowd],
+        )
+    if not (slow or pairs or crowd):
+        rates, parts = span(row.result.value for row in rows), percent(row.part for row in rows)
+        cards = counted(len({n for row in rows for n in row.result.nics}), "network card")
+        yield Subject(check=BANDWIDTH).passes(f"{cards}, {rates} GB/s, {parts} of the limit")
+
+
+def _slowest(n: int, rows: list[Row]) -> Row | None:
+    """Within the card, or with every other one."""
+    own = [row for row in rows if row.result.nics == (n, n) and row.part < LOW]
+    others = [row for row in rows if n in row.result.nics and row.result.nics != (n, n)]
+    if not own and len({*(m for row in others for m in row.result.nics)}) > SEVERAL:
+        own = others if all(row.part < LOW for row in others) else []
+    return min(own, key=lambda row: row.part, default=None)
+
+
+def _cause(row: Row) -> str | None:
+    """What was read and explains the number: the port trained slower than equal ones, or a PCIe link did."""
+    if row.now.gb_s >= LOW * row.wanted.gb_s or row.result.value < LOW * row.now.gb_s:
+        return None
+    port = row.now.port
+    if port is None:
+        return "nic-rate"
+    return "pcie-width-reduced" if (port.width or 0) < (port.max_width or 0) else "pcie-link-downgraded"
+
+
+def _card(case: Case, n: int, row: Row, own: list[Row]) -> Finding:
+    m, nic = case.machine, case.machine.seen.nics[n]
+    cause = _cause(row)
+    evidence = [_line(m, one) for one in own or [row]]
+    verdict = Verdict.FAIL if row.part < FAR and not m.host.virtual else Verdict.WARN
+    if cause is not None:
+        port = row.now.port
+        link = link_words(port.gen, port.width) if port else ""
+        code = "nic.slow-port" if port is None else "nic.slow-path"
+        values = {} if port is None else {"link": link, "port": port.bus_id or nic.name}
+        return Claim(BANDWIDTH, verdict, cause, "likely").finding(
+            code, subject=_subject(nic), seen=row.result.value, wanted=row.wanted.gb_s,
+            evidence=evidence, device=nic.name, **values,
+        )  # fmt: skip
+    only_gpu = all((one.result.gpu is not None) == (one.part < LOW) for one in own) and any(
+        one.result.gpu for one in own
+    )
+    if only_gpu:
+        claim = Claim(BANDWIDTH, verdict, "acs-redirect", "possible", ("iommu-translation", "nic-slow"))
+        code = "nic.slow-to-gpu"
+    else:
+        claim, code = Claim(BANDWIDTH, verdict, "nic-slow", "likely", OTHERS), "nic.slow-card"
+    return claim.finding(
+        code, subject=_subject(nic), seen=row.result.value, wanted=row.wanted.gb_s, evidence=evidence, device=nic.name
+    )
+
+
+def _every(case: Case, rows: list[Row]) -> Finding:
+    m = case.machine
+    cause = "iommu-translation" if m.translating else "nic-slow"
+    worst = min(rows, key=lambda row: row.part)
+    return Claim(BANDWIDTH, Verdict.WARN, cause, "possible", tuple(name for name in OTHERS if name != cause)).finding(
+        "nic.slow-all",
+        seen=worst.result.value,
+        wanted=worst.wanted.gb_s,
+        cards=len(rows),
+        evidence=[_line(m, row) for row in rows],
+    )
+
+
+def _pair(m: Machine, row: Row) -> Finding:
+    one, other = (m.seen.nics[n] for n in row.result.nics)
+    return Claim(BANDWIDTH, Verdict.WARN, "nic-congestion", "possible", ("nic-address", "nic-errors")).finding(
+        "nic.slow-pair",
+        subject=_subject(one),
+        seen=row.result.value,
+        wanted=row.wanted.gb_s,
+        evidence=[_line(m, row)],
+        device=one.name,
+        peer=other.name,
+    )
+
+
+def _latency(m: Machine) -> Iterator[Finding]:
+    rows = [one for one in m.measured.nic_latency_us if all(m.seen.nics[n].rate_gbit_s for n in one.nics)]
+    high = [one for one in rows if one.value > HIGH_US]
+    for one in high:
+        nic = m.seen.nics[one.nics[0]]
+        yield Claim(LATENCY, Verdict.WARN).finding(
+            "nic.latency-high", subject=_subject(nic), seen=one.value, wanted=HIGH_US, unit="us", device=nic.name
+        )
+    if rows and not high:
+        yield Subject(check=LATENCY).passes(f"{span(one.value for one in rows)} us")
+
+
+def _subject(nic: ObservedNic) -> str:
+    return f"nic:{nic.bus_id or nic.name}"
+
+
+def _line(m: Machine, row: Row) -> str:
+    names = dict.fromkeys(m.seen.nics[n].name for n in row.result.nics)
+    memory = f"memory of GPU {row.result.gpu.bus_id}" if row.result.gpu else "host memory"
+    when = ", all cards at once" if row.result.together else ""
+    return (
+        f"{' to '.join(names)}, {row.result.operation}, {memory}{when}: {row.result.value:.2f} GB/s; "
+        f"limit {row.now.gb_s:.2f} ({row.now.basis})"
+    )

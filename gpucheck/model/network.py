@@ -1,0 +1,55 @@
+"""The outside contract of ``gpucheck network``. GB/s is 10**9 bytes per second of payload, in one direction."""
+
+import msgspec
+
+from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.finding import Finding, Verdict
+from gpucheck.model.host.readings import Simulation
+
+SCHEMA = "gpucheck.network/1"
+
+
+class NicMeasurement(msgspec.Struct, frozen=True, kw_only=True):
+    """One test of perftest. client, server: RDMA devices, equal within one card.
+
+    operation: ``write read send latency``. memory: ``host``, or how perftest reached that of the GPU: ``peermem
+    dma-buf``. value: GB/s, or us of latency; None with the reason in note. expected_gb_s, basis: the least of port,
+    PCIe path and GPU link. alone: measured again. wire: the bytes left the card; None where
+    its counters do not show it.
+    """
+
+    client: str
+    server: str
+    operation: str
+    memory: str = "host"
+    gpu: str | None = None
+    together: bool = False
+    value: float | None = None
+    unit: str = "GB/s"
+    expected_gb_s: float | None = None
+    basis: str = ""
+    alone: float | None = None
+    wire: bool | None = None
+    note: str = ""
+
+
+class NetworkReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. engine: the version of perftest, or ``simulated``. counters: how much each rose, by port and name.
+
+    observations: what ``gpucheck diagnose --observations`` reads.
+    """
+
+    schema: str = SCHEMA
+    host: str
+    simulated: bool
+    simulation: Simulation | None = None
+    engine: str
+    started: str
+    seconds: float
+    results: tuple[NicMeasurement, ...] = ()
+    counters: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
+    method: tuple[str, ...] = ()
+    observations: Observations = Observations()
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    counts: dict[str, int]

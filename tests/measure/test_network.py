@@ -1,0 +1,127 @@
+"""gpucheck network on this host: real processes with a stand-in on PATH that listens, connects and prints as perftest.
+
+What perftest itself does is in tests/network, in a virtual machine.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpucheck.measure.network import NetworkOptions, Nic, measure, perftest, rounds
+from gpucheck.measure.network.perftest import PROGRAMS, Transfer, measured
+from gpucheck.model.diagnosis.observations import ObservedNic, Port
+from gpucheck.model.host.network import RdmaDevice, RdmaPort
+from tests import fakes
+from tests.checks.network.cards import host
+
+# Server and client as perftest; its environment says what goes wrong.
+STAND_IN = """#!{python} -IS
+import os, socket, sys, time
+words = sys.argv[1:]
+how, port = os.environ.get("HOW", ""), int(words[words.index("-p") + 1]) if "-p" in words else 0
+if "--version" in words or "--help" in words:
+    print("Version: 6.06")
+elif words[-1] != "127.0.0.1":
+    with socket.create_server(("127.0.0.1", port)) as server:
+        server.accept()[0].recv(1)
+elif how == "hangs":
+    time.sleep(1000)
+else:
+    with socket.create_connection(("127.0.0.1", port)):
+        if how == "wrong":
+            sys.exit(" Couldn't allocate MR")
+        print("                    RDMA_Write BW Test\\n Mtu             : 4096[B]")
+        print(" #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]")
+        if how != "no row":
+            print(" 65536      100000           0.00               390.00              0.7")
+"""
+CARD = ObservedNic(name="mlx5_0", rate_gbit_s=400.0)
+
+
+@pytest.fixture
+def tool(tmp_path, monkeypatch):
+    """The stand-in by every name of perftest; its processes have this directory in their words."""
+    for program in PROGRAMS.values():
+        (tmp_path / program).write_text(STAND_IN.format(python=sys.executable))
+        (tmp_path / program).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    return tmp_path
+
+
+def left(folder):
+    """Processes of the stand-in."""
+    return [path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if str(folder).encode() in _read(path)]
+
+
+def _read(path):
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def test_tests_run_at_the_same_time_each_on_its_own_port(tool):
+    one, other = measured([Transfer("write", CARD, CARD), Transfer("write", CARD, CARD)])
+
+    assert (one.value, one.unit, one.mtu) == (390.0, "Gb/s", 4096)
+    assert other == one
+    assert left(tool) == []
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [("wrong", "Couldn't allocate MR"), ("no row", "#bytes     #iterations"), ("hangs", "no end within 1.2 s")],
+)
+def test_without_a_row_it_failed_with_the_reason(tool, monkeypatch, how, reason):
+    monkeypatch.setenv("HOW", how)
+    monkeypatch.setattr(perftest, "SLACK_S", 0.2 if how == "hangs" else 30.0)
+    (outcome,) = measured([Transfer("write", CARD, CARD)])
+
+    assert outcome.startswith(reason)
+    assert left(tool) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_runs_or_listens_after_a_signal(tool, monkeypatch, number):
+    monkeypatch.setenv("HOW", "hangs")
+    program = (
+        "from gpucheck.processes.signals import ended_by_signals\n"
+        "from gpucheck.measure.network.perftest import Transfer, measured\n"
+        "from gpucheck.model.diagnosis.observations import ObservedNic\n"
+        "with ended_by_signals(): measured([Transfer('write', ObservedNic(name='a'), ObservedNic(name='b'))])"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
+    while len(left(tool)) < 2:
+        time.sleep(0.02)
+    process.send_signal(number)
+    process.wait(10)
+    limit = time.monotonic() + 5
+    while left(tool) and time.monotonic() < limit:
+        time.sleep(0.02)
+
+    assert left(tool) == []
+
+
+def test_a_simulated_card_is_not_looked_for_on_this_host(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = measure(fakes.live(monkeypatch, host()), NetworkOptions(), lambda _: ()).report
+
+    assert [(one.verdict.value, one.code) for one in found.findings] == [("skip", "nic.no-perftest")]
+
+
+def nic(name, *bridges):
+    path = tuple(Port(bus_id=bridge) for bridge in bridges)
+    return Nic(ObservedNic(name=name, path=path), RdmaDevice(name=name), RdmaPort(number=1))
+
+
+def test_pairs_of_one_round_share_no_card_and_no_link():
+    cards = [nic("a", "root0", "s0"), nic("b", "root0", "s0"), nic("c", "root1"), nic("d", "root2")]
+    made = [[(one.seen.name, other.seen.name) for one, other in pairs] for pairs in rounds(cards)]
+
+    assert made == [[("a", "b"), ("c", "d")], [("a", "c")], [("a", "d")], [("b", "c")], [("b", "d")]]
