@@ -2,7 +2,8 @@
 
 Source: lid, pkeys and gids of /sys/class/infiniband/<device>/ports/<number>, and mtu of the interface. Which partition
 or MTU is right differs from cluster to cluster: a port is compared with the same port of equal cards. An active
-InfiniBand port without a LID is known to no subnet manager.
+InfiniBand port without a LID is known to no subnet manager. A fixed NCCL_IB_GID_INDEX fits
+all ports, or those whose link returned have other indexes in use (NVIDIA/nccl#2157).
 """
 
 from collections import Counter
@@ -20,6 +21,7 @@ ENOUGH = 2
 # Unicast addresses of a subnet: IBTA volume 1, 4.1.3.
 LIDS = range(1, 0xC000)
 ROUTED = "a routed GID"
+INDEX = "NCCL_IB_GID_INDEX"
 
 
 def _keys(port: RdmaPort) -> str | None:
@@ -49,6 +51,7 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     ]
     addressed = [port for same in groups for _, port in same if port.link_layer in ("infiniband", "ethernet")]
     own = [finding for same in groups for finding in _of_equals(same)]
+    own += _of_index(facts.environment.get(INDEX, ""), [one for same in groups for one in same])
     yield from own
     if not addressed:
         yield Subject(check=NAME).skips("network.no-address", len(found))
@@ -76,4 +79,17 @@ def _of_equals(same: list[tuple[Card, RdmaPort]]) -> Iterator[Finding]:
                 yield about(NAME, card).warns(code, value, usual, device=card.device.name, port=port.number)
 
 
-CHECK = Check(NAME, frozenset({"software", "network", "quick"}), evaluate=evaluate, needs=NEEDS)
+def _of_index(value: str, every: list[tuple[Card, RdmaPort]]) -> Iterator[Finding]:
+    """Ports without a routed address at the index that jobs use, where others have one there."""
+    routed = [(card, port, port.gids) for card, port in every if port.gids]
+    if not value.isdecimal() or not any(int(value) in gids for _, _, gids in routed):
+        return
+    for card, port, gids in routed:
+        if int(value) not in gids:
+            seen = f"routed GIDs at {', '.join(map(str, gids))}"
+            yield about(NAME, card, f"{INDEX}={value}").warns(
+                "network.gid-index-empty", seen, value, device=card.device.name, port=port.number, index=value
+            )
+
+
+CHECK = Check(NAME, frozenset({"software", "network", "quick"}), evaluate=evaluate, needs=(*NEEDS, "environment"))

@@ -25,7 +25,7 @@ PRINTED = 3
 
 
 class Seen(NamedTuple):
-    """One port, as a host or a tool shows it. alike: what ports that can be compared have in common; None: none can.
+    """One port, as a host or a tool shows it. kind: what ports that can be compared have in common; None: none can.
 
     card: equal for the ports of one card. used: it carries traffic of GPUs; what a tool printed may be a spare port.
     """
@@ -33,7 +33,7 @@ class Seen(NamedTuple):
     device: str
     port: RdmaPort
     subject: Subject
-    alike: tuple[object, ...] | None
+    kind: tuple[object, ...] | None
     card: str | None
     used: bool
 
@@ -116,8 +116,8 @@ def _text(device: RdmaDevice, port: RdmaPort) -> str:
 
 def _not_connected(every: list[Seen]) -> Iterator[Finding]:
     """One finding for equal ports of which none is active; second ports of cards in use are often without a cable."""
-    for alike in dict.fromkeys(one.alike for one in every):
-        same = [one for one in every if one.alike == alike]
+    for kind in dict.fromkeys(one.kind for one in every):
+        same = [one for one in every if one.kind == kind]
         unused = len(same) >= ENOUGH and not any(one.port.is_active for one in same)
         if unused and not all(_is_spare(one, every) for one in same):
             host = Subject(check=NAME, evidence=tuple(line for one in same for line in one.subject.evidence))
@@ -132,7 +132,7 @@ def _is_spare(one: Seen, every: list[Seen]) -> bool:
 
 def _differing(every: list[Seen]) -> Iterator[Finding]:
     for one in every:
-        equals = [other for other in every if other is not one and one.alike is not None and other.alike == one.alike]
+        equals = [other for other in every if other is not one and one.kind is not None and other.kind == one.kind]
         up = [other.port for other in equals if other.port.is_active]
         if one.port.is_active:
             yield from _slower(one, up)

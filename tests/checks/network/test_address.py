@@ -48,6 +48,19 @@ def test_what_a_site_chose_passes(why, ports):
     assert judged(host(*map(card, ports))) == [(PASS, None, "host")], why
 
 
+@pytest.mark.parametrize(
+    ("index", "expected"),
+    [("3", ["network.gid-index-empty"]), ("5", [None]), ("", [None]), ("x", [None]), ("7", [None])],
+)
+def test_a_gid_index_that_one_port_lacks_is_named(index, expected):
+    """A link that returned has another table."""
+    tables = [card(port(**ETHERNET | {"gids": gids})) for gids in ((3, 5), (3, 5), (5,))]
+
+    found = judge(address, host(*tables, environment={"NCCL_IB_GID_INDEX": index}))
+
+    assert [one.code for one in found] == expected
+
+
 def test_efa_and_hosts_without_cards_are_skipped():
     efa = card(port(link_layer="unknown", lid=0))
 
