@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucheck.cli._shared.common import (
+    Number,
     Problem,
     fail_on_option,
     measured_host,
@@ -19,7 +20,6 @@ from gpucheck.cli._shared.common import (
     usage_errors,
 )
 from gpucheck.cli._shared.shown import FORMATS, measured, write_report
-from gpucheck.cli._shared.values import Number
 from gpucheck.cli.bandwidth.progress import bar
 from gpucheck.model.finding import EXIT_NOT_WRITTEN, exit_status
 

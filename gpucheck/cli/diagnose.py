@@ -9,8 +9,7 @@ import click
 from gpucheck.cli._shared.common import Problem, fail_on_option, output_options, write_result
 from gpucheck.cli._shared.completion import GPU, KIND
 from gpucheck.cli._shared.progress import steps
-from gpucheck.cli._shared.redaction import NO_REDACT
-from gpucheck.cli._shared.shown import FORMATS, write_report
+from gpucheck.cli._shared.shown import FORMATS, NO_REDACT, write_report
 from gpucheck.foreign import read_bytes, shown, unpacked
 from gpucheck.model.finding import exit_status
 from gpucheck.processes.atomic import SHARED

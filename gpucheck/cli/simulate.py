@@ -84,7 +84,9 @@ def _run(words: list[str]) -> None:
     try:
         os.execvpe(words[0], words, environment)  # noqa: S606 - arguments are a list, never a shell line
     except FileNotFoundError as error:
-        raise Problem(f"{words[0]}: command not found on PATH.", NOT_FOUND) from error
+        instead = " nvidia-smi is not simulated: use gpustat or nvitop, and gpucheck topo for topo -m."
+        hint = instead if words[0] == "nvidia-smi" else ""
+        raise Problem(f"{words[0]}: command not found on PATH.{hint}", NOT_FOUND) from error
     except OSError as error:
         raise Problem(f"{words[0]}: cannot be run: {error.strerror}.", NOT_RUNNABLE) from error
 

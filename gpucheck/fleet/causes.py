@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from math import exp, lgamma, log
 
-from gpucheck.fleet.statistics import fisher
+from gpucheck.fleet.outliers import fisher
 from gpucheck.model import CommonCause, FleetRow, Outlier, Verdict, by_root, metric_title
 
 # Two hosts share something by chance in any fleet.

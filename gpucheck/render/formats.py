@@ -69,5 +69,5 @@ def render(
     else:
         from gpucheck.render.subjects import report as subject
 
-        document = subject.document(report, whole=format_ == "html")
+        document = subject.document(report, whole=format_ == "html", state=verbose)
     return show(document._replace(recorded=recorded), format_, verbose=verbose, change=change)

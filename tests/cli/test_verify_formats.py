@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck.cli._shared.output import OutputFile, Problem
-from gpucheck.cli.verify.output import write_report
+from gpucheck.cli.verify import write_report
 from gpucheck.render.formats import FORMATS
 from tests.render.reports import sick
 
@@ -12,8 +12,8 @@ REPORT = sick(2)
 
 @pytest.mark.parametrize("format_", FORMATS)
 def test_a_file_is_what_stdout_would_have_been(format_, tmp_path, capsys):
-    write_report(REPORT, format_, tmp_path / "file", mark="", verbose=False)
-    write_report(REPORT, format_, None, mark="", verbose=False)
+    write_report(REPORT, format_, tmp_path / "file", mark="", verbose=False, fail_on="warn")
+    write_report(REPORT, format_, None, mark="", verbose=False, fail_on="warn")
 
     assert (tmp_path / "file").read_text() == capsys.readouterr().out
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpucheck import fleet
-from gpucheck.fleet.remedies import QUOTED
+from gpucheck.fleet.row import QUOTED
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Verdict

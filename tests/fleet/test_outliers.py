@@ -3,8 +3,7 @@ import random
 import pytest
 
 from gpucheck.fleet.causes import common_causes
-from gpucheck.fleet.outliers import LIMITS
-from gpucheck.fleet.statistics import fisher, middle_of, widened
+from gpucheck.fleet.outliers import LIMITS, fisher, middle_of, widened
 from gpucheck.model import Verdict
 from tests.fleet.reports import bad, merged, report, steady
 

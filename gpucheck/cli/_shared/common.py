@@ -1,5 +1,6 @@
 """What several commands share: options, the host that they name, and progress."""
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -13,12 +14,12 @@ import click
 from gpucheck.cli._shared.completion import FAULT, PROFILE
 from gpucheck.cli._shared.output import OutputFile, Problem, drawing_only, replaces, usage_errors, write_result
 from gpucheck.cli._shared.progress import Progress, progress_end
-from gpucheck.cli._shared.values import once, seconds
 from gpucheck.model.finding import EXIT_STATUS, EXIT_USAGE, FAIL_ON, Verdict
 from gpucheck.printable import one_line
 
 if TYPE_CHECKING:
     from gpucheck.model.facts import Source
+
 
 __all__ = [
     "DIRECTORY",
@@ -52,6 +53,31 @@ STAMP = 80  # characters of a date or a version
 EXIT_NOTHING = EXIT_STATUS[Verdict.UNKNOWN]
 # Time limit for NVML: an unresponsive driver must not use up the time of a measurement.
 NVML_SECONDS = 20.0
+DAY = 86_400.0
+
+
+class Number(click.FloatRange):
+    """A finite number within limits; click's own range takes ``nan``."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return number
+
+
+def seconds(least: float = 1.0) -> Number:
+    """Return the type of a time limit: up to a day, which no run of a step takes."""
+    return Number(min=least, max=DAY)
+
+
+def once(_ctx: click.Context, param: click.Parameter, values: tuple[Any, ...]) -> Any:
+    """Return the value of an option that is declared as repeatable, so that none is lost. Raises Problem."""
+    if len(values) > 1:
+        raise Problem(f"{param.opts[0]} is given {len(values)} times ({', '.join(map(str, values))}). Give it once.")
+    return values[0] if values else None
+
+
 F = TypeVar("F", bound=Callable[..., Any])
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 DIRECTORY.name = "dir"  # in help texts

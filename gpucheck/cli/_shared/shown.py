@@ -1,19 +1,21 @@
 """A report in the format that was asked for."""
 
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from gpucheck.cli._shared.output import replaces, write_result
-from gpucheck.cli._shared.redaction import of
 from gpucheck.cli._shared.width import columns
 from gpucheck.printable import one_line
 from gpucheck.processes.signals import ended_by_signals, undisturbed
 
 if TYPE_CHECKING:
     from gpucheck.render.blocks import Document
+
 
 FORMATS = ("text", "json", "html", "markdown")
 CUT = "interrupted"  # how the codes of findings end that a signal ended the run
@@ -68,5 +70,39 @@ def write_report(
         return
     from gpucheck.render.formats import show
 
-    change = of(report) if format_ == "markdown" and redact else None
+    change = redaction_of(report) if format_ == "markdown" and redact else None
     write_result(show(build(), format_, verbose=verbose, width=columns(output), change=change), output)
+
+
+UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+ACCOUNTS = ("USER", "LOGNAME", "SUDO_USER")
+NO_REDACT = click.option(
+    "--no-redact",
+    is_flag=True,
+    help="Do not redact names, serial numbers, UUIDs and addresses in Markdown.",
+)
+
+
+def redaction_of(report: Any) -> Callable[[str], str]:
+    """Return the redaction of texts about a report, which may be of several hosts."""
+    import msgspec
+
+    from gpucheck.host.recording.redaction import of_texts
+
+    parts = [report, *getattr(report, "machines", ()), *getattr(report, "hosts", ())]
+    hosts = filter(None, (getattr(one, name, None) for one in parts for name in ("host", "machine")))
+    users = filter(None, (os.environ.get(name) for name in ACCOUNTS))
+    texts = dict.fromkeys(_texts(msgspec.to_builtins(report)))
+    uuids = tuple(text for text in texts if UUID.fullmatch(text))
+    return of_texts(hosts, texts, users=users, uuids=uuids)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)

@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-if TYPE_CHECKING:
-    from gpucheck.cli.schema.printed import Listing
-    from gpucheck.knowledge import Cause
-    from gpucheck.knowledge.causes import Advice
-
 from gpucheck.cli._shared.common import Problem, output_options, write_result
 from gpucheck.cli._shared.completion import EXPLAINED
 from gpucheck.cli._shared.width import columns, table
 from gpucheck.processes.atomic import SHARED
+
+if TYPE_CHECKING:
+    from gpucheck.cli.schema.documents import Listing
+    from gpucheck.knowledge import Cause
+    from gpucheck.knowledge.causes import Advice
+    from gpucheck.knowledge.compute import Normal
+
 
 # Columns without a terminal, and the fewest that are used of one.
 WIDTH, LEAST = 100, 50
@@ -108,9 +110,7 @@ def _kind(what: str) -> Iterator[str]:
     if code is not None:
         return _numbered(code["kind"], int(code["code"]))
     if kind == "normal":
-        from gpucheck.cli.explain.normal import explained
-
-        return explained(what.partition(":")[2].strip())
+        return _normal(what.partition(":")[2].strip())
     checks, known = _checks(), causes()
     if name in known and name in checks:
         return iter([*_cause(name), "", *checks[name], *_declared(name)])
@@ -318,3 +318,49 @@ def _part(label: str, text: str) -> list[str]:
     return textwrap.wrap(
         words, room, initial_indent=f"  {label:<8} ", subsequent_indent=" " * 11, break_on_hyphens=False
     )
+
+
+NORMAL = """\
+What owners of machines published, GB/s. A copy is one direction, both ways is the sum; all_reduce is the bus
+bandwidth of nccl-tests, large messages. One machine is an example, not a limit. What a healthy pair of your own
+machine reaches, from its links: gpucheck topo, gpucheck verify. No source states usual training steps per second.
+"""
+
+
+def _normal(model: str) -> Iterator[str]:
+    """The rows of a model, with their sources; all rows without a model. Raises Problem."""
+    from gpucheck.knowledge.compute import normals
+    from gpucheck.knowledge.gpus import find_gpu, gpus_of_family, similar_gpus
+
+    rows = normals(model or None)
+    if not rows:
+        known = sorted({row.gpu for row in normals()})
+        if find_gpu(model) or gpus_of_family(model):
+            raise Problem(f"normal:{model}: no public measurement. There are some of: {', '.join(known)}.")
+        hint = " or ".join(similar_gpus(model, 2))
+        raise Problem(
+            f"normal:{model}: unknown GPU model. {f'Did you mean {hint}?' if hint else 'See explain normal.'}"
+        )
+    yield NORMAL
+    yield from _normal_table(rows)
+    yield ""
+    if model:
+        yield "sources"
+        yield from (f"  {source}" for source in dict.fromkeys(s for row in rows for s in row.sources))
+    else:
+        yield "Sources of one model: gpucheck explain normal:H100"
+
+
+def _normal_table(rows: "tuple[Normal, ...]") -> Iterator[str]:
+    cells = [("GPU", "path", "what", "GPUs", "GB/s", "machines")]
+    cells += [(r.gpu, r.path, r.what, str(r.gpus), _range(r), str(len(r.sources))) for r in rows]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    for row in cells:
+        left = (f"{cell:<{width}}" for cell, width in zip(row[:3], widths, strict=False))
+        right = (f"{cell:>{width}}" for cell, width in zip(row[3:], widths[3:], strict=True))
+        yield "  ".join((*left, *right))
+
+
+def _range(row: "Normal") -> str:
+    low, high = (f"{value:.3g}" for value in row.gb_s)
+    return low if low == high else f"{low} to {high}"

@@ -1,9 +1,125 @@
 """The published documents, and a JSON Schema of each, made from the types that write them."""
 
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
+
+from gpucheck.bundle.contents import BundledGroup, BundledSystem, OwnWheel
+from gpucheck.images.probe import ImageManifest
+from gpucheck.model import Finding, Verdict
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class ProfileRow(TypedDict):
+    """A simulated machine. driver: its version, null where it has none. source: what the machine was made from."""
+
+    name: str
+    summary: str
+    gpus: int
+    driver: str | None
+    source: str
+
+
+class FaultRow(TypedDict):
+    """A fault. usage: ``NAME:gpu=N,width=N``."""
+
+    name: str
+    usage: str
+    summary: str
+
+
+class Profiles(TypedDict):
+    """What can be simulated."""
+
+    schema: str
+    profiles: list[ProfileRow]
+    faults: list[FaultRow]
+
+
+class StepRow(TypedDict):
+    """A step of a run. level: the first that runs it. typical_s: on a healthy host; after limit_s it is abandoned."""
+
+    name: str
+    level: str
+    tags: list[str]
+    asks: str
+    typical_s: float
+    limit_s: float
+
+
+class CauseRow(TypedDict):
+    """A cause that findings name."""
+
+    name: str
+    means: str
+
+
+class Listing(TypedDict):
+    """What can be explained by name."""
+
+    schema: str
+    steps: list[StepRow]
+    causes: list[CauseRow]
+
+
+class ImageReport(TypedDict):
+    """A container image. image: what it was built as, null outside of one. libraries: installed versions."""
+
+    schema: str
+    simulated: bool
+    image: ImageManifest | None
+    purpose: str | None
+    frameworks: dict[str, str]
+    libraries: dict[str, str | None]
+    driver: str | None
+    gpus: int
+    shm_bytes: int | None
+    verdict: Verdict
+    counts: dict[str, int]
+    findings: list[Finding]
+    seconds: float
+
+
+class StackDifference(TypedDict):
+    """changes: one line per version that would change."""
+
+    schema: str
+    lock: str
+    changes: list[str]
+
+
+class LabContainer(TypedDict):
+    """A host of the lab, or its mirror. address: null while it does not run."""
+
+    name: str
+    host: str
+    state: str
+    address: str | None
+    flavour: str | None
+
+
+class LabStatus(TypedDict):
+    """The lab. engine: whether Docker runs. state: up, partial or down. inventory: path of the file."""
+
+    schema: str
+    name: str
+    engine: bool
+    state: str
+    containers: list[LabContainer]
+    inventory: str | None
+
+
+class BundleSummary(TypedDict):
+    """A verified bundle without the list of its files. bytes: of all files."""
+
+    schema: str
+    made: str
+    key: str
+    simulated: bool
+    wheel: OwnWheel
+    groups: dict[str, BundledGroup]
+    systems: dict[str, BundledSystem]
+    bytes: int
 
 
 class Document(NamedTuple):
@@ -52,15 +168,17 @@ DOCUMENTS = {
         "stack check-repositories --format json",
     ),
     "stack-diff": Document(
-        "gpucheck.stack-diff/1", ("gpucheck.cli.schema.printed:StackDifference",), "stack diff --format json"
+        "gpucheck.stack-diff/1", ("gpucheck.cli.schema.documents:StackDifference",), "stack diff --format json"
     ),
-    "image": Document("gpucheck.image/1", ("gpucheck.cli.schema.printed:ImageReport",), "image --format json"),
+    "image": Document("gpucheck.image/1", ("gpucheck.cli.schema.documents:ImageReport",), "image --format json"),
     "images": Document("gpucheck.images/1", ("gpucheck.images.versions:Versions",), "image list --format json"),
-    "profiles": Document("gpucheck.profiles/1", ("gpucheck.cli.schema.printed:Profiles",), "profiles --format json"),
-    "listing": Document("gpucheck.listing/1", ("gpucheck.cli.schema.printed:Listing",), "explain --list --format json"),
-    "lab": Document("gpucheck.lab/1", ("gpucheck.cli.schema.printed:LabStatus",), "lab status --format json"),
+    "profiles": Document("gpucheck.profiles/1", ("gpucheck.cli.schema.documents:Profiles",), "profiles --format json"),
+    "listing": Document(
+        "gpucheck.listing/1", ("gpucheck.cli.schema.documents:Listing",), "explain --list --format json"
+    ),
+    "lab": Document("gpucheck.lab/1", ("gpucheck.cli.schema.documents:LabStatus",), "lab status --format json"),
     "bundle-summary": Document(
-        "gpucheck.bundle-summary/1", ("gpucheck.cli.schema.printed:BundleSummary",), "bundle verify --format json"
+        "gpucheck.bundle-summary/1", ("gpucheck.cli.schema.documents:BundleSummary",), "bundle verify --format json"
     ),
     "bundle": Document("gpucheck.bundle/1", ("gpucheck.bundle.contents:Manifest",), "bundle.json of make bundle"),
 }

@@ -21,12 +21,15 @@ from gpucheck.cli._shared.common import (
     timeout_option,
 )
 from gpucheck.cli._shared.completion import STEP
-from gpucheck.cli._shared.shown import measured
+from gpucheck.cli._shared.output import MODES, replaces, write_result
+from gpucheck.cli._shared.shown import measured, print_part, redaction_of
 from gpucheck.model.finding import exit_status
 from gpucheck.model.record import RECORD
+from gpucheck.processes.atomic import PRIVATE
 
 if TYPE_CHECKING:
     from gpucheck.model import Report
+    from gpucheck.render.machine.kubernetes import Conditions
     from gpucheck.run.verification import Level
 
 
@@ -36,8 +39,8 @@ if TYPE_CHECKING:
     type=click.Choice(["quick", "standard", "full"]),
     default="standard",
     show_default=True,
-    help="Extent of the run. quick: checks only. standard: also copies, collectives, computing and training. "
-    "full: all training strategies.",
+    help="Extent of the run, like dcgmi diag -r 1, 2 and 3. quick: checks only. standard: also copies, collectives, "
+    "computing and training. full: all training strategies.",
 )
 @click.option(
     "--only",
@@ -66,7 +69,7 @@ if TYPE_CHECKING:
 )
 @fail_on_option
 @timeout_option()
-@click.option("-v", "--verbose", is_flag=True, help="Show each PASS and all evidence.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the state of each GPU, each PASS and all evidence.")
 @output_options(
     "text",
     "json",
@@ -100,8 +103,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     Each finding states the observed and the expected value, the reason and the fix. The host is not changed.
     --format markdown prints a redacted summary of at most 60 lines for an issue.
     """
-    from gpucheck.cli.verify.output import write_report
-
     host = open_host(profile, faults, recording, deadline_s=timeout)
     from gpucheck.cli.verify.comparison import comparisons
     from gpucheck.run import verification as run
@@ -136,3 +137,41 @@ def _unknown_step(word: str, steps: tuple[object, ...]) -> str:
     close = get_close_matches(word, names, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
     return f"{word}: unknown step or tag.{hint} Available: {', '.join(names)}."
+
+
+def write_report(
+    report: "Report", format_: str, output: Path | None, *, mark: str, verbose: bool, fail_on: str
+) -> None:
+    """mark: the line that a report about a recording starts with. Markdown is redacted. Raises Problem.
+
+    A file keeps the last complete report, which may be a baseline or what a monitor reads: the part that an interrupted
+    run has goes to stderr then, as text.
+    """
+    from gpucheck.render import formats
+
+    if report.interrupted and output is not None and replaces(output):
+        text = formats.render(report, "text", recorded=mark.strip(), verbose=verbose)
+        print_part(f"{text}{report.findings[-1].seen}\n", output)
+        return
+    change = redaction_of(report) if format_ == "markdown" else None
+    conditions = _conditions() if format_ == "kubernetes" else None
+    text = formats.render(
+        report, format_, recorded=mark.strip(), verbose=verbose, change=change, conditions=conditions, fail_on=fail_on
+    )
+    if report.interrupted and format_ == "text":
+        text += f"{report.findings[-1].seen}\n"
+    write_result(text, output, mode=MODES.get(format_, PRIVATE))
+
+
+def _conditions() -> "Conditions":
+    """Return the conditions of a Kubernetes node, from the tables of causes and actions."""
+    from gpucheck.knowledge import causes
+    from gpucheck.knowledge.causes import actions, conditions
+    from gpucheck.render.machine.kubernetes import Conditions
+
+    of_domain = conditions()
+    return Conditions(
+        types=tuple(condition for condition in of_domain.values() if condition),
+        of_cause={key: of_domain[cause.domain] for key, cause in causes().items()},
+        acting=frozenset(action for action, meaning in actions().items() if meaning.condition),
+    )

@@ -12,8 +12,11 @@ from gpucheck.render.words import count_models, counts_line, plural
 
 
 @of_printable
-def document(report: Report, *, command: str = "verify", whole: bool = False) -> Document:
-    """The findings. command: what made the report. whole: with GPUs, measurements, topology and host."""
+def document(report: Report, *, command: str = "verify", whole: bool = False, state: bool = False) -> Document:
+    """The findings. command: what made the report. whole: with GPUs, measurements, topology and host.
+
+    state: with the state of each GPU.
+    """
     groups, counts = worst_first(report.findings, host_gpus(report)), counts_line(report.counts)
     problems = sum(group.verdict in TROUBLE for group in groups)
     return document_of(
@@ -24,7 +27,7 @@ def document(report: Report, *, command: str = "verify", whole: bool = False) ->
         unproven=report.not_proven,
         summary=f"{plural(problems, 'problem')}: {counts}" if problems else counts,
         findings=Findings(groups, each_pass=whole),
-        body=[*_sections(report)] if whole else (),
+        body=[*_sections(report)] if whole else [*gpus.section(report)] if state else (),
     )
 
 

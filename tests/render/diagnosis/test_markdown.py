@@ -2,7 +2,7 @@
 
 import msgspec
 
-from gpucheck.cli._shared.redaction import of
+from gpucheck.cli._shared.shown import redaction_of
 from gpucheck.model.diagnosis import UnreadRange
 from tests.render.diagnosed import finding, winner
 from tests.render.pages import diagnosis
@@ -26,7 +26,7 @@ def test_markdown_of_a_diagnosis_is_redacted_and_names_the_confirming_command():
         source=("/home/alice/topo.txt",),
         findings=(finding(why="alice on trainbox17.example.edu, 10.20.30.40"),),
     )
-    text = diagnosis_markdown(told, of(told))
+    text = diagnosis_markdown(told, redaction_of(told))
 
     assert [word for word in ("alice", "trainbox17", "example.edu", "10.20.30.40") if word in text] == []
     assert "- confirm: `lspci -vv -s 0000:13:00.0`" in text

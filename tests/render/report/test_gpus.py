@@ -1,5 +1,6 @@
 """The table of GPUs: what each is, its state, and a verdict at the cell that a check evaluated."""
 
+import click
 import pytest
 from msgspec.structs import replace
 
@@ -7,6 +8,7 @@ from gpucheck.model import Verdict
 from gpucheck.model.host.hardware import GpuProcess, Health, NvLink, PcieLink
 from gpucheck.model.record import RECORD, stored
 from gpucheck.render.blocks import Cell, cells
+from gpucheck.render.formats import render
 from gpucheck.render.subjects.gpus import section
 from tests.machines import h100, whole_host
 from tests.render.reports import finding, report, sick
@@ -106,3 +108,11 @@ def test_only_heat_marks_the_temperature(seen, kind):
 
     assert row["temperature"].tone == kind
     assert row["SM clock"].tone == "fail"
+
+
+def test_a_terminal_has_a_line_for_each_gpu_with_v():
+    made = report(topology=MACHINE, measurements={RECORD: stored(whole_host(gpu()), None)})
+    quiet, verbose = (click.unstyle(render(made, "text", verbose=verbose)) for verbose in (False, True))
+
+    assert "temperature" not in quiet
+    assert [line[:2] for line in verbose.splitlines() if "41 \u00b0C" in line or BUS[1] in line] == ["0 ", "1 "]

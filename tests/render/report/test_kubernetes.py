@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.cli.verify.output import _conditions
+from gpucheck.cli.verify import _conditions
 from gpucheck.model import Verdict
 from gpucheck.render.machine.kubernetes import to_kubernetes
 from tests.render.reports import finding, passed, report

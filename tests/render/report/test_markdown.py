@@ -5,7 +5,7 @@ import pytest
 from markdown_it import MarkdownIt
 from msgspec.structs import replace
 
-from gpucheck.cli._shared.redaction import of
+from gpucheck.cli._shared.shown import redaction_of
 from gpucheck.model import System, Verdict
 from gpucheck.model.finding import Step
 from gpucheck.model.record import RECORD, stored
@@ -164,7 +164,7 @@ SECRETS = (
 
 def test_nobody_and_no_machine_is_named():
     made = planted()
-    text = render(made, "markdown", change=of(made))
+    text = render(made, "markdown", change=redaction_of(made))
 
     assert [secret for secret in SECRETS if secret in text] == []
     assert "0000:" in text
@@ -184,13 +184,15 @@ def test_the_account_of_the_run_is_redacted(monkeypatch):
     monkeypatch.setenv("SUDO_USER", "carolfoo")
     made = report(finding(seen="started by carolfoo in a shell"))
 
-    assert "carolfoo" not in render(made, "markdown", change=of(made))
+    assert "carolfoo" not in render(made, "markdown", change=redaction_of(made))
 
 
 def test_a_path_of_the_kernel_is_no_folder_of_a_user():
     made = report(finding("iommu", "host", cause="iommu-translation", fix="boot with iommu=pt"))
 
-    assert r"`cat /sys/kernel/iommu_groups/*/type \| sort \| uniq -c`" in render(made, "markdown", change=of(made))
+    assert r"`cat /sys/kernel/iommu_groups/*/type \| sort \| uniq -c`" in render(
+        made, "markdown", change=redaction_of(made)
+    )
 
 
 def test_code_survives_pipes_and_backticks():
