@@ -148,7 +148,7 @@ def signed(folder: Path, fingerprint: str = "") -> Signed:
     try:
         content = read_bytes(folder / MANIFEST, MOST_MANIFEST)
     except UnreadableInput as error:
-        hint = "Set BUNDLE to the directory that make bundle wrote."
+        hint = "Give the directory that make bundle wrote (BUNDLE= of make)."
         raise BundleError(f"{folder / MANIFEST}: {error.what}. {hint}") from error
     proof = {MANIFEST: content, **{name: _proof(folder, name) for name in (SIGNATURE, KEY)}}
     signer = verified(content, proof[SIGNATURE], proof[KEY], str(folder))

@@ -58,7 +58,7 @@ def test_verify_distinguishes_changed_bundle_from_other_directory(bundle, tmp_pa
 
     assert (other.exit_code, none.exit_code) == (2, 3)
     assert "expected " + "AB" * 20 in other.stderr
-    assert "Set BUNDLE to the directory that make bundle wrote" in none.stderr
+    assert "Give the directory that make bundle wrote" in none.stderr
 
 
 def test_files_names_where_each_file_of_a_group_goes(bundle, tmp_path):

@@ -97,7 +97,7 @@ def _burn_in(made: BurnIn) -> Section:
         lines.append(f"highest temperature: {degrees}")
     shown: list[Block] = [Lines([*lines, f"kept in {made.state}"])]
     if made.noticed:
-        columns = words("after", "time", "verdict", "check", "subject", "observed")
+        columns = words("after", "time", "verdict", "check", "subject", "observed", kind="keep")
         shown.append(Table(columns, [_noticed(one) for one in made.noticed], "What came up"))
     return Section("burn-in", "Burn-in", [*shown, Folded("limit", "Limits", Lines(made.limits))])
 
