@@ -11,8 +11,10 @@ import click
 
 from gpucheck import fleet
 from gpucheck.cli._shared.common import (
+    MODES,
     OutputFile,
     Problem,
+    descriptor,
     fail_on_option,
     note,
     output_options,
@@ -20,7 +22,6 @@ from gpucheck.cli._shared.common import (
     usage_errors,
     write_result,
 )
-from gpucheck.cli._shared.output import MODES, descriptor
 from gpucheck.cli._shared.progress import steps
 from gpucheck.cli._shared.shown import redaction_of
 from gpucheck.cli._shared.width import columns

@@ -10,17 +10,17 @@ import click
 
 from gpucheck import __version__
 from gpucheck.cli._shared.common import (
+    STDOUT,
     OutputFile,
     Problem,
-    Progress,
     note,
     open_host,
-    progress_end,
+    replaces,
     simulation_options,
     timeout_option,
     write_result,
 )
-from gpucheck.cli._shared.output import STDOUT, replaces
+from gpucheck.cli._shared.progress import Progress, progress_end
 from gpucheck.model.facts import Facts, Source
 from gpucheck.processes.atomic import PRIVATE
 from gpucheck.processes.deadline import StuckError

@@ -8,15 +8,14 @@ import click
 
 from gpucheck.cli._shared.common import (
     NVML_SECONDS,
-    Progress,
     fail_on_option,
     output_options,
-    progress_end,
     simulation_options,
     start_simulation,
     timeout_option,
     usage_errors,
 )
+from gpucheck.cli._shared.progress import Progress, progress_end
 from gpucheck.cli._shared.shown import FORMATS, measured, write_report
 from gpucheck.model.finding import exit_status
 from gpucheck.model.smoke import SmokeReport, SmokeResult

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.cli._shared.output import OutputFile, Problem
+from gpucheck.cli._shared.common import OutputFile, Problem
 from gpucheck.cli.verify import write_report
 from gpucheck.render.formats import FORMATS
 from tests.render.reports import sick

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpucheck.cli._shared.output import replaces, write_result
+from gpucheck.cli._shared.common import replaces, write_result
 from gpucheck.cli._shared.width import columns
 from gpucheck.printable import one_line
 from gpucheck.processes.signals import ended_by_signals, undisturbed

@@ -6,8 +6,7 @@ from typing import Any
 import click
 from click.exceptions import Exit
 
-from gpucheck.cli._shared.common import OutputFile, Problem, note, output_options, write_result
-from gpucheck.cli._shared.output import is_stdout
+from gpucheck.cli._shared.common import OutputFile, Problem, is_stdout, note, output_options, write_result
 from gpucheck.cli.stack.check import check
 from gpucheck.cli.stack.common import (
     EXIT_IMPOSSIBLE,

@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucheck.cli._shared.common import (
+    MODES,
     Problem,
-    Progress,
     fail_on_option,
     open_host,
     output_options,
-    progress_end,
     recording_option,
+    replaces,
     replay_mark,
     separated,
     simulation_options,
     timeout_option,
+    write_result,
 )
 from gpucheck.cli._shared.completion import STEP
-from gpucheck.cli._shared.output import MODES, replaces, write_result
+from gpucheck.cli._shared.progress import Progress, progress_end
 from gpucheck.cli._shared.shown import measured, print_part, redaction_of
 from gpucheck.model.finding import exit_status
 from gpucheck.model.record import RECORD
