@@ -15,8 +15,11 @@ from gpucheck.model.finding import exit_status
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
+    from gpucheck.model.diagnosis import Diagnosis
     from gpucheck.model.diagnosis.observations import Observations
     from gpucheck.model.paste import Reading
+
+TERMINAL = "terminal"
 
 
 @click.command()
@@ -71,38 +74,43 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         raise Problem("no input. Give pasted output as FILE or on stdin, or --observations FILE.")
     if sources.count("-") > 1:
         raise Problem("stdin can be read once only. Give the other inputs as files.")
+    from gpucheck.render.subjects.diagnosis import document, missing_output
     from gpucheck.run.pastes import NoSuchMachine, diagnosis
 
     if model is not None:
         _known(model)
     given = _given(observations)
-    readings = []
-    try:
-        with steps(len(files) - files.count("-") + 1) as progress:
-            for name in files:
-                if name != "-":  # on a terminal, input is being typed there
-                    progress(f"read {shown(name)}")
-                readings.append(_reading(name, as_))
-            progress("diagnose")
-            found = diagnosis(
-                readings,
-                given,
-                sources=tuple(shown(name) for name in sources),
-                model=model,
-                machine=machine,
-            )
-    except NoSuchMachine as problem:
-        raise Problem(f"{problem}.") from problem
-    from gpucheck.render.subjects.diagnosis import document
+    readings: list[Reading] = []
 
-    write_report(
-        found,
-        lambda: document(found, everything=bool(verbose) or format_ == "html", published=format_ == "markdown"),
-        format_,
-        output,
-        verbose=bool(verbose),
-        redact=not no_redact,
-    )
+    def report() -> "Diagnosis":
+        names = tuple(shown(name) for name in sources)
+        try:
+            found = diagnosis(readings, given, sources=names, model=model, machine=machine)
+        except NoSuchMachine as problem:
+            raise Problem(f"{problem}.") from problem
+        write_report(
+            found,
+            lambda: document(found, everything=bool(verbose) or format_ == "html", published=format_ == "markdown"),
+            format_,
+            output,
+            verbose=bool(verbose),
+            redact=not no_redact,
+        )
+        return found
+
+    with steps(len(files) - files.count("-") + 1) as progress:
+        for name in files:
+            if name != "-":  # on a terminal, input is being typed there
+                progress(f"read {shown(name)}")
+            readings.append(_reading(name, as_))
+        progress("diagnose")
+    found = report()
+    if "-" not in sources and format_ == "text" and output is None and may_ask() and (command := missing_output(found)):
+        pasted = _ask(command)
+        if pasted is not None:
+            readings.append(pasted)
+            sources = (*sources, TERMINAL)
+            found = report()
     machines = (one for machine in found.machines for one in machine.findings)
     return exit_status((one.verdict for one in (*found.findings, *machines)), fail_on)
 
@@ -119,6 +127,32 @@ def _known(model: str) -> None:
 def is_terminal() -> bool:
     """Whether stdin is a terminal, or closed: nothing was piped in."""
     return sys.stdin is None or sys.stdin.isatty()
+
+
+def may_ask() -> bool:
+    """Whether a person is at both ends: stdin, stdout and stderr are terminals."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def _ask(command: str) -> "Reading | None":
+    """Ask for the output of a command that decides. None if it is skipped, or if nothing in it is recognized."""
+    from gpucheck import imports
+
+    click.echo(f"\nThe output of this command decides: {command}", err=True)
+    click.echo("Paste it here, then press Ctrl-D; Enter skips: ", nl=False, err=True)
+    try:
+        first = sys.stdin.readline(imports.MAX_BYTES)
+        text = first + sys.stdin.read(imports.MAX_BYTES) if first.strip() else ""
+    except KeyboardInterrupt:
+        text = ""
+    click.echo(err=True)
+    if not text:
+        return None
+    try:
+        return imports.read_all(text.encode("utf-8", errors="replace"), TERMINAL)
+    except imports.ImportProblem as problem:
+        click.echo(f"gpucheck: {problem}", err=True)
+        return None
 
 
 def _kinds() -> str:

@@ -140,6 +140,42 @@ def test_a_terminal_is_not_read_without_an_argument(run, monkeypatch):
     assert "no input" in refused(run("diagnose", given=KERNEL))
 
 
+@pytest.mark.parametrize(
+    ("typed", "answers", "code"),
+    [
+        (KERNEL, 2, 2),  # what is pasted counts
+        ("\n", 1, 3),  # Enter
+        ("", 1, 3),  # Ctrl-D
+        ("what?\n", 1, 3),
+    ],
+)
+def test_a_person_is_asked_for_the_output_that_decides(run, monkeypatch, tmp_path, typed, answers, code):
+    monkeypatch.setattr("gpucheck.cli.diagnose.may_ask", lambda: True)
+    (tmp_path / "error.txt").write_text("No devices were found?\nRuntimeError: No CUDA GPUs are available\n")
+    status, out, err = run("diagnose", str(tmp_path / "error.txt"), given=typed)
+
+    assert (out.count("gpucheck diagnose"), status) == (answers, code)
+    assert "nvidia-smi -L" in err
+
+
+def test_an_interrupt_at_the_question_keeps_the_answer(run, monkeypatch, tmp_path):
+    class Interrupted:
+        def readline(self, _):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("gpucheck.cli.diagnose.may_ask", lambda: True)
+    monkeypatch.setattr("sys.stdin", Interrupted())
+    (tmp_path / "error.txt").write_text("RuntimeError: No CUDA GPUs are available\n")
+
+    assert run("diagnose", str(tmp_path / "error.txt"))[0] == 3
+
+
+def test_a_program_is_not_asked(run, tmp_path):
+    (tmp_path / "error.txt").write_text("RuntimeError: No CUDA GPUs are available\n")
+
+    assert run("diagnose", str(tmp_path / "error.txt"), given=KERNEL)[::2] == (3, "")
+
+
 def test_the_model_is_given_where_no_input_names_it(diagnose):
     _, out, _ = diagnose("--gpu", "NVIDIA A100-SXM4-80GB", "--format", "json", texts=[MATRIX])
 

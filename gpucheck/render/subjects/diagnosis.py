@@ -12,6 +12,7 @@ from gpucheck.render.findings import TROUBLE, Group, worst_first
 from gpucheck.render.words import WORST_FIRST, counts_line, plural
 
 MOST_SPANS, MOST_UNREAD = 6, 5
+READABLE = ("nvidia-smi", "lspci", "sudo lspci", "sudo dmesg", "cat /proc/cmdline", "ibstat")
 CERTAINTY = ("certain", "likely", None, "possible")
 
 
@@ -57,6 +58,15 @@ def ordered(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> list[Group
         return WORST_FIRST.index(group.verdict), about_text, not group.follow, CERTAINTY.index(group.first.confidence)
 
     return sorted(worst_first(findings, gpus), key=place)
+
+
+def missing_output(diagnosis: Diagnosis) -> str:
+    """Return the command whose output would decide what is not certain; empty if none is known."""
+    doubtful = (
+        one for one in ordered(diagnosis.findings) if one.verdict in TROUBLE and one.first.confidence != "certain"
+    )
+    commands = (step.command for group in doubtful for step in group.steps if step.command and not step.changes)
+    return next((command for command in commands if command.startswith(READABLE)), "")
 
 
 def machine_title(one: Diagnosis) -> str:
