@@ -3,52 +3,44 @@
 from collections.abc import Iterable, Iterator
 
 from gpucheck.knowledge.codes import Subject
-from gpucheck.knowledge.messages import row
+from gpucheck.knowledge.messages import KnownMessage, row
 from gpucheck.model.finding import Finding, Verdict
 from gpucheck.model.paste import Message
 
 MOST_SHOWN = 5
+WORST = ("fail", "warn", "unknown")
 LONGEST = 500  # characters of a line that are evidence
 
 
 def of_messages(messages: Iterable[Message]) -> Iterator[Finding]:
-    """One finding for each meaning and GPU, with the lines as evidence; harmless messages give none.
+    """One finding for each cause and GPU, or for each meaning without a cause, with the lines as evidence.
 
-    Where programs of several kinds name the same cause, the finding of the first has the lines of all.
+    The worst of the meanings leads. Harmless messages give none, and bare ones none next to others.
     """
-    groups: dict[tuple[str, str | None], list[Message]] = {}
-    by_cause: dict[tuple[str, str, str | None], str] = {}
-    for message in messages:
-        known = row(message.key)
-        if known.verdict == "pass":
-            continue
-        key = message.key
-        if known.cause is not None:
-            first = by_cause.setdefault((known.cause, known.verdict, message.gpu), key)
-            key = first if _program(first) != _program(key) else key
-        groups.setdefault((key, message.gpu), []).append(message)
-    for (key, gpu), found in groups.items():
-        known = row(key)
-        lines = list(dict.fromkeys(_short(message.text) for message in found))
+    known = [(message, row(message.key)) for message in messages]
+    known = [(message, meaning) for message, meaning in known if meaning.verdict != "pass"]
+    told = [one for one in known if not one[1].bare] or known
+    groups: dict[tuple[str, str | None], list[tuple[Message, KnownMessage]]] = {}
+    for message, meaning in told:
+        groups.setdefault((meaning.cause or message.key, message.gpu), []).append((message, meaning))
+    for (_, gpu), members in groups.items():
+        known_as = min((meaning for _, meaning in members), key=lambda meaning: WORST.index(meaning.verdict))
+        lines = list(dict.fromkeys(_short(message.text) for message, _ in members))
         more = len(lines) - MOST_SHOWN
         yield Subject(
-            check=_program(key),
+            check=known_as.key.split(".", 1)[0],
             name="host" if gpu is None else f"gpu:{gpu}",
             evidence=(*lines[:MOST_SHOWN], *((f"and {more} more",) if more > 0 else ())),
         ).finding(
-            Verdict(known.verdict),
+            Verdict(known_as.verdict),
             "message.known-line",
-            known.says,
-            cause=known.cause,
-            confidence=known.confidence,
-            advice=known.steps,
-            message=key,
-            meaning=known.why or known.says,
+            known_as.says,
+            cause=known_as.cause,
+            confidence=known_as.confidence,
+            advice=known_as.steps,
+            message=known_as.key,
+            meaning=known_as.why or known_as.says,
         )
-
-
-def _program(key: str) -> str:
-    return key.split(".", 1)[0]
 
 
 def _short(line: str) -> str:

@@ -29,7 +29,8 @@ class KnownMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     key: unique over all files, the part before the first dot is the file's name. patterns: regular expressions,
     searched in a line, case-sensitive unless they begin with (?i); a group named ``gpu`` is a bus id or an index.
     verdict: ``pass`` for a known harmless message. ``says``: its meaning in one phrase. why and steps: as in a
-    finding; where a cause is named its steps follow. versions: where the wording was seen.
+    finding; where a cause is named its steps follow. versions: where the wording was seen. bare: it states only that
+    something failed, and adds nothing to a message that states what.
     """
 
     key: str
@@ -42,6 +43,7 @@ class KnownMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     cause: str | None = None
     confidence: Literal["certain", "likely", "possible"] | None = None
     versions: str = ""
+    bare: bool = False
 
 
 class _Rows(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
