@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucheck.cli._shared.common import Problem, fail_on_option, output_options, write_result
+from gpucheck.cli._shared.common import Problem, fail_on_option, note, output_options, write_result
 from gpucheck.cli._shared.completion import GPU, KIND
 from gpucheck.cli._shared.progress import steps
 from gpucheck.cli._shared.shown import FORMATS, NO_REDACT, write_report
@@ -138,20 +138,19 @@ def _ask(command: str) -> "Reading | None":
     """Ask for the output of a command that decides. None if it is skipped, or if nothing in it is recognized."""
     from gpucheck import imports
 
-    click.echo(f"\nThe output of this command decides: {command}", err=True)
-    click.echo("Paste it here, then press Ctrl-D; Enter skips: ", nl=False, err=True)
+    note(f"The output of this command decides: {command}")
+    note("Paste it here, then press Ctrl-D; Enter skips:")
     try:
         first = sys.stdin.readline(imports.MAX_BYTES)
         text = first + sys.stdin.read(imports.MAX_BYTES) if first.strip() else ""
     except KeyboardInterrupt:
         text = ""
-    click.echo(err=True)
     if not text:
         return None
     try:
         return imports.read_all(text.encode("utf-8", errors="replace"), TERMINAL)
     except imports.ImportProblem as problem:
-        click.echo(f"gpucheck: {problem}", err=True)
+        note(f"gpucheck: {problem}")
         return None
 
 

@@ -109,7 +109,9 @@ class _Group:
         return self.events[0].message.number
 
     def text(self) -> str:
-        times = len(self.events)
+        # Of AER's errors the port reports that one came, and the device what it was.
+        reported = sum("message received" in event.message.text for event in self.events)
+        times = max(reported, len(self.events) - reported)
         return self.meaning.summary if times == 1 else f"{self.meaning.summary}, {times} times"
 
 
