@@ -38,7 +38,7 @@ FROM_BUNDLE = $(if $(BUNDLE),-e bundle=$(abspath $(BUNDLE)) $(if $(BUNDLE_FINGER
 TO_BUNDLE = -e bundle_output=$(abspath $(or $(BUNDLE),build/bundle)) $(if $(GROUPS),-e '{"bundle_groups": "$(GROUPS)"}') \
 	$(if $(BUNDLE_KEY),-e bundle_key=$(BUNDLE_KEY))
 
-.PHONY: help plan provision bundle verify rollback deprovision check lint test test-here test-lab test-more test-labs test-network test-controllers test-all test-real-packages test-gpu fuzz collection images test-images lab-down clean release
+.PHONY: help plan provision bundle image-plan image verify rollback deprovision check lint test test-here test-lab test-more test-labs test-network test-controllers test-all test-real-packages test-gpu fuzz collection images test-images lab-down clean release
 
 help: ## this list
 	@echo "gpucheck: provision NVIDIA GPU hosts and verify that they are ready for multi-GPU training"
@@ -60,6 +60,15 @@ rollback: $(VENV)/.provision target ## return every host to the set that was rec
 
 deprovision: $(VENV)/.provision target ## remove everything installed by provision, and nothing else (CONFIRM=yes; without it, list it)
 	@$(PLAYBOOK) $(if $(CONFIRM),-e confirm=$(CONFIRM)) playbooks/deprovision.yml
+
+# HARDWARE=h100-sxm5-x8: eight of h100-sxm5.
+image-plan: $(VENV)/.provision ## show the plan of an image without a GPU: HARDWARE=h100-sxm5-x8 OS=ubuntu-22.04 (KERNEL=release)
+	@hardware=$(or $(HARDWARE),$(error HARDWARE=h100-sxm5-x8 and OS=ubuntu-22.04 are required)); $(VENV)/bin/gpucheck stack plan \
+	  --gpu "$${hardware##*-x}x$${hardware%-x*}" --os "$(OS)" --spec stack.yml $(if $(KERNEL),--kernel "$(KERNEL)")
+
+image: $(VENV)/.provision ## install that plan into an image without a GPU (INVENTORY=playbooks/inventory/image.yml: into this very system)
+	@$(if $(and $(INVENTORY),$(HARDWARE),$(OS)),,$(error INVENTORY=path, HARDWARE=h100-sxm5-x8 and OS=ubuntu-22.04 are required))
+	@$(PLAYBOOK) -e image_hardware=$(HARDWARE) -e image_os=$(OS) playbooks/image.yml
 
 verify: $(VENV)/.provision target ## verify every GPU host again and print the merged report
 	@$(PLAYBOOK) playbooks/verify.yml

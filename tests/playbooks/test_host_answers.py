@@ -42,6 +42,7 @@ ALLOWED: dict[tuple[str, str], tuple[set[str] | None, str]] = {
     ("tasks/quick.yml", "gpu_verify.gpus"): ({"gpu_facts"}, "the length of a list, which is compared with another"),
     ("tasks/merge.yml", "copy.dest"): (None, CHOSEN),
     ("tasks/merge.yml", "command.argv"): (None, CHOSEN),
+    ("tasks/image.yml", "command.argv"): ({"gpu_facts"}, "the text of one option, which gpucheck decodes"),
     ("tasks/check_build.yml", "command.argv"): ({"command", "stack_plans"}, KIND),
     ("tasks/check_send.yml", "send_files.files"): ({"command"}, KIND),
     ("tasks/verify.yml", "gpu_verify.arguments"): ({"command"}, THERE),

@@ -135,6 +135,8 @@ def test_plan_of_a_described_host_is_that_of_a_real_one_without_its_kernel(site)
     assert other == {"hosts", "host", "headers"}
     assert (made["hosts"], made["headers"]) == ([], [])
     assert "kernel headers\n  those of the host's kernel\n" in run(*described).stdout
+    kernel = json.loads((site / "lab-dnf.json").read_text())["kernel"]
+    assert json.loads(run(*described, "--kernel", kernel, *words).stdout)["headers"] == real["headers"]
 
 
 @pytest.mark.parametrize(

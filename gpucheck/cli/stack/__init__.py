@@ -180,6 +180,9 @@ def diff_command(spec: Path, facts: tuple[Path, ...], lock_file: Path, format_: 
 @all_hosts_option
 @bundle_option
 @description_options
+@click.option(
+    "--kernel", metavar="RELEASE", help="With --gpu and --os: kernel of the host or image, such as 6.8.0-31-generic."
+)
 @output_options("text", "json")
 def plan_command(
     lock_file: Path | None,
@@ -194,7 +197,7 @@ def plan_command(
     """Print the installation plan of a host or group.
 
     Packages, repositories, holds, files, services and the reboot rule. With --gpu and --os, of a host that is only
-    described: no lock is read, and what depends on its kernel is left out.
+    described: no lock is read, and without --kernel what depends on its kernel is left out.
     """
     from gpucheck import stack
     from gpucheck.cli.stack.lock import described_host_plan, echo_plans, planned

@@ -55,6 +55,7 @@ def described_host_plan(
     arch: str | None,
     nvswitches: int | None,
     spec: Path | None,
+    kernel: str | None,
 ) -> "Plan | Refusal":
     """Return the plan of a host that the options describe. Raises SpecError and UnknownInput."""
     from gpucheck.stack import Refusal, resolve_target, target_of
@@ -62,7 +63,7 @@ def described_host_plan(
 
     target, stated = target_of(expanded(gpus), os_name, arch, nvswitches=nvswitches), spec_of((), None, spec)
     found = resolve_target(target, stated)
-    return found if isinstance(found, Refusal) else described_plan(target, found, stated)
+    return found if isinstance(found, Refusal) else described_plan(target, found, stated, kernel)
 
 
 def write_plans(lock_file: Path, folder: Path, bundle: Path | None = None) -> list[str]:

@@ -133,11 +133,20 @@ def planned_lock(made: Lock) -> Lock:
     return msgspec.structs.replace(made, groups=groups, refused=dict(sorted(refused.items())))
 
 
-def described_plan(target: Target, stack: StackSet, spec: StackSpec) -> Plan | Refusal:
-    """Return the plan of a host that does not exist yet: without what depends on its kernel and its network cards."""
+def described_plan(target: Target, stack: StackSet, spec: StackSpec, kernel: str | None = None) -> Plan | Refusal:
+    """Return the plan of a host that does not exist yet, or of an image: without what depends on its network cards.
+
+    kernel: without it also without what depends on that.
+    """
+    hosts = {"image": LockedHost(kernel=kernel)} if kernel else {}
     counts = Counter(gpu.pci_ids[0] for gpu in target.gpus)
     group = LockedGroup(
-        os=target.os.id, arch=target.arch, gpus=dict(counts), nvswitches=bool(target.nvswitches), hosts={}, stack=stack
+        os=target.os.id,
+        arch=target.arch,
+        gpus=dict(counts),
+        nvswitches=bool(target.nvswitches),
+        hosts=hosts,
+        stack=stack,
     )
     try:
         return _plan(group_name(target, dict(counts)), group, target, spec, None)

@@ -19,7 +19,7 @@ from . import (
     safety,
     tuning,
 )
-from .host import platform_python, read_facts
+from .host import image, platform_python, read_facts
 from .readers.files import text
 
 ROLE_OF = {"fabric_manager": "driver"}
@@ -56,7 +56,7 @@ def compare(host, plan, digest, known=None):
     differences["driver"] += (
         ["{} is installed, but the loader does not find it".format(running.LIBRARY)] if lost else []
     )
-    modules = rdma.missing_modules(plan, extras["modules"], facts["kernel"])
+    modules = [] if image() else rdma.missing_modules(plan, extras["modules"], facts["kernel"])
     parts, lacking = rdma.kernel_parts(plan, facts, extras, host_plan.later_kernels(facts))
     differences["driver"] += rdma.differences(modules) + rdma.package_differences(parts)
     services = running.states([row["name"] for row in plan["services"]])

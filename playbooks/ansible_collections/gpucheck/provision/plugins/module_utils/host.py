@@ -13,7 +13,7 @@ from .openpgp import rpm_fingerprints
 from .readers import driver as module
 from .readers import packages as installed
 from .readers.files import Unreadable, command, hex_id, text
-from .readers.kernels import secure_boot_variable
+from .readers.kernels import release_key, secure_boot_variable
 from .readers.packages import upstream, version_locks
 from .readers.pci import NVIDIA, functions
 from .readers.system import os_release, package_family
@@ -23,6 +23,21 @@ PLATFORM_PYTHON = "/usr/libexec/platform-python"
 OF_INTEREST = re.compile(
     r"nvidia|cuda|cudnn|nccl|^datacenter-gpu-manager|^gdr(copy|drv)|^libgdrapi|linux-headers|kernel-(uek-)?devel"
 )
+
+
+def image():
+    """Whether this is an image: a chroot, container or builder. Nothing of the plan runs before its first boot."""
+    return bool(os.environ.get("GPUCHECK_IMAGE"))
+
+
+def kernel_of(root):
+    """The release of the running kernel; of an image that of its newest one. Raises Unreadable for an image without."""
+    if not image():
+        return text(os.path.join(root, "proc/sys/kernel/osrelease")) or os.uname().release
+    releases = safety.kernels()
+    if not releases:
+        raise Unreadable("no kernel is installed in this image (/lib/modules): install it first")
+    return max(releases, key=release_key)
 
 
 def simulation(directory=SIMULATOR):
@@ -100,7 +115,7 @@ def pci_devices(root):
 
 def driver(root, kernel, packages):
     """The contract's ``driver`` object: what is loaded, and what the next load would give."""
-    loaded, flavour = module.loaded_module(root)
+    loaded, flavour = (None, None) if image() else module.loaded_module(root)
     # Without modinfo nothing loads modules here, and the package is all there is to go by.
     version, next_flavour = module_file(root, kernel) if shutil.which("modinfo") else packaged_module(packages)
     return {
@@ -172,7 +187,7 @@ def read_facts(host, simulator=SIMULATOR):
         unfinished = sorted(doubled)
         locks = version_locks()
         holds = sorted({lock_name(entry) for entry in locks})
-    kernel = text(os.path.join(root, "proc/sys/kernel/osrelease")) or os.uname().release
+    kernel = kernel_of(root)
     vendors = pci_devices(root)
     devices = vendors[NVIDIA]
     gpus = [row for row in devices if row[1][:4] in ("0300", "0302")]
@@ -193,14 +208,14 @@ def read_facts(host, simulator=SIMULATOR):
         "rdma": rdma.cards(vendors[rdma.MELLANOX]),
         "ofed": rdma.ofed(everything),
         "driver": driver(root, kernel, everything),
-        "nouveau_loaded": os.path.isdir(os.path.join(root, "sys/module/nouveau")),
-        "secure_boot": secure_boot(root),
+        "nouveau_loaded": not image() and os.path.isdir(os.path.join(root, "sys/module/nouveau")),
+        "secure_boot": False if image() else secure_boot(root),
         "kernels": safety.kernels(),
         "headers": kernels_with_headers(),
         "dkms": safety.dkms(),
         "vgpu_guest": safety.vgpu_guest(root, [row[0] for row in gpus]),
         "repositories": safety.repositories(),
-        "processes": safety.processes(),
+        "processes": [] if image() else safety.processes(),
         "free_bytes": safety.free_bytes(),
         "package_locks": safety.package_locks(family),
         "foreign": others + distributions,

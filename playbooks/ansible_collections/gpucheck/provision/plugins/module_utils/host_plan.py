@@ -10,7 +10,7 @@ import re
 import shutil
 
 from . import running
-from .host import lock_name
+from .host import image, lock_name
 from .kernel_packages import headers_missing, later_kernels, modules_for
 from .origin import NAMES
 from .readers.files import text
@@ -153,6 +153,8 @@ def build_again(plan, kernel):
     prebuilt = modules_for(plan, kernel)
     names = [row["name"] for row in component(plan, "driver")[0] if MODULE_PACKAGE.search(row["name"])]
     names = [prebuilt] if prebuilt else names
+    if image() and not prebuilt:
+        return ["dkms", "autoinstall", "--kernelver", kernel]
     return BUILD_AGAIN[plan["package_manager"]] + names
 
 
@@ -174,7 +176,7 @@ def enabled_stream(module):
 
 def reboot_reasons(plan, facts):
     """Why the plan's rule asks for a reboot now, empty where it does not."""
-    rules = plan["reboot"]["when"]
+    rules = [] if image() else plan["reboot"]["when"]
     driver = facts["driver"]
     reasons = []
     if "nouveau-loaded" in rules and facts["nouveau_loaded"]:
@@ -197,6 +199,8 @@ def loaded_differences(plan, facts):
         return [
             "no nvidia module is built for kernel {}, planned {}".format(facts["kernel"], expected["driver_version"])
         ]
+    if image():
+        driver = {"loaded_version": driver["installed_version"], "loaded_flavour": driver["installed_flavour"]}
     if driver["loaded_version"] is None:
         return ["no nvidia module is loaded, planned {driver_version} {kernel_module}".format(**expected)]
     seen = "{loaded_version} {loaded_flavour}".format(**driver)

@@ -40,7 +40,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils import host_plan, running
 from ..module_utils.call import Refused, call, explained
 from ..module_utils.compare import compare
-from ..module_utils.host import read_facts
+from ..module_utils.host import image, read_facts
 
 DRIVER = "nvidia"
 
@@ -55,6 +55,8 @@ def due(services, seen, forgive=False, restart=False):
         name, state = row["name"], seen[row["name"]]
         if bool(row["enabled"]) != (state.get("UnitFileState") in running.ENABLED):
             calls.append(["enable" if row["enabled"] else "disable", name])
+        if image():
+            continue
         active = state.get("ActiveState") == "active"
         if row["state"] == "started" and (restart or not active):
             calls.append(["restart" if restart else "start", name])
@@ -148,7 +150,9 @@ def take(module, words, done):
 def act(module, done):
     """Load, reload, start; append each step to done, also in check mode. Raises Refused."""
     params = module.params
-    for words in [["modprobe", name] for name in params["modules"]] + ([["daemon-reload"]] if params["reload"] else []):
+    loads = [["modprobe", name] for name in params["modules"]] + ([["daemon-reload"]] if params["reload"] else [])
+    # In an image nothing is loaded or started: services are enabled for its first boot.
+    for words in [] if image() else loads:
         take(module, words, done)
     services = acted_on(params["services"])
     seen = running.states([row["name"] for row in services])

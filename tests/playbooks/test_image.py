@@ -1,0 +1,71 @@
+"""An image: nothing of its plan runs yet. Its own kernel counts, services are enabled, and no program is started."""
+
+import pytest
+
+from tests.playbooks.modules import answer_of, module, programs, shared
+
+host, plan_code, running = shared("host"), shared("host_plan"), shared("running")
+OFFLINE = {"LoadState": "loaded", "ActiveState": "inactive", "UnitFileState": "enabled"}
+
+
+@pytest.fixture(autouse=True)
+def image(monkeypatch):
+    monkeypatch.setenv("GPUCHECK_IMAGE", "yes")
+
+
+def test_what_only_a_boot_can_do_is_no_difference(machine):
+    machine.facts["driver"].update(loaded_version=None, loaded_flavour=None)
+    machine.services["nvidia-persistenced"] = OFFLINE
+    machine.extras["modules"] = []
+    plan_code_note = machine.folder / "reboot-required"
+    plan_code_note.write_text("module files changed")
+
+    found = machine.compare()
+
+    assert (found["differences"], found["reboot"]) == ({}, [])
+
+
+def test_what_the_first_boot_would_lack_is_one(machine):
+    machine.facts["driver"].update(loaded_version=None, installed_version="570.1")
+    machine.services["nvidia-persistenced"] = {**OFFLINE, "UnitFileState": "disabled"}
+
+    assert machine.differences()["driver"] == [
+        "the loaded module is 570.1 proprietary, planned 580.178.04 proprietary",
+        "nvidia-persistenced is not enabled",
+    ]
+
+
+def test_modules_are_for_the_newest_kernel_of_the_image(monkeypatch, machine):
+    monkeypatch.setattr(host.safety, "kernels", lambda: ["5.15.0-99-generic", "5.15.0-179-generic"])
+    assert host.kernel_of("/") == "5.15.0-179-generic"
+    assert plan_code.build_again(machine.plan, "5.15.0-179-generic")[:2] == ["dkms", "autoinstall"]
+
+    monkeypatch.setattr(host.safety, "kernels", list)
+    with pytest.raises(host.Unreadable, match="no kernel is installed in this image"):
+        host.kernel_of("/")
+
+
+def test_services_are_enabled_and_nothing_is_loaded_or_started(monkeypatch):
+    task, calls = module("driver_in_force"), []
+    programs(monkeypatch, lambda argv, **_: calls.append(argv) or (0, "", ""))
+    monkeypatch.setattr(
+        running, "states", lambda names: {name: {**OFFLINE, "UnitFileState": "disabled"} for name in names}
+    )
+    monkeypatch.setattr(task, "compare", lambda *_: {"differences": {}})
+    services = [{"name": "nv", "enabled": True, "state": "started"}]
+
+    answer_of(task, {"host": "image", "plan": {}, "modules": ["nvidia"], "services": services, "reload": True})
+
+    assert calls == [["systemctl", "enable", "nv"]]
+
+
+def test_units_are_asked_for_without_a_running_systemd(tools):
+    (tools / "systemctl").write_text(
+        "#!/bin/sh\n[ $2 = nv.service ] && echo static || { echo no such unit >&2; exit 1; }\n"
+    )
+    (tools / "systemctl").chmod(0o755)
+
+    assert running.states(["nv", "gone"]) == {
+        "nv": {**OFFLINE, "UnitFileState": "static"},
+        "gone": {"UnitFileState": "", "LoadState": "not-found", "ActiveState": "inactive"},
+    }
