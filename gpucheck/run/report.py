@@ -16,6 +16,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.packages import packages
 from gpucheck.model import Finding, NotRecorded, NvmlReading, PciDevice, Report, System, Verdict
 from gpucheck.model.facts import Source
+from gpucheck.printable import counted
 from gpucheck.processes.deadline import StuckError, in_time
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.guard import broken, stuck
@@ -68,7 +69,7 @@ def _of_cards(source: Source) -> dict[str, list[str]]:
     return {
         "nic-rail": [card.pci.bus_id for card in cards],
         "nic-firmware": [f"{card.device.board} {card.device.firmware}" for card in cards if card.device.firmware],
-        "nic-rate": [f"{count} x {rate:g} Gb/s" for rate, count in rates.items()],
+        "nic-rate": [f"{counted(count, 'port')} at {rate:g} Gb/s" for rate, count in rates.items()],
         "nic-mtu": [str(port.mtu) for port in active if port.mtu],
         "nic-gid-index": [str(min(port.gids)) for port in active if port.gids],
     }
