@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "processes": set(),
     "host": {"model", "knowledge", "foreign", "processes"},
     "imports": {"model", "knowledge", "foreign"},
+    "isolate": {"model", "knowledge", "foreign", "processes"},
     "topology": {"model", "knowledge"},
     "stack": {"model", "knowledge", "foreign"},
     "repositories": {"knowledge", "foreign", "processes", "stack"},

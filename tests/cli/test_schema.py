@@ -53,6 +53,10 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
     ],
     "image": [("image", *TWO, "--level", "quick"), ("image", "--simulate", "no-gpu", "--level", "quick")],
     "images": [("image", "list")],
+    "isolation": [
+        ("isolate", "--simulate-fleet", "nodes=64,bad=2,links=1,hangs=1"),
+        ("isolate", "--simulate-fleet", "nodes=9"),
+    ],
     "profiles": [("profiles",)],
     "listing": [("explain", "--list")],
 }

@@ -205,6 +205,8 @@ def where(finding: Finding) -> str:
         words = (finding.values.get("device", "NIC"), "port" in finding.values and f"port {finding.values['port']}")
         text = " ".join(str(word) for word in words if word)
         return f"{text} ({name})" if BUS_ID.fullmatch(name) else text
+    if kind in ("node", "path", "switch"):
+        return f"{kind} {name}"
     return "" if finding.subject == "host" else finding.subject
 
 

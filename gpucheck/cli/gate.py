@@ -1,0 +1,88 @@
+"""Start a job on those of its nodes that pass quick checks"""
+
+import os
+from pathlib import Path
+
+import click
+
+from gpucheck.cli._shared.common import DIRECTORY, Problem, note, seconds, separated, usage_errors
+from gpucheck.cli._shared.progress import steps
+from gpucheck.model.finding import EXIT_STATUS, Verdict
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell exits
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "--spare", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Nodes that may be left out."
+)
+@click.option(
+    "--nodes",
+    multiple=True,
+    callback=separated,
+    metavar="NODE,...",
+    help="Test these nodes over ssh. Default: the nodes of the present Slurm allocation, with srun.",
+)
+@click.option("--inventory", type=FILE, help="Ansible inventory: as isolate.")
+@click.option("--within", type=seconds(20.0), default=90.0, show_default=True, metavar="SECONDS", help="Time for all.")
+@click.option("--sizes", default="8K,128M", show_default=True, metavar="LIST", help="A small and a large message.")
+@click.option(
+    "--remote", default="gpucheck", show_default=True, metavar="COMMAND", help="Command of gpucheck on the nodes."
+)
+@click.option("--lists", type=DIRECTORY, default=Path(), help="Write the lists of nodes there. Default: here.")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
+def COMMAND(  # noqa: N802 - the name the command walk looks for
+    spare: int,
+    nodes: tuple[str, ...],
+    inventory: Path | None,
+    within: float,
+    sizes: str,
+    remote: str,
+    lists: Path,
+    command: tuple[str, ...],
+) -> int:
+    """Start COMMAND on the nodes of a job that pass quick checks.
+
+    \b
+    gpucheck gate --spare 2 -- srun python train.py
+
+    Every node runs quick checks, then pairs of nodes an all_reduce, and suspects one more with good nodes. COMMAND is
+    started on all nodes but the spare ones: SLURM_JOB_NODELIST, SLURM_NNODES, MASTER_ADDR and GPUCHECK_HOSTFILE name
+    the nodes that it has. passing_nodes.txt and failing_nodes.txt are written. The exit status is that of COMMAND; 2
+    if too few nodes pass, and nothing was started.
+    """
+    from gpucheck.isolate.gate import FAILING, job_environment, vet, write_lists
+    from gpucheck.isolate.launch import Launcher
+    from gpucheck.isolate.run import peers_of
+
+    with usage_errors(ValueError):
+        peers, slurm = peers_of(nodes, inventory, os.environ)
+    wanted = len(peers) - spare
+    if wanted < 1:
+        raise Problem(f"--spare {spare}: {len(peers)} nodes leave none for the job.")
+    launcher = Launcher(peers=peers, slurm=slurm, gpucheck=remote, sizes=sizes)
+    with steps(5) as progress:
+        vetted = vet(launcher, within, progress)
+    try:
+        write_lists(vetted, lists)
+    except OSError as error:
+        raise Problem(
+            f"{lists}: cannot be written: {error.strerror}. Choose another directory with --lists."
+        ) from error
+    for name, why in vetted.bad.items():
+        note(f"gpucheck: {name}: {why}")
+    if len(vetted.good) < wanted:
+        note(
+            f"gpucheck: {len(vetted.good)} of {len(peers)} nodes pass, and the job needs {wanted}: not started. The "
+            f"reasons are in {lists / FAILING}. Give more nodes and a larger --spare."
+        )
+        return EXIT_STATUS[Verdict.FAIL]
+    chosen = vetted.good[:wanted]
+    note(f"gpucheck: {wanted} of {len(peers)} nodes in {vetted.seconds:.0f} s: {','.join(chosen)}")
+    try:
+        os.execvpe(command[0], command, job_environment(os.environ, chosen, lists))  # noqa: S606 - what the user asked
+    except FileNotFoundError:
+        raise Problem(f"{command[0]}: command not found.", NOT_FOUND) from None
+    except OSError as error:
+        raise Problem(f"{command[0]}: cannot be run: {error.strerror}.", NOT_RUNNABLE) from error

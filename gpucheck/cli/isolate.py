@@ -1,0 +1,106 @@
+"""Find the nodes that make a large job slow or hang"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpucheck.cli._shared.common import Number, OutputFile, Problem, output_options, seconds, separated, usage_errors
+from gpucheck.cli._shared.progress import steps
+from gpucheck.cli._shared.shown import FORMATS, measured, write_report
+from gpucheck.cli.bandwidth import parse_sizes
+from gpucheck.model.finding import EXIT_STATUS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpucheck.model.isolation import IsolationReport
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command()
+@click.option(
+    "--nodes",
+    multiple=True,
+    callback=separated,
+    metavar="NODE,...",
+    help="Test these nodes over ssh. Default: the nodes of the present Slurm allocation, with srun.",
+)
+@click.option("--inventory", type=FILE, help="Ansible inventory: the connection of NODES, or of its group gpu.")
+@click.option("--switches", type=FILE, help="Switch of each node: CSV (host,switch) or YAML.")
+@click.option(
+    "--expected",
+    type=Number(min=0, min_open=True),
+    metavar="GB/S",
+    help="Bus bandwidth of a healthy all_reduce. With it, all nodes together are tested.",
+)
+@click.option("--nics", multiple=True, callback=separated, metavar="NIC,...", help="Test each of these NICs alone too.")
+@click.option("--sizes", default="8K,128M", show_default=True, metavar="LIST", help="A small and a large message.")
+@click.option(
+    "--timeout",
+    type=seconds(),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time limit of one test after its ranks started.",
+)
+@click.option(
+    "--remote", default="gpucheck", show_default=True, metavar="COMMAND", help="Command of gpucheck on the nodes."
+)
+@click.option("--state", type=OutputFile(), metavar="FILE", help="Write each result to FILE, and continue from it.")
+@click.option("--simulate-fleet", "simulated", metavar="SPEC", help="Search a simulated fleet: nodes=1024,bad=20.")
+@output_options(*FORMATS)
+def COMMAND(  # noqa: N802 - the name the command walk looks for
+    nodes: tuple[str, ...],
+    inventory: Path | None,
+    switches: Path | None,
+    expected: float | None,
+    nics: tuple[str, ...],
+    sizes: str,
+    timeout: float,
+    remote: str,
+    state: Path | None,
+    simulated: str | None,
+    format_: str,
+    output: Path | None,
+) -> int:
+    """Find the nodes that make a large job slow or hang.
+
+    Runs all_reduce on pairs of nodes at the same time, compares them, and tests suspects with nodes that are good. A
+    node is named after bad tests with two different nodes; with --expected, all nodes together are tested first.
+    """
+    from gpucheck.fleet.labels import read_labels
+    from gpucheck.foreign import UnreadableInput
+    from gpucheck.isolate.launch import Launcher
+    from gpucheck.isolate.run import SearchOptions, Watch, isolate, peers_of
+    from gpucheck.isolate.search import Limits
+    from gpucheck.isolate.simulated import SimulatedFleet, parse_spec
+    from gpucheck.render.subjects.isolation import document
+
+    if len(parse_sizes(sizes)) != 2:
+        raise Problem(f"--sizes {sizes}: expected two sizes, a small and a large one, such as 8K,128M.")
+    with usage_errors(ValueError, UnreadableInput, LookupError):
+        fleet = None if simulated is None else SimulatedFleet(parse_spec(simulated))
+        if fleet is not None and (nodes or inventory or switches or nics):
+            raise Problem("--simulate-fleet draws its own nodes, switches and NICs.")
+        of_switch = fleet.switch_of if fleet else {}
+        if switches is not None:
+            of_switch = {name: more["switch"] for name, more in read_labels(switches).items() if more.get("switch")}
+        peers, slurm = ({}, False) if fleet else peers_of(nodes, inventory, os.environ)
+        options = SearchOptions(
+            launcher=Launcher(
+                peers=peers, slurm=slurm, seconds=timeout, gpucheck=remote, sizes=sizes, nics=tuple(nics)
+            ),
+            limits=Limits(expected),
+            switch_of=of_switch,
+            state=state,
+        )
+
+        def search(keep: "Callable[[IsolationReport], None]") -> "IsolationReport":
+            with steps(options.limits.rounds) as progress:
+                return isolate(options, fleet, Watch(progress, keep))
+
+        report = measured(search, lambda report: write_report(report, lambda: document(report), format_, output))
+    return EXIT_STATUS[report.verdict]

@@ -1,0 +1,123 @@
+"""Vet the nodes of a job before it starts: quick checks on all, pairs of those that pass, and a list of the rest."""
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from gpucheck.isolate.launch import Ended, Launcher, run_on_each, run_round
+from gpucheck.isolate.search import Limits, Outcome, search
+from gpucheck.printable import one_line
+
+QUICK_S = 40.0
+LEAST_S = 15.0  # what another round takes at least
+# Pairs, suspects with good nodes, and those of two bad nodes once more.
+ROUNDS = 3
+PASSING, FAILING = "passing_nodes.txt", "failing_nodes.txt"
+
+
+class Vetted(NamedTuple):
+    """good: in the order of the allocation. bad: why, by node. seconds: what it took."""
+
+    good: tuple[str, ...]
+    bad: dict[str, str]
+    seconds: float
+
+
+class _Found(msgspec.Struct):
+    verdict: str
+    check: str = ""
+    seen: str | int | float | bool | None = None
+    because_of: str | None = None
+
+
+class _Report(msgspec.Struct):
+    verdict: str
+    findings: list[_Found] = []
+
+
+def vet(launcher: Launcher, seconds: float, progress: Callable[[str], None] = lambda _: None) -> Vetted:
+    """Vet all nodes of the launcher within about these seconds. A node that cannot be vetted does not pass.
+
+    Only FAIL and no answer leave a node out: a user's quick checks are UNKNOWN where they need root.
+    """
+    began = time.monotonic()
+    progress(f"quick checks on {len(launcher.peers)} nodes")
+    # Nothing of the node's other users: a job sees its own GPUs.
+    command = shlex.join([launcher.gpucheck, "verify", "--level", "quick", "--format", "json"])
+    answers = run_on_each(launcher, command, min(QUICK_S, seconds / 2))
+    bad = {name: why for name, one in answers.items() if (why := _unfit(one))}
+    good = [name for name in launcher.peers if name not in bad]
+    if len(good) > 1:
+        outcome, tested = _pairs(launcher, good, began + seconds, progress)
+        bad |= dict.fromkeys(outcome.nodes, "slow or hanging with two other nodes that are good")
+        bad |= dict.fromkeys((*outcome.kinds, *outcome.open), "its tests with other nodes were bad")
+        bad |= {name: "not tested in time" for name in good if name not in tested}
+    return Vetted(tuple(name for name in good if name not in bad), bad, time.monotonic() - began)
+
+
+def _pairs(
+    launcher: Launcher, nodes: Sequence[str], until: float, progress: Callable[[str], None]
+) -> tuple[Outcome, set[str]]:
+    """Return what a short search found, and the nodes whose tests ended in time."""
+    limits = Limits(rounds=ROUNDS, latency=None, brief=True)
+    steps, tested, number = search(nodes, {}, limits), set[str](), 0
+    try:
+        tests = next(steps)
+        while True:
+            number += 1
+            left = until - time.monotonic()
+            if left < LEAST_S:
+                steps.send(None)
+            progress(f"round {number}, {len(tests)} pairs")
+            in_time = launcher._replace(seconds=min(launcher.seconds, left / 2), start_s=left / 2)
+            results = dict(run_round(in_time, tests, number))
+            tested |= {name for test in tests for name in test}
+            tests = steps.send([results[at] for at in range(len(tests))])
+    except StopIteration as ended:
+        outcome: Outcome = ended.value
+    return outcome, tested
+
+
+def _unfit(answer: Ended) -> str | None:
+    """Return why a node cannot take the job, None if it can."""
+    try:
+        found = msgspec.json.decode(answer.output, type=_Report)
+    except msgspec.DecodeError:
+        lines = answer.errors.decode(errors="replace").strip().splitlines()
+        return f"no report: {one_line(lines[-1])}" if lines else "no report in time"
+    if found.verdict != "fail":
+        return None
+    worst = next((one for one in found.findings if one.verdict == "fail" and one.because_of is None), None)
+    return one_line(f"{worst.check}: {worst.seen}") if worst else "fail"
+
+
+def write_lists(vetted: Vetted, folder: Path) -> None:
+    """Write both lists, a node a line, with the reason after a failing one. Raises OSError."""
+    (folder / PASSING).write_text("".join(f"{name}\n" for name in vetted.good), encoding="utf-8")
+    lines = (f"{name} {one_line(why)}\n" for name, why in vetted.bad.items())
+    (folder / FAILING).write_text("".join(lines), encoding="utf-8")
+
+
+def job_environment(caller: Mapping[str, str], nodes: Sequence[str], folder: Path) -> dict[str, str]:
+    """Return the environment of a job on these nodes: what launchers read there, with the number of nodes and tasks.
+
+    Source of the names: srun(1), "INPUT ENVIRONMENT VARIABLES"; torchrun takes MASTER_ADDR from the caller.
+    """
+    out = dict(caller)
+    for name in ("SLURM_NODELIST", "SLURM_JOB_NODELIST"):
+        out[name] = ",".join(nodes)
+    for name in ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"):
+        out[name] = str(len(nodes))
+    before = int(caller.get("SLURM_NNODES", "0") or 0)
+    for name in ("SLURM_NTASKS", "SLURM_NPROCS"):
+        with suppress(KeyError, ValueError, ZeroDivisionError):
+            out[name] = str(int(caller[name]) // before * len(nodes))
+    # One number a group of nodes (2(x4)), which no longer fits; srun divides the tasks itself.
+    out.pop("SLURM_TASKS_PER_NODE", None)
+    return out | {"MASTER_ADDR": nodes[0], "GPUCHECK_HOSTFILE": os.fspath((folder / PASSING).absolute())}

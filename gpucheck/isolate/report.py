@@ -1,0 +1,159 @@
+"""What a search found, as findings and a report."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from gpucheck.isolate.search import MOST_NOISE, Limits, Outcome
+from gpucheck.knowledge.codes import Subject
+from gpucheck.model import Finding, Verdict, counted, worst
+from gpucheck.model.isolation import GroupTest, IsolatedNode, IsolationReport, State, Truth
+
+CHECK = "isolate"
+# The worst first: a node that returns wrong data once is not only slow.
+BY_STATE: tuple[tuple[State, str], ...] = (
+    ("wrong", "isolate.node-wrong"),
+    ("hung", "isolate.node-hangs"),
+    ("failed", "isolate.node-fails"),
+    ("done", "isolate.node-slow"),
+    ("silent", "isolate.node-silent"),
+    ("unreadable", "isolate.node-unreadable"),
+)
+NOTHING_KNOWN = ("isolate.node-silent", "isolate.node-unreadable")
+GOOD: tuple[Verdict, str | None] = (Verdict.PASS, None)
+OTHERS = 3  # named in a sentence
+
+
+class Searched(NamedTuple):
+    """A search that ended. silent: why nodes did not answer before it. whole: it was not cut short."""
+
+    rounds: Sequence[Sequence[GroupTest]]
+    outcome: Outcome
+    silent: Mapping[str, str]
+    whole: bool = True
+
+
+def findings(tested: Searched, limits: Limits, nodes: int) -> tuple[Finding, ...]:
+    """Return the findings of a search."""
+    out = [*_accused(tested.outcome, limits), *_doubts(tested)]
+    if not tested.whole:
+        out.append(_of("host").unknown("isolate.search-interrupted", f"{len(tested.rounds)} rounds"))
+    if not out:
+        tests, rounds = sum(map(len, tested.rounds)), len(tested.rounds)
+        counted_tests = f"{tests} test{'s' * (tests != 1)} in {rounds} round{'s' * (rounds != 1)}"
+        out.append(_of("host").passes(f"{nodes} nodes are equal: {counted_tests}"))
+    return tuple(out)
+
+
+def _of(name: str) -> Subject:
+    return Subject(check=CHECK, name=name)
+
+
+def _accused(outcome: Outcome, limits: Limits) -> Iterator[Finding]:
+    low = f"{outcome.limit_gb_s:.3g} GB/s" if outcome.limit_gb_s is not None else "the limit"
+    for name in outcome.nodes:
+        bad = [one for one in outcome.bad if name in one.nodes and len(one.nodes) == 2]
+        code = next(code for state, code in BY_STATE if any(one.state == state for one in bad))
+        others = [peer for one in bad for peer in one.nodes if peer != name]
+        verdict = Verdict.UNKNOWN if code in NOTHING_KNOWN else Verdict.FAIL
+        evidence = tuple(f"{' - '.join(one.nodes)}: {describe(one)}" for one in bad)
+        subject = _of(f"node:{name}").with_evidence(*evidence)
+        seen = f"{len(bad)} bad tests with {len(set(others))} nodes"
+        yield subject.finding(verdict, code, seen, others=_some(others), limit=low, node=name)
+    for a, b in outcome.links:
+        yield _of(f"path:{a}-{b}").fails("isolate.path-slow", "each test of the two was bad")
+    code = "isolate.switch-slow" if len(outcome.switches) != 2 else "isolate.between-switches"
+    for name in outcome.switches:
+        yield _of(f"switch:{name}").fails(code, "slow with nodes of other switches")
+    for name in outcome.nics:
+        yield _of(f"nic:{name}").fails("isolate.nic-slow-everywhere", "slow on nearly all nodes", device=name)
+    if outcome.together:
+        first, last = outcome.together[0], outcome.together[-1]
+        seen = f"{len(outcome.together)} nodes, {first} to {last}"
+        yield _of("host").fails("isolate.slow-together", seen, share=round(100 * limits.share, 1))
+
+
+def _doubts(tested: Searched) -> Iterator[Finding]:
+    """Yield what the search could not decide: never a PASS."""
+    outcome = tested.outcome
+    if outcome.kinds:
+        seen = f"{len(outcome.kinds)} nodes: {_some(outcome.kinds)}"
+        yield _of("host").with_evidence(*outcome.kinds).unknown("isolate.two-kinds", seen)
+    if outcome.noise is not None:
+        seen = (
+            f"the fastest pairs differ by {round(100 * outcome.noise)} %, expected at most {round(100 * MOST_NOISE)} %"
+        )
+        yield _of("host").unknown("isolate.pairs-differ", seen)
+    for name, why in tested.silent.items():
+        yield _of(f"node:{name}").unknown("isolate.not-reached", why, node=name)
+    met = {name for each in tested.rounds for one in each if len(one.nodes) == 2 for name in one.nodes}
+    for code, names in (
+        ("isolate.reason-unknown", [name for name in outcome.open if name in met]),
+        ("isolate.not-tested", [name for name in outcome.open if name not in met]),
+    ):
+        if names:
+            seen = f"{len(names)} node{'s' * (len(names) != 1)}: {_some(names)}"
+            yield _of("host").with_evidence(*names).unknown(code, seen)
+    for a, b in outcome.once:
+        yield _of(f"path:{a}-{b}").warns("isolate.bad-once", "bad, then good", node=a, peer=b)
+    if outcome.rest is False and not outcome.together:
+        yield _of("host").unknown("isolate.together-unclear", "slow together")
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:OTHERS]) + (f" and {len(names) - OTHERS} more" if len(names) > OTHERS else "")
+
+
+def describe(test: GroupTest) -> str:
+    """Return a result as text."""
+    if test.state != "done" or test.busbw_gb_s is None:
+        return f"{test.state}: {test.detail}" if test.detail else test.state
+    late = f", {test.latency_us:.0f} us" if test.latency_us is not None else ""
+    return f"{test.busbw_gb_s:.3g} GB/s{late}"
+
+
+def report(
+    tested: Searched,
+    found: Sequence[Finding],
+    nodes: Sequence[str],
+    *,
+    expected: bool,
+    truth: Truth | None,
+    host: str,
+    started: str,
+    seconds: float,
+) -> IsolationReport:
+    """Return the report of a search. expected: all nodes together were tested. truth: of a simulated fleet."""
+    outcome = tested.outcome
+    # Ends of what is slow are not faulty themselves.
+    cause = dict.fromkeys((*outcome.on_switch, *outcome.together), "switch-slow")
+    cause |= {name: "path-slow" for pair in outcome.links for name in pair}
+    states: dict[str, tuple[Verdict, str | None]] = {name: (Verdict.WARN, key) for name, key in cause.items()}
+    states |= dict.fromkeys((*outcome.kinds, *outcome.open), (Verdict.UNKNOWN, None))
+    states |= {one.subject[5:]: (one.verdict, one.cause) for one in found if one.subject.startswith("node:")}
+    measured: dict[str, list[float | None]] = {name: [] for name in nodes}
+    for test in (one for each in tested.rounds for one in each if len(one.nodes) == 2):
+        for name in test.nodes:
+            measured[name].append(test.busbw_gb_s)
+    unproven = () if expected or len(nodes) < 3 else ("all nodes together (state their bandwidth with --expected)",)
+    return IsolationReport(
+        host=host,
+        simulated=truth is not None,
+        started=started,
+        seconds=round(seconds, 3),
+        nodes=tuple(_node(name, states.get(name, GOOD), measured[name]) for name in nodes),
+        rounds=tuple(tuple(one.nodes for one in each) for each in tested.rounds),
+        tests=sum(map(len, tested.rounds)),
+        results=tuple(tuple(each) for each in tested.rounds),
+        reference_gb_s=tested.outcome.reference_gb_s,
+        limit_gb_s=tested.outcome.limit_gb_s,
+        unproven=unproven,
+        truth=truth,
+        verdict=worst(one.verdict for one in found),
+        findings=tuple(found),
+        counts=counted(found),
+    )
+
+
+def _node(name: str, state: tuple[Verdict, str | None], measured: Sequence[float | None]) -> IsolatedNode:
+    verdict, cause = state
+    return IsolatedNode(name=name, verdict=verdict, cause=cause, measured=tuple(measured))

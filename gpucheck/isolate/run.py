@@ -1,0 +1,296 @@
+"""Run a search: the nodes that are meant, the tests on them, and the state from which a search goes on."""
+
+import json
+import os
+import re
+import resource
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import msgspec
+
+from gpucheck.foreign import read_text
+from gpucheck.isolate.launch import NO_GPU, Launcher, Peer, kinds, run_on_each, run_round
+from gpucheck.isolate.report import Searched, findings, report
+from gpucheck.isolate.search import Limits, Outcome, Round, search
+from gpucheck.isolate.simulated import GB_S, SimulatedFleet
+from gpucheck.model.isolation import GroupTest, IsolationReport
+from gpucheck.printable import one_line
+from gpucheck.processes.signals import TerminatedError
+
+MOST_STATE = 256 << 20
+MOST_FILES = 1 << 17
+FIRST_S = 60.0  # importing gpucheck and reading the GPUs of a node
+NAMED = 4
+# A launcher or a shell could read others as options, patterns or several hosts.
+HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,252}")
+
+
+class SearchOptions(NamedTuple):
+    """switch_of: by node. state: where results are kept."""
+
+    launcher: Launcher
+    limits: Limits
+    switch_of: Mapping[str, str]
+    state: Path | None = None
+
+
+class Watch(NamedTuple):
+    """progress: gets a line for each round. interrupted: gets the report of a search that a signal ends."""
+
+    progress: Callable[[str], None] = lambda _: None
+    interrupted: Callable[[IsolationReport], None] = lambda _: None
+
+
+def isolate(options: SearchOptions, fleet: SimulatedFleet | None, watch: Watch) -> IsolationReport:
+    """Search, and return the report. fleet: a simulated one instead of the launcher's nodes.
+
+    Raises ValueError, a sentence for the user, if nodes differ, too few respond, or the state is of another search.
+    A signal that ends the search is raised again after watch.interrupted.
+    """
+    started, clock = datetime.now(timezone.utc), time.monotonic()
+    limits = options.limits
+    silent: dict[str, str] = {}
+    if fleet is not None:
+        nodes, truth = fleet.nodes, fleet.truth
+        limits = limits._replace(expected_gb_s=limits.expected_gb_s or GB_S)
+    else:
+        truth = None
+        _allow_files()
+        watch.progress(f"{len(options.launcher.peers)} nodes: their GPUs")
+        nodes, silent, gpus = _alike(options.launcher)
+        if not gpus:  # one rank on a processor each: it measures the network, and waits for processors
+            limits = limits._replace(latency=None)
+            options = options._replace(launcher=options.launcher._replace(ranks=1))
+    tested, signal = _search(options, nodes, limits, fleet, watch.progress)
+    tested = tested._replace(silent=silent, whole=signal is None)
+    made = report(
+        tested,
+        findings(tested, limits, len(nodes)),
+        (*nodes, *silent),
+        expected=limits.expected_gb_s is not None,
+        truth=truth,
+        host=socket.gethostname(),
+        started=started.isoformat(timespec="seconds"),
+        seconds=time.monotonic() - clock,
+    )
+    if signal is not None:
+        watch.interrupted(made)
+        raise signal
+    return made
+
+
+def _allow_files() -> None:
+    """Allow this process as many open files as it may have: each node has three."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, MOST_FILES), most))
+
+
+def _search(
+    options: SearchOptions,
+    nodes: Sequence[str],
+    limits: Limits,
+    fleet: SimulatedFleet | None,
+    progress: Callable[[str], None],
+) -> tuple[Searched, BaseException | None]:
+    """Return the rounds and the outcome; of a search that a signal ends, its complete rounds and the signal."""
+    steps = search(nodes, options.switch_of, limits)
+    rounds: list[list[GroupTest]] = []
+    stopped: BaseException | None = None
+    with ExitStack() as stack:
+        state = stack.enter_context(_State(options.state, nodes, options, limits)) if options.state else None
+        try:
+            tests = next(steps)
+            while True:
+                progress(_words(len(rounds) + 1, tests))
+                known = state.of_round(len(rounds)) if state else {}
+                try:
+                    left = [test for test in tests if test not in known]
+                    for result in _results(options.launcher, fleet, left, len(rounds)):
+                        known[result.nodes] = result
+                        if state:
+                            state.add(len(rounds), result)
+                except (KeyboardInterrupt, TerminatedError) as signal:
+                    stopped = signal
+                    steps.send(None)
+                rounds.append([known[test] for test in tests])
+                tests = steps.send(rounds[-1])
+        except StopIteration as ended:
+            outcome: Outcome = ended.value
+    return Searched(rounds, outcome, {}), stopped
+
+
+def _results(launcher: Launcher, fleet: SimulatedFleet | None, tests: Round, number: int) -> Iterator[GroupTest]:
+    if fleet is not None:
+        yield from fleet.run(tests)
+    elif tests:
+        yield from (result for _, result in run_round(launcher, tests, number))
+
+
+def _words(number: int, tests: Round) -> str:
+    pairs = sum(len(test) == 2 for test in tests)
+    groups = [len(test) for test in tests if len(test) != 2]
+    parts = [f"{pairs} pairs"] if pairs else []
+    return f"round {number}, " + " and ".join([*parts, *(f"{size} nodes together" for size in groups)])
+
+
+class _State:
+    """Results of a search, a line each, written as they come; the first line is what was searched."""
+
+    def __init__(self, path: Path, nodes: Sequence[str], options: SearchOptions, limits: Limits) -> None:
+        self.path = path
+        self._file: BinaryIO | None = None
+        self._head = {
+            "schema": "gpucheck.isolation-state/1",
+            "nodes": list(nodes),
+            "switches": {name: options.switch_of[name] for name in nodes if name in options.switch_of},
+            "limits": list(limits),
+            "test": [options.launcher.sizes, list(options.launcher.nics)],
+        }
+        self._known: dict[int, dict[tuple[str, ...], GroupTest]] = {}
+
+    def __enter__(self) -> "_State":  # noqa: PYI034 - Self is of Python 3.11
+        lines = read_text(self.path, MOST_STATE).splitlines(keepends=True) if self.path.exists() else []
+        whole = [line for line in lines if line.endswith("\n")]
+        try:
+            if whole and json.loads(whole[0]) != self._head:
+                raise ValueError(
+                    f"{self.path}: state of a search of other nodes or options. Remove it, or choose another FILE."
+                )
+            for line in whole[1:]:
+                at, result = msgspec.json.decode(line, type=tuple[int, GroupTest])
+                self._known.setdefault(at, {})[result.nodes] = result
+        except (json.JSONDecodeError, msgspec.DecodeError) as error:
+            raise ValueError(f"{self.path}: not the state of a search: {error}. Remove it.") from error
+        file = self._file = self.path.open("ab")
+        file.truncate(sum(len(line.encode()) for line in whole))  # a last line that was cut off
+        if not whole:
+            self._write(json.dumps(self._head).encode())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def of_round(self, at: int) -> dict[tuple[str, ...], GroupTest]:
+        return dict(self._known.get(at, {}))
+
+    def add(self, at: int, result: GroupTest) -> None:
+        """Write the result of a test of one round."""
+        self._write(msgspec.json.encode((at, result)))
+
+    def _write(self, line: bytes) -> None:
+        if self._file is not None:
+            self._file.write(line + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+
+def _alike(launcher: Launcher) -> tuple[list[str], dict[str, str], bool]:
+    """Return the nodes that respond, which must have equal GPUs, why others did not, and whether they have GPUs.
+
+    Raises ValueError.
+    """
+    command = shlex.join([launcher.gpucheck, "topo", "--format", "json"])
+    by_kind, silent = kinds(run_on_each(launcher, command, FIRST_S))
+    if len(by_kind) > 1:
+        listed = "; ".join(f"{kind}: {_some(names)}" for kind, names in sorted(by_kind.items()))
+        raise ValueError(f"the nodes have different GPUs, so their bandwidth differs. Search one kind: {listed}.")
+    nodes = [name for names in by_kind.values() for name in names]
+    if len(nodes) < 2:
+        why = "; ".join(f"{name}: {reason}" for name, reason in list(silent.items())[:NAMED])
+        raise ValueError(f"{len(nodes)} of {len(launcher.peers)} nodes respond, and a search needs two. {why}")
+    return nodes, silent, NO_GPU not in by_kind
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def peers_of(
+    nodes: Sequence[str], inventory: Path | None, environment: Mapping[str, str]
+) -> tuple[dict[str, Peer], bool]:
+    """Return the nodes that are meant, and whether they are of the present Slurm allocation.
+
+    Raises ValueError, with a sentence for the user, if there are none, or a name is not that of one host.
+    """
+    slurm = not nodes and inventory is None
+    if slurm:
+        allocation = environment.get("SLURM_JOB_NODELIST")
+        if not allocation:
+            raise ValueError("no nodes. Give --nodes or --inventory, or start this in a Slurm allocation (salloc).")
+        names = _printed(["scontrol", "show", "hostnames", allocation]).split()
+        peers = {name: Peer(name) for name in names}
+    elif inventory is None:
+        names = list(nodes)
+        peers = {name: Peer(name, (name,)) for name in names}
+    else:
+        peers = _of_inventory(inventory, nodes)
+        names = list(nodes) or list(peers)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"{_some(twice)}: given twice. A node takes part in one test at a time.")
+    for name in (*names, *(peer.address for peer in peers.values())):
+        if not HOST.fullmatch(name):
+            raise ValueError(f"{name[:80]!a}: not the name of one host.")
+    if len(names) < 2:
+        raise ValueError(f"{len(names)} node: a search needs two.")
+    return peers, slurm
+
+
+def _of_inventory(path: Path, nodes: Sequence[str]) -> dict[str, Peer]:
+    program = Path(sys.executable).with_name("ansible-inventory")
+    text = _printed([str(program) if program.exists() else "ansible-inventory", "-i", str(path), "--list"])
+    try:
+        groups = msgspec.json.decode(text, type=dict[str, _Group])
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{path}: ansible-inventory printed something else than an inventory: {error}.") from error
+    variables = groups.pop("_meta", _Group()).hostvars
+    hosts = {host for one in groups.values() for host in one.hosts}
+    group = groups.get("gpu", _Group()).hosts
+    wanted = list(nodes) or group or sorted(hosts)
+    missing = [name for name in wanted if name not in hosts]
+    if missing:
+        raise ValueError(f"{path}: {_some(missing)}: not in this inventory.")
+    return {name: _peer(name, variables.get(name, {})) for name in wanted}
+
+
+def _peer(name: str, variables: Mapping[str, Any]) -> Peer:
+    """Return how Ansible's ssh connection reaches a host."""
+    address, user = str(variables.get("ansible_host", name)), variables.get("ansible_user")
+    key, port = variables.get("ansible_ssh_private_key_file"), variables.get("ansible_port")
+    options = [*shlex.split(str(variables.get("ansible_ssh_common_args", "")))]
+    options += ["-p", str(port)] if port else []
+    options += ["-i", str(key)] if key else []
+    options += ["-l", str(user)] if user else []
+    return Peer(address, (*options, "--", address))
+
+
+class _Group(msgspec.Struct):
+    """A group, or ``_meta``, which has the variables of all hosts."""
+
+    hosts: list[str] = []
+    hostvars: dict[str, dict[str, Any]] = {}
+
+
+def _printed(command: Sequence[str]) -> str:
+    """Return what a program of this host prints. Raises ValueError."""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=60, check=True)
+    except FileNotFoundError:
+        raise ValueError(f"{Path(command[0]).name}: no such program here. It lists the nodes.") from None
+    except subprocess.CalledProcessError as error:
+        lines = error.stderr.decode(errors="replace").strip().splitlines()
+        raise ValueError(f"{Path(command[0]).name}: {one_line(lines[-1] if lines else 'failed')}") from error
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"{Path(command[0]).name}: no end within 60 s.") from None
+    return done.stdout.decode(errors="replace")

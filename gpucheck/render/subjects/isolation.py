@@ -1,0 +1,77 @@
+"""A search for bad nodes: what was found, the rounds, and the nodes that are not good."""
+
+from gpucheck.model import Verdict
+from gpucheck.model.isolation import GroupTest, IsolationReport
+from gpucheck.printable import of_printable
+from gpucheck.render.blocks import Cell, Document, Findings, Folded, Row, Section, Table, document_of, numbers, words
+from gpucheck.render.findings import worst_first
+from gpucheck.render.words import plural
+
+FEW = 20  # nodes in a round that are named
+
+
+@of_printable
+def document(report: IsolationReport) -> Document:
+    """What was found, a line a round, and every test with -v."""
+    reference = ""
+    if report.reference_gb_s and report.limit_gb_s:
+        reference = f"; two healthy nodes reach {report.reference_gb_s:.3g} GB/s, below {report.limit_gb_s:.3g} is slow"
+    return document_of(
+        report,
+        "isolate",
+        simulated="fleet; nothing was measured" if report.simulated else None,
+        unread="No node was tested.",
+        lines=[f"{plural(len(report.nodes), 'node')}, {plural(report.tests, 'test')}{reference}"],
+        unproven=report.unproven,
+        findings=Findings(worst_first(report.findings)),
+        body=[Section("rounds", "Rounds", [_rounds(report)]), *_nodes(report)],
+        foot=[Folded("tests", "Tests", _tests(report))],
+    )
+
+
+def _rounds(report: IsolationReport) -> Table:
+    rows: list[Row] = []
+    for number, results in enumerate(report.results, start=1):
+        pairs = [one for one in results if len(one.nodes) == 2]
+        rates = sorted(one.busbw_gb_s for one in results if one.busbw_gb_s is not None)
+        others = ", ".join(str(len(one.nodes)) for one in results if len(one.nodes) != 2)
+        ended = sum(one.state == "done" for one in results)
+        span = f"{rates[0]:.3g} to {rates[-1]:.3g}" if rates else ""
+        rows.append([str(number), str(len(pairs)), others, f"{ended} of {len(results)}", span])
+    columns = [*numbers("round", "pairs"), *words("groups of"), *numbers("complete"), *numbers("busbw", unit="GB/s")]
+    return Table(columns, rows)
+
+
+def _nodes(report: IsolationReport) -> list[Section]:
+    """Nodes that are not good; more than a few of one kind are counted in the findings."""
+    bad = [one for one in report.nodes if one.verdict is not Verdict.PASS][: 5 * FEW]
+    rows: list[Row] = [
+        [
+            one.name,
+            Cell(one.verdict.name, tone=one.verdict.value),
+            one.cause or "",
+            ", ".join("-" if rate is None else f"{rate:.3g}" for rate in one.measured),
+        ]
+        for one in bad
+    ]
+    columns = [*words("node", "verdict", "cause"), *words("tests with one other node (GB/s)")]
+    return [Section("nodes", "Nodes that are not good", [Table(columns, rows)])] if rows else []
+
+
+def _tests(report: IsolationReport) -> Table:
+    rows: list[Row] = [
+        [str(number), _group(one), one.state, _number(one.busbw_gb_s), _number(one.latency_us), one.detail]
+        for number, results in enumerate(report.results, start=1)
+        for one in results
+    ]
+    columns = [*numbers("round"), *words("nodes", "ended"), *numbers("busbw", unit="GB/s"), *numbers("time", unit="us")]
+    return Table([*columns, *words("detail")], rows)
+
+
+def _group(test: GroupTest) -> str:
+    names = test.nodes if len(test.nodes) <= FEW else (test.nodes[0], "...", test.nodes[-1])
+    return " ".join(names) if len(test.nodes) <= FEW else f"{len(test.nodes)} nodes: {' '.join(names)}"
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"

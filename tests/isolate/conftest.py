@@ -1,0 +1,79 @@
+"""Nodes that are directories: a stand-in for ssh and srun starts the stand-in for gpucheck here, as that node."""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+SSH = """#!/bin/sh
+# The last word is the script, the one before it the node.
+for word; do node=$script; script=$word; done
+[ -e "$NODES/$node.silent" ] && { echo "ssh: connect to host $node: No route to host" >&2; exit 255; }
+# As on another host: nothing but the end of its input tells it that the client has ended.
+NODE=$node exec setsid -w sh -c "$script"
+"""
+SRUN = """#!/bin/sh
+while :; do case $1 in --nodelist=*) node=${1#--nodelist=};; timeout) break;; esac; shift; done
+NODE=$node exec "$@"
+"""
+GPUCHECK = """#!{python}
+import json, os, sys, time
+from pathlib import Path
+
+nodes, node = Path(os.environ["NODES"]), os.environ["NODE"]
+state = json.loads((nodes / "states.json").read_text()).get(node, "good")
+with (nodes / "log").open("a") as log:
+    log.write(f"{{sys.argv[1]}} {{node}} {{os.environ.get('NCCL_IB_HCA', '')}}\\n")
+if sys.argv[1] == "topo":
+    print(json.dumps({{"gpus": [{{"name": "A100" if state == "other" else "H100"}}] * 8}}))
+elif sys.argv[1] == "verify":
+    finding = {{"verdict": "fail", "check": "nvlink-status", "seen": "17 NVLinks active"}}
+    print(json.dumps({{"verdict": "fail" if state == "sick" else "pass", "findings": [finding] * (state == "sick")}}))
+else:
+    count, rank, port = (os.environ[name] for name in ("GROUP_WORLD_SIZE", "GROUP_RANK", "MASTER_PORT"))
+    port += os.environ["MASTER_ADDR"]
+    here = nodes / "ports"
+    here.mkdir(exist_ok=True)
+    (here / f"{{port}}-{{rank}}").write_text(state)
+    if state == "port" and not (nodes / "once").exists():
+        (nodes / "once").touch()
+        sys.exit("Error: MASTER_ADDR a, MASTER_PORT 1: the port is in use: choose another, the same on every host.")
+    while len(list(here.glob(f"{{port}}-*"))) < int(count):
+        time.sleep(0.01)
+    states = [path.read_text() for path in here.glob(f"{{port}}-*")]
+    if "hangs" in states:
+        time.sleep(1000)
+    slow = "slow" in states or ("card" in states and os.environ.get("NCCL_IB_HCA", "=mlx5_1") == "=mlx5_1")
+    rows = [dict(operation="all_reduce", size_bytes=size, time_us=30.0 if size == 8192 else 1e3,
+                 busbw_gb_s=200.0 if slow else 390.0, wrong=int("wrong" in states)) for size in (8192, 134217728)]
+    report = json.dumps({{"schema": "gpucheck.collectives/1", "nodes": int(count), "results": rows, "findings": []}})
+    if rank == "0":
+        print(report[: 40 if "cut" in states else None])
+"""
+
+
+@pytest.fixture
+def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Return a function that sets how nodes behave, by name, and gives the directory with their ``log``."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name, text in (("ssh", SSH), ("srun", SRUN), ("gpucheck", GPUCHECK.format(python=sys.executable))):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    nodes = tmp_path / "nodes"
+    nodes.mkdir()
+    monkeypatch.setenv("NODES", str(nodes))
+
+    def behave(**states: str) -> Path:
+        (nodes / "states.json").write_text(json.dumps(states))
+        for name, state in states.items():
+            if state == "silent":
+                (nodes / f"{name}.silent").touch()
+        return nodes
+
+    behave()
+    return behave

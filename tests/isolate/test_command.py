@@ -1,0 +1,147 @@
+"""gpucheck isolate and gpucheck gate, as users type them, on stand-ins for nodes."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NAMES = [f"n{at}" for at in range(8)]
+NODES = ("--nodes", ",".join(NAMES))
+
+
+def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "gpucheck", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, check=False)
+
+
+def isolate(*arguments: str) -> tuple[int, dict[str, Any]]:
+    done = run("isolate", *NODES, "--timeout", "2", "--format", "json", *arguments)
+    return done.returncode, json.loads(done.stdout) if done.stdout else {"error": done.stderr}
+
+
+def bad(found: dict[str, Any]) -> dict[str, tuple[str, str | None]]:
+    return {one["name"]: (one["verdict"], one["cause"]) for one in found["nodes"] if one["verdict"] != "pass"}
+
+
+def test_healthy_nodes_pass(stand_ins):
+    stand_ins()
+    status, found = isolate()
+    assert (status, found["verdict"], bad(found), len(found["rounds"])) == (0, "pass", {}, 2)
+    assert found["unproven"]  # all of them together
+    status, found = isolate("--expected", "390")
+    assert (status, len(found["rounds"]), found["unproven"]) == (0, 1, [])
+
+
+def test_what_is_wrong_with_nodes_is_named(stand_ins):
+    stand_ins(n3="slow", n6="wrong")
+    status, found = isolate("--expected", "390")
+    assert status == 2
+    assert bad(found) == {"n3": ("fail", "node-slow"), "n6": ("fail", "silent-corruption")}
+
+
+def test_nodes_that_do_not_answer_are_unknown(stand_ins):
+    stand_ins(n3="silent")
+    status, found = isolate()
+    assert (status, bad(found)) == (3, {"n3": ("unknown", None)})
+
+
+def test_nodes_with_other_gpus_are_not_compared(stand_ins):
+    nodes = stand_ins(n3="other")
+    status, found = isolate()
+    assert status == 64
+    assert "8 x A100: n3; 8 x H100: n0, n1, n2, n4 and 3 more" in found["error"]
+    assert "collectives" not in (nodes / "log").read_text()
+
+
+def test_a_search_goes_on_where_it_was_ended(stand_ins, tmp_path):
+    """A signal prints what is known; the next run makes the missing tests only."""
+    nodes, state = stand_ins(n3="hangs"), tmp_path / "state"
+    command = [sys.executable, "-m", "gpucheck", "isolate", *NODES, "--timeout", "600", "--format", "json"]
+    with subprocess.Popen([*command, "--state", str(state)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        while not state.exists() or len(state.read_text().splitlines()) < 4:  # the head and three good pairs
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        output, errors = running.communicate()
+    assert running.returncode == 130, errors
+    assert json.loads(output)["verdict"] == "unknown"
+    with state.open("a") as file:
+        file.write('[0,{"nodes":["n')  # as a full disk or a power failure leaves it
+    stand_ins(n3="slow")
+    (nodes / "log").unlink()
+    status, found = isolate("--state", str(state), "--expected", "390")
+    assert status == 64
+    assert "of other nodes or options" in found["error"]
+    assert bad(isolate("--state", str(state))[1]) == {"n3": ("fail", "node-slow")}
+    first = [line for line in (nodes / "log").read_text().splitlines() if line.startswith("collectives")][:2]
+    assert {line.split()[1] for line in first} == {"n3", "n7"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "no nodes"),
+        (("--simulate-fleet", "nodes=9", "--nodes", "a,b"), "draws its own"),
+        (("--nodes", "a,b", "--sizes", "x"), "--sizes"),
+        (("--nodes", "a,b", "--expected", "nan"), "not a number"),
+        (("--nodes", "a,b", "--switches", "/nonexistent"), "/nonexistent"),
+        (("--inventory", "/nonexistent"), "nonexistent"),
+    ],
+)
+def test_wrong_usage_is_one_line(arguments, message):
+    done = run("isolate", *arguments, SLURM_JOB_NODELIST="")
+    assert done.returncode == 64
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def gate(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    script = 'echo "$SLURM_JOB_NODELIST $SLURM_NNODES $MASTER_ADDR"; cat "$GPUCHECK_HOSTFILE"; exit 7'
+    lists = ("--lists", str(folder))
+    return run("gate", *NODES, *lists, *arguments, "--", "sh", "-c", script)
+
+
+def test_a_job_starts_on_the_nodes_that_pass(stand_ins, tmp_path):
+    stand_ins(n0="sick", n5="slow")
+    done = gate(tmp_path, "--spare", "2")
+    good = [name for name in NAMES if name not in ("n0", "n5")]
+    assert done.returncode == 7, done.stderr
+    assert done.stdout == f"{','.join(good)} 6 n1\n" + "".join(f"{name}\n" for name in good)
+    failing = (tmp_path / "failing_nodes.txt").read_text().splitlines()
+    assert failing[0] == "n0 nvlink-status: 17 NVLinks active"
+    assert failing[1].startswith("n5 slow or hanging")
+
+
+def test_a_job_without_enough_nodes_does_not_start(stand_ins, tmp_path):
+    stand_ins(n0="sick", n5="silent")
+    done = gate(tmp_path, "--spare", "1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "6 of 8 nodes pass, and the job needs 7: not started" in done.stderr
+
+
+def test_a_healthy_job_has_all_its_nodes_but_the_spare_ones(stand_ins, tmp_path):
+    stand_ins()
+    assert gate(tmp_path).stdout.startswith(f"{','.join(NAMES)} 8 n0\n")
+    assert gate(tmp_path, "--spare", "3").stdout.startswith(f"{','.join(NAMES[:5])} 5 n0\n")
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "isolate.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("line", re.findall(r"^\$ gpucheck (isolate --simulate-fleet .*)$", PAGE, re.MULTILINE))
+def test_commands_of_the_page(line):
+    done = run(*line.split())
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "SIMULATED" in done.stdout or json.loads(done.stdout)["truth"]["bad"]
+
+
+def test_options_of_the_page_exist():
+    offered = run("isolate", "--help").stdout + run("gate", "--help").stdout
+    words = set(re.findall(r"`(--[a-z-]+)", PAGE)) - {"--overlap"}
+    assert not [word for word in words if word not in offered]
