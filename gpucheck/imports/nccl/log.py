@@ -218,6 +218,8 @@ class _Log:
         channels = self.channels | {Channel(int(one), int(other), way) for _, one, other, way in self.usual}
         way = slowest(channel.way for channel in channels)
         mixed = [one for (host, _), one in self.nvls.items() if {(host, True), (host, False)} <= self.nvls.keys()]
+        through_host = {channel.way.split("/")[0] for channel in channels} == {"SHM"}
+        staged = [Message(key=f"{NAME}.through-host", text=f"channels via {way}", line=1)] if through_host else []
         seen = Observations(
             gpus=_gpus(self.seats) if len(hosts) <= 1 else (),
             environment=leftovers([pair for pair in self.environment.items() if pair[0] not in OF_THE_NETWORK]),
@@ -225,7 +227,7 @@ class _Log:
         )
         return Part(
             facts=Facts(observed=seen),
-            messages=(*self.messages, *mixed),
+            messages=(*self.messages, *mixed, *staged),
             looked_at=(_looked_at(list(self.versions), channels, self.seats, len(hosts)),),
         )
 

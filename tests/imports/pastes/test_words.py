@@ -31,6 +31,8 @@ def test_a_line_that_decides_is_understood(key, source, line):
         "Does it work with NCCL_P2P_DISABLE=1?",
         "NCCL_P2P_DISABLE=1 も動かない",
         "export NCCL_P2P_DISABLE=1",
+        "NCCL_P2P_DISABLE=1 python /home/me/work/train.py --help --mode=works",
+        "$ NCCL_P2P_DISABLE=1 ./fix.sh",
         "modprobe nvidia",
         "GPU: the number of the job",
         "Tesla, Nikola, 1856",
