@@ -93,7 +93,7 @@ class Network:
             # Timeouts of a socket count from byte to byte, and there is none for a name server.
             return in_time("download", lambda: self._got(parts, most), self.access.seconds)
         except StuckError:
-            name, do = without_credentials(url), "Check the network and the server, or allow more time with --timeout"
+            name, do = without_credentials(url), "Check the network and the server"
             raise UnusableIndex(f"{name}: not complete after {self.access.seconds:g} s", do, rejected=False) from None
 
     def _got(self, parts: urllib.parse.SplitResult, most: int) -> bytes:
