@@ -19,8 +19,8 @@ from gpucheck.cli._shared.common import (
     start_simulation,
     usage_errors,
 )
+from gpucheck.cli._shared.progress import bar
 from gpucheck.cli._shared.shown import FORMATS, measured, write_report
-from gpucheck.cli.bandwidth.progress import bar
 from gpucheck.model.finding import EXIT_NOT_WRITTEN, exit_status
 
 if TYPE_CHECKING:

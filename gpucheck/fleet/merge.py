@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from gpucheck.fleet.causes import common_causes, shared_rails
 from gpucheck.fleet.compare import changes
+from gpucheck.fleet.decode import origin
 from gpucheck.fleet.digests import with_votes
-from gpucheck.fleet.identity import origin
 from gpucheck.fleet.labels import Labels, labelled
 from gpucheck.fleet.outliers import find_outliers, with_outliers
 from gpucheck.fleet.row import LONGEST, REPORT

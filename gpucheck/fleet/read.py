@@ -10,8 +10,7 @@ from typing import IO
 
 import msgspec
 
-from gpucheck.fleet.decode import MAX_BYTES, rows_of, unreadable
-from gpucheck.fleet.identity import HOST_NAME, PACKED, bare, known_as, names_of
+from gpucheck.fleet.decode import HOST_NAME, MAX_BYTES, PACKED, bare, known_as, names_of, rows_of, unreadable
 from gpucheck.fleet.stream import Found, documents
 from gpucheck.foreign import UnreadableInput, opened
 from gpucheck.model import FleetRow

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpucheck.fleet.identity import HOST_NAME
+from gpucheck.fleet.decode import HOST_NAME
 from gpucheck.model import FleetReport, FleetRow, Verdict
 
 # Names that mean more than one host, or the controller.

@@ -6,7 +6,7 @@ import signal as signals
 
 import pytest
 
-from gpucheck.cli.bandwidth import progress
+from gpucheck.cli._shared import progress
 from gpucheck.compute.burnin import measure as burn_in
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.measure import Heard

@@ -125,7 +125,7 @@ def folder(tmp_path_factory):
     [
         (["fleet", "report", "{folder}"], "gpucheck: report 1 of 3: "),
         (["diagnose", "{folder}/paste.txt"], "gpucheck: step 1 of 2: read "),
-        (["collectives", "--simulate", "p100-pcie-x2", "--sizes", "1K"], "gpucheck: step 1 of 1: collectives, at most"),
+        (["collectives", "--simulate", "p100-pcie-x2", "--sizes", "1K"], "gpucheck: step 1 of 1: collectives"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else None,
 )

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gpucheck import fleet
-from gpucheck.fleet.identity import known_as, names_of, origin
+from gpucheck.fleet.decode import known_as, names_of, origin
 from gpucheck.model import Verdict
 from gpucheck.render.fleet import render
 from tests.fleet.reports import bad, report
