@@ -63,7 +63,8 @@ def compare(host, plan, digest, known=None):
     differences["driver"] += running.differences(plan, services) + stream_differences(plan)
     differences["container_engine"] = engines.differences(plan)
     differences["tuning"] = tuning.differences(plan)
-    differences["kernel_lock"] = kernel_differences(plan, facts, extras)
+    noted = kernel.noted()
+    differences["kernel_lock"] = kernel.differences(kernel.state(plan, facts["holds"], extras, noted), noted)
     arguments = boot.state(plan)
     differences["kernel_arguments"] = boot.differences(arguments)
     differences["gpucheck"] = host_plan.gpucheck_differences(plan, digest)
@@ -101,12 +102,6 @@ def changes(plan, answer):
     added = [distribution] if distribution and not distribution["right"] else []
     rows = plan["files"] + tuning.wanted(plan)["files"] + options.rows(plan, "files")
     return [place.change(row["path"], row["content"]) for row in rows + added if row in added or row["path"] in wrong]
-
-
-def kernel_differences(plan, facts, extras):
-    """Compare the holds of the kernel packages with the plan."""
-    managed = kernel.noted()
-    return kernel.differences(kernel.state(plan, facts["holds"], extras, managed), managed)
 
 
 def stream_differences(plan):

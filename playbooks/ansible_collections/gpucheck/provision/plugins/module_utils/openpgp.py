@@ -8,6 +8,7 @@ Source: RFC 9580 (packet headers 4.2, v4 fingerprint 5.5.4.2, v6 fingerprint 5.5
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import struct
 
@@ -169,12 +170,7 @@ def rpm_fingerprints(descriptions):
     """
     found = set()
     for block in descriptions.encode("ascii", "replace").split(END)[:-1]:
-        found.update(_fingerprints_or_none(block + END))
+        # One in another form is of no planned repository, so none of them looks for it.
+        with contextlib.suppress(NotAKey):
+            found.update(fingerprints(read_key(block + END)))
     return found
-
-
-def _fingerprints_or_none(block):
-    try:
-        return fingerprints(read_key(block))
-    except NotAKey:
-        return []  # in a form that no planned repository may have, so none of them looks for it

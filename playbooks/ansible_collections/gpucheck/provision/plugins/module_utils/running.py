@@ -41,18 +41,14 @@ def not_in_force(plan, path=PARAMS):
     if not seen:
         return []
     words = []
-    for name, value in OPTION.findall(planned_options(plan)):
+    planned = "".join(row["content"] for row in plan["files"] if row["path"] == OPTIONS_FILE)
+    for name, value in OPTION.findall(planned):
         now = seen.get(name)
         if now is None:
             words.append("the loaded module has no option NVreg_{}".format(name))
         elif number(now.strip(' "')) != number(value.strip('"')):
             words.append("the module option NVreg_{} is {}, planned {}".format(name, now.strip(), value.strip('"')))
     return words
-
-
-def planned_options(plan):
-    """The content of the planned file of module options, "" where there is none."""
-    return "".join(row["content"] for row in plan["files"] if row["path"] == OPTIONS_FILE)
 
 
 def number(value):

@@ -65,11 +65,6 @@ def due(services, seen, forgive=False, restart=False):
     return calls
 
 
-def acted_on(services):
-    """Without those that another program starts and stops; whether they are enabled is left to it as well."""
-    return [row for row in services if row["state"] != "leave"]
-
-
 def refusal(name, state):
     """Why a service cannot be acted on, "" where it can."""
     if "error" in state:
@@ -154,7 +149,8 @@ def act(module, done):
     # In an image nothing is loaded or started: services are enabled for its first boot.
     for words in [] if image() else loads:
         take(module, words, done)
-    services = acted_on(params["services"])
+    # What another program starts and stops, it also enables.
+    services = [row for row in params["services"] if row["state"] != "leave"]
     seen = running.states([row["name"] for row in services])
     for row in services:
         why = refusal(row["name"], seen[row["name"]])

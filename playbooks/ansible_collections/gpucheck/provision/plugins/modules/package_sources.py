@@ -57,12 +57,6 @@ def source_files(repositories, archive):
     return found + ([archive["path"]] if archive else [])
 
 
-def list_files(repositories, archive):
-    """The files that apt reads addresses from: those of source_files without the credentials."""
-    found = [package_repository.paths(repository)[0] for repository in repositories]
-    return found + ([archive["path"]] if archive else [])
-
-
 def take_out(module, paths):
     """Remove the files that exist; return their paths."""
     there = [path for path in paths if os.path.lexists(path)]
@@ -229,7 +223,9 @@ def main():
         paths += [path for path in trust(module, repositories) if path not in paths]
         paths += write_sources(module, repositories, archive) + take_out(module, sorted(before))
         if not module.check_mode:
-            files = [path for path in list_files(repositories, archive) if os.path.exists(path)]
+            # The files that apt reads addresses from: those of source_files without the credentials.
+            named = [package_repository.paths(repository)[0] for repository in repositories]
+            files = [path for path in named + ([archive["path"]] if archive else []) if os.path.exists(path)]
             unread = LISTS[manager](module, repositories, seconds, files)
     except Unreadable as error:
         module.fail_json(
