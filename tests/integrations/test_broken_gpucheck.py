@@ -61,6 +61,7 @@ def broken(tmp_path, request):
             "NOTES": str(notes),
             "SLURMD_NODENAME": "n1",
             "GPUCHECK_SLURM_POLICY": str(PAGES / "slurm/gpucheck-policy"),
+            "GPUCHECK_SLURM_RESULTS": str(tmp_path / "results"),
             **more,
         }
         done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=60)
@@ -86,8 +87,10 @@ def test_slurm_leaves_the_node_as_it_was_and_starts_the_job(broken):
         assert b"n1: left as it is: no verdict (exit status " in done.stderr
         assert tidy(done.stderr)
 
+    # Nothing was kept of it for the prolog.
     done, _ = broken([PAGES / "slurm/gpucheck-prolog"])
     assert (done.returncode, done.stdout) == (0, b"")
+    assert b"the job is started: " in done.stderr
     assert tidy(done.stderr)
 
 

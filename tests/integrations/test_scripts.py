@@ -45,6 +45,7 @@ def test_a_broken_node_is_drained_with_the_finding_as_the_reason_and_starts_no_j
         "NOTES": str(tmp_path / "notes"),
         "SLURMD_NODENAME": "n1",
         "GPUCHECK_SLURM_POLICY": str(PAGES / "slurm" / "gpucheck-policy"),
+        "GPUCHECK_SLURM_RESULTS": str(tmp_path / "results"),
     }
     reason = "gpucheck:pcie-width-reduced g1 8/16 contact-support SIMULATED"
     for script, status in (("gpucheck-health", 0), ("gpucheck-prolog", 1)):

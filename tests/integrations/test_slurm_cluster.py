@@ -47,7 +47,7 @@ case $(cat "{folder}/answers/$SLURMD_NODENAME") in *" fail "*) exit 2 ;; *" warn
 WRAPPER = """#!/bin/sh
 echo "${{SLURMD_NODENAME:-no name}}" >>"{folder}/{name}.runs"
 export PATH="{folder}/bin:{search}" LD_LIBRARY_PATH="{libraries}" SLURM_CONF="{folder}/slurm.conf"
-export GPUCHECK_SLURM_POLICY="{folder}/policy"
+export GPUCHECK_SLURM_POLICY="{folder}/policy" GPUCHECK_SLURM_RESULTS="{folder}/results"
 exec "{page}" 2>>"{folder}/{name}.log"
 """
 CONF = """
@@ -263,13 +263,18 @@ def job_state(slurm, job):
 
 def test_the_prolog_drains_with_our_reason_and_the_job_is_queued_again(without_health_check):
     slurm = without_health_check
-    slurm.answers("n1", FAIL)
+    kept = slurm.folder / "results"
+    kept.mkdir(exist_ok=True)
+    (kept / "n1").write_text(f"{FAIL}status 2\n")
     job = submit(slurm, "n1", "touch started")
     slurm.until(lambda: "DRAIN" in (slurm.state("n1") or ""))
     slurm.until(lambda: job_state(slurm, job) == "PENDING")
 
     assert "n1" in slurm.runs("gpucheck-prolog")
     assert slurm.reason("n1") == LINK  # not Slurm's "Prolog error"
+    assert slurm.ask("sinfo", "-R", "--noheader").startswith(LINK[:20])
+    assert "gpucheck-prolog: n1: no job is started: " in slurm.log("gpucheck-prolog")
+    (kept / "n1").unlink()
     slurm.ask("scancel", job)
     slurm.answers("n1", PASS)
     slurm.ask("scontrol", "update", "NodeName=n1", "State=RESUME")

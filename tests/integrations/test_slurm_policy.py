@@ -3,6 +3,7 @@
 import os
 import re
 import subprocess
+import time
 
 import pytest
 import yaml
@@ -47,10 +48,15 @@ def slurm(tmp_path):
         nodes.write_text("".join(f"NodeName={name} {state}\n" for name, state in (("n5", node), *others)))
         (tmp_path / "policy").write_text(policy)
         answer = "\\n".join((f"gpucheck.slurm/1 {verdict} {len(findings)}", *findings, "end", ""))
+        status = ("pass", "warn", "fail", "unknown").index(verdict)
+        if script == "gpucheck-prolog":
+            (tmp_path / "results").mkdir(exist_ok=True)
+            (tmp_path / "results/n5").write_text(answer.replace("\\n", "\n") + f"status {status}\n")
         environment = {
             "PATH": f"{tmp_path}:/usr/bin:/bin",
             "TEXT": answer,
-            "STATUS": str(("pass", "warn", "fail", "unknown").index(verdict)),
+            "STATUS": str(status),
+            "GPUCHECK_SLURM_RESULTS": str(tmp_path / "results"),
             "NODES": str(nodes),
             "NOTES": str(notes),
             "SLURMD_NODENAME": "n5",
@@ -193,6 +199,54 @@ def test_a_node_that_provisioning_drained_is_left_to_it(slurm, state, end, found
 
     for script in ("gpucheck-health", "gpucheck-epilog", "gpucheck-prolog"):
         assert slurm(script, *found, verdict=verdict, node=node)[1] == ""
+
+
+def test_the_health_check_runs_nothing_while_provisioning_changes_the_node(slurm, tmp_path):
+    slurm("gpucheck-health", finding(), node=f"State=IDLE+DRAIN Reason={PROVISIONING}{TIMED}")
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize("script", ["gpucheck-health", "gpucheck-epilog"])
+def test_the_prolog_reads_what_the_others_left_and_runs_nothing(slurm, tmp_path, script):
+    slurm(script, finding())
+    kept = tmp_path / "results/n5"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    text = kept.read_text()
+    (tmp_path / "gpucheck").unlink()
+
+    done, changes = slurm("gpucheck-prolog", finding())
+
+    assert (done.returncode, changes) == (1, drain())
+    assert done.stderr == f"gpucheck-prolog: n5: no job is started: {reason('nvlink-down')}\n"
+    assert kept.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("minutes", "rights", "told"),
+    [
+        (121, 0o600, "the last result is older than max-age-minutes 120"),
+        (0, 0o602, "have left no result since the boot"),
+        (None, 0, "have left no result since the boot"),
+    ],
+)
+def test_without_a_recent_result_of_root_the_job_starts(slurm, tmp_path, minutes, rights, told):
+    slurm("gpucheck-prolog", finding())
+    kept = tmp_path / "results/n5"
+    if minutes is None:
+        kept.unlink()
+    else:
+        kept.chmod(rights)
+        os.utime(kept, (time.time() - 60 * minutes,) * 2)
+
+    words = [SLURM / "gpucheck-prolog"]
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURMD_NODENAME": "n5", "NODES": str(tmp_path / "nodes")}
+    environment |= {"GPUCHECK_SLURM_RESULTS": str(kept.parent), "GPUCHECK_SLURM_POLICY": str(SLURM / "gpucheck-policy")}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert (
+        f"the job is started: {'gpucheck-health and gpucheck-epilog ' if 'left' in told else ''}{told}" in done.stderr
+    )
 
 
 def test_a_node_is_not_resumed_while_something_could_not_be_checked(slurm):

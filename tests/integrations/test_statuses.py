@@ -67,9 +67,12 @@ def script(tmp_path):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     notes = tmp_path / "notes"
+    (tmp_path / "results").mkdir()
 
     def run(command, status, text, node=IDLE, **more):
         notes.unlink(missing_ok=True)
+        # What the prolog reads, and the other scripts replace.
+        (tmp_path / "results/n1").write_text(text.replace(r"\n", "\n") + f"status {status}\n")
         environment = {
             **os.environ,
             "PATH": f"{tmp_path}:{os.environ['PATH']}",
@@ -79,6 +82,7 @@ def script(tmp_path):
             "NOTES": str(notes),
             "SLURMD_NODENAME": "n1",
             "GPUCHECK_SLURM_POLICY": str(PAGES / "slurm" / "gpucheck-policy"),
+            "GPUCHECK_SLURM_RESULTS": str(tmp_path / "results"),
             **more,
         }
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

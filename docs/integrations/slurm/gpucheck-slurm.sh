@@ -8,14 +8,18 @@
 # A node is changed only after a complete result whose verdict matches the exit status (0 to 3).
 # The scripts that read it use what is set here:
 # shellcheck disable=SC2034
-# Slurm runs a prolog and an epilog without PATH.
-PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+# Slurm runs a prolog and an epilog without PATH. Provisioning installs gpucheck in the last directory.
+PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}:/opt/gpucheck/bin
 export PATH
 policy=${GPUCHECK_SLURM_POLICY:-/etc/gpucheck/slurm-policy}
-node=${SLURMD_NODENAME:-$(hostname -s)}
+# The last complete result of a node, which the prolog reads. It does not survive a reboot.
+results=${GPUCHECK_SLURM_RESULTS:-/run/gpucheck/slurm}
+# Typed by hand, there is no SLURMD_NODENAME, and the node may have another name than the host.
+node=${SLURMD_NODENAME:-$(scontrol show aliases "$(hostname -s)" 2>/dev/null | sed -n '1s/^\([A-Za-z0-9_.-]*\)$/\1/p')}
+node=${node:-$(hostname -s)}
 me=${0##*/}
-what=nothing verdict=none unknowns=0 undrain=no percent=0 never='' reason=''
-drained=no comment='' why=''
+what=nothing verdict=none unknowns=0 undrain=no percent=0 age=0 never='' reason=''
+drained=no provisioned=no comment='' why=''
 provisioning='gpucheck-provision: driver change'
 
 # One line of printable ASCII, 200 characters at most.
@@ -28,9 +32,10 @@ is_private() {
     [ -n "$(find -L "$1" -prune -type f ! -perm -002 \( -user 0 -o -user "$(id -u)" \) 2>/dev/null)" ]
 }
 
-# Runs gpucheck and applies the policy: sets verdict, unknowns, what (drain, down, comment, nothing), reason, undrain,
-# never and percent. Returns 1 without a complete result or a complete policy. At most 64 KiB of the result are read;
-# the exit status is appended, so that a truncated line is detected.
+# Runs gpucheck and keeps its result, or with "cached" reads the one that was kept; applies the policy: sets verdict,
+# unknowns, what (drain, down, comment, nothing), reason, undrain, never, percent and age. Returns 1 without a complete
+# result or a complete policy. At most 64 KiB of the result are read; the exit status is appended, so that a truncated
+# line is detected.
 check_node() {
     if ! [ -r "$policy" ]; then
         tell "left as it is: no policy $policy"
@@ -40,7 +45,14 @@ check_node() {
         tell "left as it is: $policy is not a file of root that others may not write"
         return 1
     fi
-    answer=$({ timeout --kill-after=5 50 gpucheck verify --level quick --format slurm "$@"; printf 'status %s\n' "$?"; } | head -c 65536)
+    if [ "${1:-}" != cached ]; then
+        answer=$({ timeout --kill-after=5 50 gpucheck verify --level quick --format slurm "$@"; printf 'status %s\n' "$?"; } | head -c 65536)
+    elif is_private "$results/$node"; then
+        answer=$(head -c 65536 "$results/$node")
+    else
+        tell "the job is started: gpucheck-health and gpucheck-epilog have left no result since the boot"
+        return 1
+    fi
     status=${answer##*status }
     case $status in *[!0-9]* | '') status=unknown ;; esac
     # shellcheck disable=SC2016
@@ -49,7 +61,7 @@ check_node() {
         function rank(word) { return word in ranks ? ranks[word] : -1 }
         BEGIN {
             ranks["nothing"] = 0; ranks["comment"] = 1; ranks["drain"] = 2; ranks["down"] = 3
-            split("pass warn fail unknown", verdicts); best = 0; most = 1; undrain = "no"; percent = -1
+            split("pass warn fail unknown", verdicts); best = 0; most = 1; undrain = "no"; percent = -1; age = 120
             if (status !~ /^[0-3]$/) fail("no verdict (exit status " status ")")
         }
         file == "policy" {
@@ -62,6 +74,7 @@ check_node() {
             else if ($1 == "undrain" && NF == 2 && ($2 == "yes" || $2 == "no")) undrain = $2
             else if ($1 == "undrain-never") { for (i = 2; i <= NF; i++) never = never "," $i }
             else if ($1 == "max-drained-percent" && NF == 2 && $2 ~ /^[0-9]+$/ && $2 <= 100) percent = $2
+            else if ($1 == "max-age-minutes" && NF == 2 && $2 ~ /^[0-9]+$/) age = $2
             else fail(bad)
             next
         }
@@ -85,7 +98,7 @@ check_node() {
             if (percent < 0) fail("policy: max-drained-percent is missing")
             if (wrong != "") { print "wrong " wrong; exit }
             for (word in ranks) if (ranks[word] == best) what = word
-            print what, verdict, said["unknown"] + 0, undrain, percent, (never == "" ? "," : never ","), reason
+            print what, verdict, said["unknown"] + 0, undrain, percent, age, (never == "" ? "," : never ","), reason
         }' file=policy "$policy" file=answer -)
     case $decision in
     'wrong '*)
@@ -98,9 +111,15 @@ check_node() {
         ;;
     esac
     # shellcheck disable=SC2034
-    read -r what verdict unknowns undrain percent never reason <<EOF
+    read -r what verdict unknowns undrain percent age never reason <<EOF
 $decision
 EOF
+    if [ "${1:-}" != cached ]; then
+        (umask 077 && mkdir -p "$results" && printf '%s\n' "$answer" >"$results/.$node" && mv -f "$results/.$node" "$results/$node")
+    elif [ -n "$(find "$results/$node" -mmin "+$age" 2>/dev/null)" ]; then
+        tell "the job is started: the last result is older than max-age-minutes $age"
+        return 1
+    fi
 }
 
 # Sets drained (no, here: by these scripts, elsewhere), and its reason (why) and comment. A node that provisioning drained
@@ -115,7 +134,8 @@ read_node() {
     *DRAIN*) case $why in gpucheck:[a-z0-9]*) drained=here ;; *) drained=elsewhere ;; esac ;;
     *DOWN*) case $why in gpucheck:[a-z0-9]*) drained=here ;; esac ;;
     esac
-    case $why in "$provisioning" | "$provisioning ["* | "$provisioning : "*) drained=elsewhere ;; esac
+    provisioned=no
+    case $why in "$provisioning" | "$provisioning ["* | "$provisioning : "*) drained=elsewhere provisioned=yes ;; esac
     # One of them is words in a comment, and which one is not known.
     case $shown in *' Reason='*' Reason='*) drained=unknown ;; esac
 }
