@@ -271,15 +271,19 @@ def test_a_program_that_is_missing_is_a_refusal_and_no_traceback(machine):
 
 
 def test_what_dpkg_said_is_the_reason_and_not_that_apt_called_it(machine):
-    """As apt 2.6 prints it; what follows the error is as long as the transaction."""
-    output = "Setting up a ...\nSetting up x ...\nError! Bad return status\ndpkg: error processing package x "
-    output += "(--configure):\n installed x package post-installation script\n" + "Setting up y ...\n" * 9
+    """As apt 2.6 prints it without a terminal; what follows the error is as long as the transaction."""
+    output = (
+        "Setting up a (1) ...\nof a\nSetting up x (1) ...\nError! Bad return status\n"
+        + "Setting up y (1) ...\nof y\n" * 9
+    )
+    errors = "dpkg: error processing package x (--configure):\n installed x package post-installation script\n"
+    errors += "Errors were encountered while processing:\n x\nE: Sub-process /usr/bin/dpkg returned an error code (1)\n"
 
-    assert calls.last_words(calls.dpkg_words(output), "E: Sub-process /usr/bin/dpkg returned an error code (1)") == (
-        "Setting up a ... Setting up x ... Error! Bad return status dpkg: error processing package x (--configure): "
+    assert calls.last_words(calls.dpkg_words(output, errors), errors) == (
+        "Error! Bad return status dpkg: error processing package x (--configure): "
         "installed x package post-installation script"
     )
-    assert calls.dpkg_words("Reading package lists...") == ""
+    assert calls.dpkg_words("Reading package lists...", "E: no space") == ""
 
 
 def test_calls_hold_back_needrestart_and_questions(machine):

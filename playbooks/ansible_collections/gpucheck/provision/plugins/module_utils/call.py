@@ -1,5 +1,6 @@
 """Calls that change a host, run as from a shell; failures are reported with the program's own error message."""
 
+import re
 import time
 from contextlib import contextmanager
 
@@ -58,7 +59,7 @@ def call(module, argv, accept=(0,), shown=None, most_s=None):
         words = "{}: stopped, because it did not end within {} s: {}"
         raise Refused(words.format(shown or " ".join(argv[:3]), most_s, last_words(out, err)))
     if status not in accept:
-        words = last_words(dpkg_words(out), err, out)
+        words = last_words(dpkg_words(out, err), err, out)
         raise Refused("{}: exit {}: {}".format(shown or " ".join(argv[:3]), status, words))
     return out
 
@@ -74,11 +75,21 @@ def attempt(module, argv):
         raise Refused("{}: {}".format(argv[0], error))
 
 
-def dpkg_words(output):
-    """The lines around dpkg's first error, which is not in apt's own; "" without one."""
-    lines = output.splitlines()
-    first = next((number for number, line in enumerate(lines) if line.startswith("dpkg: error")), None)
-    return "" if first is None else "\n".join(lines[max(first - 3, 0) : first + 2])
+def dpkg_words(output, errors):
+    """Last lines of the script of the first package that dpkg could not process, and dpkg's error; "" without one.
+
+    Without a terminal, apt has the first on stdout and the second on stderr.
+    """
+    failed = re.search(r"^dpkg: error processing package (\S+) .*(\n.*)?", errors, re.MULTILINE)
+    if failed is None:
+        return ""
+    said, inside = [], False
+    for line in output.splitlines():
+        if line.startswith(("Setting up ", "Processing triggers ", "Unpacking ", "Preparing to unpack ")):
+            inside = line.startswith("Setting up {} ".format(failed.group(1)))
+        elif inside:
+            said.append(line)
+    return "\n".join([*said[-4:], failed.group(0)])
 
 
 def last_words(*outputs):
