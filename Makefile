@@ -38,7 +38,7 @@ FROM_BUNDLE = $(if $(BUNDLE),-e bundle=$(abspath $(BUNDLE)) $(if $(BUNDLE_FINGER
 TO_BUNDLE = -e bundle_output=$(abspath $(or $(BUNDLE),build/bundle)) $(if $(GROUPS),-e '{"bundle_groups": "$(GROUPS)"}') \
 	$(if $(BUNDLE_KEY),-e bundle_key=$(BUNDLE_KEY))
 
-.PHONY: help plan provision bundle image-plan image verify rollback deprovision check lint test test-here test-lab test-more test-labs test-network test-controllers test-all test-real-packages test-gpu fuzz collection images test-images lab-down clean release
+.PHONY: help plan provision bundle image-plan image verify rollback deprovision slurm check lint test test-here test-lab test-more test-labs test-network test-controllers test-all test-real-packages test-gpu fuzz collection images test-images lab-down clean release
 
 help: ## this list
 	@echo "gpucheck: provision NVIDIA GPU hosts and verify that they are ready for multi-GPU training"
@@ -72,6 +72,9 @@ image: $(VENV)/.provision ## install that plan into an image without a GPU (INVE
 
 verify: $(VENV)/.provision target ## verify every GPU host again and print the merged report
 	@$(PLAYBOOK) playbooks/verify.yml
+
+slurm: $(VENV)/.provision target ## wire gpucheck into Slurm on every node: health check, prolog, epilog, policy, gres.conf; checks slurm.conf and cgroup.conf
+	@$(PLAYBOOK) playbooks/slurm.yml
 
 ifdef INVENTORY
 check: $(VENV)/.provision target
