@@ -205,6 +205,21 @@ def test_the_health_check_runs_nothing_while_provisioning_changes_the_node(slurm
     slurm("gpucheck-health", finding(), node=f"State=IDLE+DRAIN Reason={PROVISIONING}{TIMED}")
     assert not (tmp_path / "results").exists()
 
+    lock = tmp_path / "run.lock"
+    lock.touch()
+    assert slurm("gpucheck-health", verdict="pass", node=OURS, GPUCHECK_SLURM_LOCK=str(lock))[1] == ""
+    assert not (tmp_path / "results").exists()
+    os.utime(lock, (time.time() - 3700,) * 2)
+    assert slurm("gpucheck-health", verdict="pass", node=OURS, GPUCHECK_SLURM_LOCK=str(lock))[1] == RESUME.replace(
+        "n1", "n5"
+    )
+
+
+def test_a_cause_after_which_a_person_resumes_is_not_replaced(slurm):
+    """The driver that is missing for an hour would make the node resumable."""
+    node = f"State=IDLE+DRAIN Reason={reason('gpu-lost')}{TIMED}"
+    assert slurm("gpucheck-health", finding("nvlink-down"), node=node)[1] == ""
+
 
 @pytest.mark.parametrize("script", ["gpucheck-health", "gpucheck-epilog"])
 def test_the_prolog_reads_what_the_others_left_and_runs_nothing(slurm, tmp_path, script):

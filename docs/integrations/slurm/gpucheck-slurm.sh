@@ -21,6 +21,8 @@ me=${0##*/}
 what=nothing verdict=none unknowns=0 undrain=no percent=0 age=0 never='' reason=''
 drained=no provisioned=no comment='' why=''
 provisioning='gpucheck-provision: driver change'
+# A run of provisioning writes it again with each of its steps, and removes it at its end.
+lock=${GPUCHECK_SLURM_LOCK:-/var/lib/gpucheck/run.lock}
 
 # One line of printable ASCII, 200 characters at most.
 tell() {
@@ -162,8 +164,10 @@ within_share() {
 # Drains this node for $reason, as State $1. Returns 1 if it was not drained.
 drain_node() {
     if [ "$drained" = here ]; then
-        # sinfo and scontrol show the user and the time behind the reason.
+        # sinfo and scontrol show the user and the time behind the reason. A cause after which a person resumes stays.
         case $why in "$reason" | "$reason ["*) return 0 ;; esac
+        cause=${why#gpucheck:}
+        case $never in *",${cause%%[!a-z0-9-]*},"*) return 0 ;; esac
     elif ! within_share before; then
         tell "not drained: max-drained-percent $percent is reached or the nodes could not be counted: $reason"
         return 1
