@@ -295,7 +295,8 @@ def test_a_node_drained_by_the_health_check_is_changed_after_its_job_and_stays_d
 
 def lease() -> float:
     """Seconds that the lock of the host is still valid."""
-    uptime, held = on(NODE, "sh", "-c", "cat /proc/uptime /var/lib/gpucheck/run.lock || :").split("\n", 1)
+    words = on(NODE, "sh", "-c", "cat /proc/uptime /var/lib/gpucheck/run.lock 2>/dev/null || :")
+    uptime, _, held = words.partition("\n")
     return float(json.loads(held or "{}").get("until", 0)) - float(uptime.split()[0])
 
 
