@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from gpucheck.lab import real_packages
-from gpucheck.lab.light import KERNEL
+from gpucheck.lab.lifecycle import KERNEL
 from tests.lab.changes import NEW, OLD
 from tests.lab.e2e import ROOT, Run, docker
 from tests.lab.own_lab import ENVIRONMENT, OwnLab, outcomes
