@@ -70,7 +70,7 @@ ELSEWHERE = {
     "fleet report": "test_a_fleet_report_follows_its_schema",
     "lab status": "tests/lab/test_lifecycle.py",
     "stack check": "test_lock_plan_and_facts_follow_their_schema",
-    "stack check-repositories": "tests/repositories/test_command.py",
+    "stack check-repositories": "tests/repositories/test_fetching.py",
     "stack diff": "test_lock_plan_and_facts_follow_their_schema",
     "stack plan": "test_lock_plan_and_facts_follow_their_schema",
 }

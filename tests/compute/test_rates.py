@@ -1,11 +1,22 @@
 """Rates against peers and ceilings, on devices made by hand."""
 
+import re
+from pathlib import Path
+
+import click
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gpucheck.cli import cli
 from gpucheck.compute.evaluation import doubtful, evaluate
+from gpucheck.compute.evaluation.results import RARE, miss_probability
+from gpucheck.compute.running.run import matrix_rate
+from gpucheck.knowledge.compute import compute_table, operations_per_clock, operations_row
+from gpucheck.knowledge.gpus import gpus
 from gpucheck.model import Verdict
-from gpucheck.model.compute import Rate
+from gpucheck.model.compute import Rate, Sample
 from tests.compute.machines import device, loud
 
 
@@ -112,3 +123,182 @@ def test_cpu_processes_are_never_judged_by_rates():
     cpus = [replace(device(number, tflops=tflops), bus_id=None, traces=()) for number, tflops in enumerate((0.01, 0.1))]
 
     assert {f.check for f in evaluate(cpus)} == {"compute-results"}
+
+
+def held(number, *reasons, mhz=1800.0, part=1.0):
+    """A GPU whose clock is held in this part of its readings."""
+    made = device(number, mhz=mhz)
+    count = round(part * 40)
+    samples = [
+        Sample(at=float(at), sm_clock_mhz=mhz, temperature_c=88, reasons=reasons if at < count else ())
+        for at in range(40)
+    ]
+    return replace(made, traces=tuple(samples))
+
+
+def clocks(*devices):
+    return [f for f in evaluate(devices) if f.check == "compute-clocks"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "verdict", "code"),
+    [
+        ("hw-power-brake", Verdict.FAIL, "compute.clock-power-brake"),
+        ("hw-thermal", Verdict.FAIL, "compute.clock-too-hot"),
+        ("hw-slowdown", Verdict.FAIL, "compute.clock-slowdown"),
+        ("sw-thermal", Verdict.WARN, "compute.clock-heat-limit"),
+    ],
+)
+def test_a_reason_of_its_own_is_named(reason, verdict, code):
+    (finding,) = clocks(held(0, reason), device(1), device(2))
+
+    assert (finding.verdict, finding.code) == (verdict, code)
+    assert (finding.cause, finding.confidence) == ("throttled", "certain")
+    assert finding.subject == f"gpu:{device(0).bus_id}"
+
+
+LOWERED = replace(held(0, "sw-power-cap", mhz=1500.0), power_limit_w=500.0)
+SET = replace(held(0, "app-clocks", mhz=800.0), application_clock_mhz=800, default_application_clock_mhz=1980)
+
+
+@pytest.mark.parametrize(
+    ("slow", "verdict", "cause", "code"),
+    [
+        (held(0, "sw-thermal", mhz=1400.0), Verdict.FAIL, "throttled", "compute.clock-heat-limit"),
+        (held(0, "sw-power-cap"), Verdict.PASS, None, None),  # at the default limit
+        (LOWERED, Verdict.WARN, "power-limit-lowered", "compute.power-limit-holds-clock"),
+        (replace(held(0), power_limit_w=690.0), Verdict.PASS, None, None),  # a lower limit that holds nothing
+        (SET, Verdict.WARN, "clock-limited", "compute.application-clock-lowered"),
+        (replace(held(0, mhz=1400.0), licensed=False), Verdict.WARN, "vgpu-unlicensed", "compute.clock-unlicensed"),
+        (held(0, "hw-slowdown", part=1 / 40), Verdict.PASS, None, None),  # one reading, at a change of load
+    ],
+)
+def test_what_holds_a_clock_is_named_if_it_is_not_normal(slow, verdict, cause, code):
+    (finding,) = clocks(slow, device(1), device(2))
+
+    assert (finding.verdict, finding.cause, finding.code) == (verdict, cause, code)
+
+
+def test_clocks_that_were_not_read_are_unknown():
+    (finding,) = clocks(replace(device(0), traces=()), replace(device(1), traces=()))
+
+    assert finding.verdict is Verdict.UNKNOWN
+
+
+TABLE = compute_table()
+BOARDS = [gpu for gpu in gpus() if operations_per_clock(gpu.compute_capability, gpu.name)]
+
+
+def sheets(name, capability):
+    """The data sheets of the board, else those of a board of the same row."""
+    row = operations_row(capability, name)
+    alike = [one for one in TABLE.published if operations_row(one.capability, one.gpu) is row]
+    return [one for one in alike if one.gpu.endswith(name)] or alike
+
+
+def measured(name, capability, part, faster=1.0):
+    """The board at a part of its data sheet; real clocks are not exactly those of the sheet."""
+    rows = sheets(name, capability)
+    made = device(0, name=name, capability=capability, multiprocessors=rows[0].multiprocessors, gemm={})
+    gemm = {
+        type_: matrix_rate(
+            made, type_, Rate(median=tflops * part, samples=30, mad_percent=0.2, clock_mhz=row.mhz * faster)
+        )
+        for row in rows
+        for type_, tflops in row.tflops.items()
+    }
+    return device(0, name=name, capability=capability, multiprocessors=rows[0].multiprocessors, gemm=gemm)
+
+
+def verdicts(*devices):
+    return {finding.verdict for finding in evaluate(devices) if finding.check == "compute-matrix"}
+
+
+def test_all_boards_with_matrix_rates_are_walked():
+    assert len(BOARDS) > 100
+    assert {gpu.name for gpu in gpus() if float(gpu.compute_capability) >= 6.0} - {gpu.name for gpu in BOARDS} == {
+        "NVIDIA GB10",
+        "NVIDIA RTX PRO 6000D Blackwell Workstation Edition",
+    }
+
+
+@pytest.mark.parametrize("gpu", BOARDS, ids=lambda gpu: gpu.name)
+def test_a_healthy_board_passes_and_one_at_40_percent_does_not(gpu):
+    name, capability = gpu.name, gpu.compute_capability
+
+    for part, faster in ((0.85, 1.0), (0.95, 1.0), (0.85, 1.1)):
+        made = measured(name, capability, part, faster)
+        assert all(rate.of_ceiling is not None for rate in made.gemm.values())
+        assert verdicts(made) == {Verdict.PASS}, (part, faster, made.gemm)
+    assert verdicts(measured(name, capability, 0.40)) == {Verdict.WARN}
+
+
+def test_an_unknown_board_is_compared_with_its_own_kind_only():
+    known, unknown = "NVIDIA H100 80GB HBM3", "NVIDIA PG520-230"
+    slow = {name: device(0, name=name, tflops=100.0, gemm=device(0, tflops=100.0).gemm) for name in (known, unknown)}
+    rate = Rate(median=100.0, samples=30, mad_percent=0.2, clock_mhz=1800.0)
+    alone = {n: device(0, name=n, gemm={"bf16": matrix_rate(one, "bf16", rate)}) for n, one in slow.items()}
+    groups = {n: [one, *(device(i, name=n) for i in (1, 2, 3))] for n, one in alone.items()}
+
+    assert [verdicts(one) for one in alone.values()] == [{Verdict.WARN}, {Verdict.PASS}]
+    codes = [
+        next(f.code for f in evaluate(group) if f.verdict is Verdict.WARN and f.check == "compute-matrix")
+        for group in groups.values()
+    ]
+    assert codes == ["compute.matrix-slow", "compute.matrix-slow-unlisted"]
+
+
+PAGE = (Path(__file__).parents[2] / "docs/compute-coverage.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| `([a-z0-9_-]+)` \| (\w+) \|(?: `([^`]+)`)? \| (.*) \|$", PAGE, re.MULTILINE)
+# NVIDIA/DCGM, nvvs/include/PluginStrings.h and modules/diag/DcgmDiagManager.h at 72fa3fe.
+DCGM = {
+    "software", "pcie", "targeted_power", "targeted_stress", "memory", "memtest", "sm_stress", "diagnostic",
+    "context_create", "memory_bandwidth", "pulse_test", "eud", "cpu_eud", "rist", "nvbandwidth", "nccl_tests",
+}  # fmt: skip
+# microsoft/superbenchmark, docs/user-tutorial/benchmarks at 700d6501, without those for AMD GPUs.
+SUPERBENCH = {
+    "kernel-launch", "gemm-flops", "matmul", "cublaslt-gemm", "cublas-function", "cudnn-function",
+    "tensorrt-inference", "ort-inference", "gpu-burn", "cpu-hpl", "cpu-stream", "cpu-memory-bw-latency", "mem-bw",
+    "gpu-copy-bw", "gpu-stream", "ib-loopback", "nccl-bw", "tcp-connectivity", "gpcnet-network-test", "ib-traffic",
+    "nvbandwidth", "computation-communication-overlap", "sharding-matmul", "dist-inference", "disk-benchmark",
+    "model-benchmarks", "megatron-gpt",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("heading", "names"), [("## DCGM", DCGM), ("## SuperBench", SUPERBENCH)])
+def test_every_test_has_one_row(heading, names):
+    part = PAGE[PAGE.index(heading) :].partition("\n## ")[0]
+    listed = re.findall(r"^\| `([a-z0-9_-]+)` \|", part, re.MULTILINE)
+
+    assert sorted(listed) == sorted(names)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_a_row_names_a_command_that_exists_or_a_reason(row):
+    _, covered, command, difference = row
+
+    assert covered in ("yes", "partly", "no")
+    assert bool(command) == (covered != "no")
+    assert difference
+    if command:
+        name, *words = command.split()
+        options = {text: option for option in cli.get_command(click.Context(cli), name).params for text in option.opts}
+        for option, value in zip(words[::2], words[1::2], strict=True):
+            assert value in options[option].type.choices
+
+
+def test_no_row_is_lost():
+    assert len(ROWS) == len(DCGM) + len(SUPERBENCH)
+
+
+RATES = st.floats(min_value=0, max_value=1)
+
+
+@given(st.integers(min_value=0, max_value=200), RATES)
+def test_it_is_the_power_that_the_docstring_states(values, rate):
+    assert miss_probability(values, rate) == pytest.approx((1 - rate) ** values, rel=1e-6, abs=1e-12)
+
+
+def test_three_and_seven_times_the_inverse_of_the_rate():
+    assert miss_probability(int(3 / RARE)) == pytest.approx(0.05, abs=0.001)
+    assert miss_probability(int(7 / RARE)) == pytest.approx(0.001, abs=0.0001)

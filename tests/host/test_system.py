@@ -1,9 +1,16 @@
 """The operating system around the GPUs: os-release, and whether the machine is a real one."""
 
+import json
+
 import pytest
 
+from gpucheck.host import LiveSource, Place
+from gpucheck.host.driver import read_dkms, read_kernels, read_secure_boot
 from gpucheck.host.readers.system import os_release
+from gpucheck.host.simulated import surroundings
 from gpucheck.host.system import read_system
+from gpucheck.model import DkmsModule, InstalledKernel, Limits, LoaderLibrary
+from tests.simulator.helpers import write
 
 ROCKY = """
 NAME="Rocky Linux"
@@ -139,3 +146,171 @@ def test_a_simulated_machine_is_in_no_container(tmp_path):
     (tmp_path / ".dockerenv").touch()
 
     assert read_system(tmp_path / "simulated", tmp_path).container is None
+
+
+OLD, NEW = "5.15.0-97-generic", "5.15.0-113-generic"
+
+
+def test_kernels_are_ordered_by_number_and_leftovers_are_none(tmp_path):
+    for release in (OLD, NEW):
+        (tmp_path / "lib/modules" / release / "kernel").mkdir(parents=True)
+    (tmp_path / "lib/modules" / NEW / "build").mkdir()
+    (tmp_path / "lib/modules" / OLD / "updates/dkms").mkdir(parents=True)
+    (tmp_path / "lib/modules" / OLD / "updates/dkms/nvidia.ko").write_text("version=580.95.05\n")
+    (tmp_path / "lib/modules/5.15.0-91-generic/updates").mkdir(parents=True)
+
+    assert read_kernels(tmp_path, OLD, simulated=True) == (
+        InstalledKernel(release=OLD, running=True, headers=False, nvidia="580.95.05"),
+        InstalledKernel(release=NEW, running=False, headers=True, nvidia=None),
+    )
+
+
+def test_updated_kernel_of_an_enterprise_release_boots_next(tmp_path):
+    """A word and a number in the same place: rpm takes the number as newer."""
+    first, update = "5.14.0-503.el9.x86_64", "5.14.0-503.11.1.el9_5.x86_64"
+    for release in (first, update):
+        (tmp_path / "lib/modules" / release / "kernel").mkdir(parents=True)
+    assert [kernel.release for kernel in read_kernels(tmp_path, first, simulated=True)] == [first, update]
+
+
+def test_link_to_headers_that_are_gone_is_no_headers(tmp_path):
+    """The package was removed and its link stayed: DKMS fails then."""
+    (tmp_path / "lib/modules" / NEW / "kernel").mkdir(parents=True)
+    (tmp_path / "lib/modules" / NEW / "build").symlink_to(tmp_path / "usr/src/gone")
+
+    assert not read_kernels(tmp_path, NEW, simulated=True)[0].headers
+
+
+def test_no_modules_at_all(tmp_path):
+    assert read_kernels(tmp_path, NEW, simulated=True) == ()
+
+
+def test_states_of_dkms(tmp_path):
+    """As ``dkms status`` judges: added by the source, built by the module, installed by the link to this version."""
+    tree = tmp_path / "var/lib/dkms/nvidia"
+    for version in ("580.95.05", "575.57.08"):
+        (tree / version).mkdir(parents=True)
+        (tree / version / "source").symlink_to(f"/usr/src/nvidia-{version}")
+    for kernel in (OLD, NEW):
+        (tree / "580.95.05" / kernel / "x86_64/module").mkdir(parents=True)
+    (tree / "575.57.08" / OLD / "x86_64/module").mkdir(parents=True)
+    (tree / f"kernel-{OLD}-x86_64").symlink_to(f"580.95.05/{OLD}/x86_64")
+
+    assert read_dkms(tmp_path) == (
+        DkmsModule(name="nvidia", version="575.57.08", state="built", kernel=OLD),
+        DkmsModule(name="nvidia", version="580.95.05", state="built", kernel=NEW),
+        DkmsModule(name="nvidia", version="580.95.05", state="installed", kernel=OLD),
+    )
+
+
+def test_failed_build_is_only_added(tmp_path):
+    tree = tmp_path / "var/lib/dkms/nvidia/580.95.05"
+    (tree / NEW / "x86_64/log").mkdir(parents=True)
+    (tree / "source").symlink_to("/usr/src/nvidia-580.95.05")
+
+    assert read_dkms(tmp_path) == (DkmsModule(name="nvidia", version="580.95.05", state="added"),)
+
+
+@pytest.mark.parametrize(
+    ("content", "answer"), [(b"\x06\0\0\0\x01", True), (b"\x06\0\0\0\x00", False), (b"\x06\0\0\0", None)]
+)
+def test_secure_boot_is_the_firmwares_variable(tmp_path, content, answer):
+    variables = tmp_path / "sys/firmware/efi/efivars"
+    variables.mkdir(parents=True)
+    (variables / "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c").write_bytes(content)
+
+    assert read_secure_boot(tmp_path) is answer
+
+
+def test_machine_without_efi_has_no_secure_boot(tmp_path):
+    (tmp_path / "sys/firmware/acpi").mkdir(parents=True)
+
+    assert read_secure_boot(tmp_path) is False
+
+
+def test_container_without_firmware_folder_does_not_tell(tmp_path):
+    assert read_secure_boot(tmp_path) is None
+
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A host on a machine with these surroundings."""
+
+    def machine(**answers):
+        write(tmp_path)
+        if answers:
+            (tmp_path / "surroundings.json").write_text(json.dumps(answers))
+        return LiveSource(Place(isolated=False, deadline_s=1, machine=tmp_path))
+
+    return machine
+
+
+def test_what_is_not_said_is_that_of_a_healthy_host(machine, monkeypatch):
+    monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
+    host = machine()
+
+    facts = host.read("limits", "environment", "secure_boot", "library:libc")
+    assert facts.limits == Limits(shm_bytes=16 * GIB, shm_free_bytes=16 * GIB, memlock_bytes=-1, nofile=1 << 20)
+    assert (facts.environment, facts.secure_boot, facts.libraries) == ({}, False, ())
+
+
+def test_what_is_said_replaces_it(machine):
+    library = {"soname": "libnccl.so.2", "path": "/opt/lib/libnccl.so.2", "source": "LD_LIBRARY_PATH"}
+    host = machine(
+        shm_bytes=64 << 20,
+        memlock_bytes=65536,
+        environment={"NCCL_P2P_DISABLE": "1", "HOME": "/home/x"},
+        secure_boot=True,
+        libraries=[library],
+        python={"torch": "2.7.1+cu128"},
+    )
+
+    facts = host.read("limits", "environment", "secure_boot", "library:libnccl", "library:libcudart")
+    assert facts.limits == Limits(shm_bytes=64 << 20, shm_free_bytes=64 << 20, memlock_bytes=65536, nofile=1 << 20)
+    assert (facts.environment, facts.secure_boot) == ({"NCCL_P2P_DISABLE": "1"}, True)
+    assert facts.libraries == (LoaderLibrary(**library),)
+    packages = host.read("python:torch", "python:pytest").python_packages
+    assert packages == {"torch": "2.7.1+cu128", "pytest": pytest.__version__}
+
+
+def test_faults_of_copies_and_training_are_handed_on(machine, tmp_path):
+    machine(measurement=[{"fault": "p2p-slow", "pair": "0-1"}], training=[{"fault": "rank-hang", "rank": 1}])
+    seen = surroundings(tmp_path)
+
+    assert seen.measurement == ({"fault": "p2p-slow", "pair": "0-1"},)
+    assert seen.training == ({"fault": "rank-hang", "rank": 1},)
+
+
+def test_a_damaged_file_is_named(machine, tmp_path):
+    machine(shm_bytes="much")
+
+    with pytest.raises(ValueError, match=r"surroundings\.json: Expected `int`.*Write the simulated machine again"):
+        surroundings(tmp_path)
+
+
+def test_folders_of_the_hardware_are_the_machines(machine, tmp_path):
+    host = machine()
+    (tmp_path / "software.json").write_text('{"services": {}, "packages": {}}')
+    (tmp_path / "root/dev").mkdir(exist_ok=True)
+    (tmp_path / "root/dev/nvidia0").touch()
+
+    found = host.read("folder:/dev", "folder:/dev/", "folder:/sys/kernel/slab", "folder:/etc").folders
+    assert "nvidia0" in found["/dev"]
+    assert "null" not in found["/dev"]
+    assert found["/dev/"] == found["/dev"]
+    assert found["/sys/kernel/slab"] is None
+    assert "passwd" in found["/etc"]
+
+
+def test_device_files_of_a_lab_host_are_those_that_its_packages_make(machine, tmp_path):
+    """Its software is installed for real, and only its hardware is simulated."""
+    host = machine()
+    (tmp_path / "root/dev").mkdir(exist_ok=True)
+    (tmp_path / "root/dev/nvidia0").touch()
+
+    found = host.read("folder:/dev").folders["/dev"]
+    assert "null" in found
+    assert "nvidia0" not in found

@@ -1,6 +1,9 @@
 """Building: which base, what reaches the build, when nothing is done, and what is said when it cannot be."""
 
 import json
+import subprocess
+import time
+from types import SimpleNamespace
 
 import docker.errors
 import pytest
@@ -8,8 +11,9 @@ from msgspec.structs import replace
 
 from gpucheck.images import build as building
 from gpucheck.images import build as wheels
+from gpucheck.images import context
 from gpucheck.images.build import BuildOptions, build, ensure_wheels, index_options, plan_of
-from gpucheck.images.context import assemble, command_line
+from gpucheck.images.context import assemble, command_line, commit
 from gpucheck.lab.system import LabError
 from tests.images.fake_builds import fake_engine
 from tests.images.test_versions import VERSIONS
@@ -241,3 +245,35 @@ def test_places_become_options_and_a_missing_folder_is_refused(tmp_path):
     ]
     with pytest.raises(LabError, match="no such directory"):
         index_options((), (str(tmp_path / "none"),))
+
+
+def test_an_origin_with_a_login_or_a_path_is_not_published(tmp_path, monkeypatch):
+    answers = {"log": "abc", "config": "https://me:secret@host/r", "status": ""}
+    monkeypatch.setattr(subprocess, "run", lambda words, **_: SimpleNamespace(returncode=0, stdout=answers[words[3]]))
+
+    assert commit(tmp_path) == {"revision": "abc"}
+
+
+def test_a_changed_checkout_is_not_its_commit(tmp_path):
+    def git(*words):
+        subprocess.run(["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True)
+
+    git("init", "--quiet")
+    (tmp_path / "file").touch()
+    git("add", "file")
+    git("commit", "--quiet", "--message", "one")
+    clean = commit(tmp_path)["revision"]
+    (tmp_path / "file").write_text("changed")
+
+    assert len(clean) == 40
+    assert commit(tmp_path)["revision"] == f"{clean}-dirty"
+
+
+def test_created_is_the_time_of_the_build_and_given_where_bytes_must_repeat(monkeypatch):
+    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
+    assert abs(context.build_time().timestamp() - time.time()) < 5
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    assert context.build_time().isoformat() == "1970-01-01T00:00:00+00:00"
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "today")
+    with pytest.raises(LabError, match="SOURCE_DATE_EPOCH='today' is not a number of seconds"):
+        context.build_time()

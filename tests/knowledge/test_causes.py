@@ -1,11 +1,18 @@
 """Causes: the keys are an outside contract, and every one can be acted upon."""
 
+import re
 from itertools import zip_longest
+from pathlib import Path
 from string import Formatter
+from typing import get_args
 
 import pytest
 
+from gpucheck.checks.gpu.memory_errors import RECOVERY
 from gpucheck.knowledge import causes
+from gpucheck.knowledge import xid as codes
+from gpucheck.knowledge._load import table
+from gpucheck.knowledge.causes import ACTIONS, Domain, _Actions, actions, conditions, of_recovery_action
 
 CONTRACT = """
 acs-redirect iommu-translation pcie-link-downgraded pcie-width-reduced uplink-downgraded gpu-behind-chipset
@@ -37,3 +44,77 @@ def test_a_cause_can_be_understood_and_acted_upon(key):
         if step.text is not None and text.endswith(":"):
             assert following is not None
             assert following.command is not None
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "integrations" / "actions.md"
+NVSENTINEL = {"NONE", "COMPONENT_RESET", "CONTACT_SUPPORT", "RUN_FIELDDIAG", "RESTART_VM", "RESTART_BM", "REPLACE_VM"}
+GPUD = {"IGNORE_NO_ACTION_REQUIRED", "REBOOT_SYSTEM", "HARDWARE_INSPECTION", "CHECK_USER_APP_AND_GPU"}
+STEPS = {"none", "reset the GPU", "restart the node", "open a service request"}
+
+
+def test_every_action_has_values_that_other_systems_know():
+    assert set(actions()) == set(ACTIONS)
+    for meaning in actions().values():
+        assert {meaning.nvsentinel, meaning.nvsentinel_vm} <= NVSENTINEL
+        assert meaning.gpud in GPUD
+        assert meaning.health_validation in STEPS
+        assert meaning.nvml is None or meaning.nvml in ("none", *RECOVERY)
+
+
+def test_harmless_action_drains_no_node_and_sets_no_condition():
+    for name in ("none", "wait"):
+        assert (actions()[name].slurm, actions()[name].condition) == ("nothing", False)
+    assert all(actions()[name].slurm != "nothing" for name in ACTIONS[2:])
+
+
+@pytest.mark.parametrize("name", ["none", *RECOVERY])
+def test_every_recovery_action_of_nvml_has_an_action(name):
+    assert name in table("actions.yml", _Actions).recovery_actions
+    assert (of_recovery_action(name) == "none") == (name == "none")
+
+
+def test_a_recovery_action_that_is_newer_than_the_table_needs_a_person():
+    assert of_recovery_action("unknown-9") == "contact-support"
+
+
+def test_every_domain_has_a_condition_and_a_job_sets_none():
+    assert set(conditions()) == set(get_args(Domain))
+    assert conditions()["job"] is None
+    types = [condition for condition in conditions().values() if condition]
+    assert len(set(types)) == len(types)
+    assert all(re.fullmatch(r"Gpu[A-Z][A-Za-z]*Unhealthy|GpuUnhealthy", condition) for condition in types)
+
+
+def test_a_cause_of_a_job_is_the_users_and_no_others_cause_is_a_jobs():
+    for name, cause in causes().items():
+        assert cause.domain != "job" or cause.owner == "user", name
+
+
+def test_hardware_is_not_the_users():
+    for name, cause in causes().items():
+        if cause.action in ("reset-gpu", "reboot", "power-cycle", "replace"):
+            assert cause.owner != "user", name
+
+
+def test_every_row_of_the_xid_catalogue_that_asks_for_something_has_an_action_and_an_owner():
+    rules, actions = table("nvlink5.yml", codes._Nvlink5).rules, table("xid.yml", codes._Xids).recovery_actions
+    for row in (*codes.xids().values(), *codes.sxids().values(), *rules, *actions):
+        asks = bool(row.steps) and row.verdict != "note"
+        assert (row.action is not None, row.owner is not None) == (asks, asks), row
+
+
+def test_the_page_has_every_action_with_its_translations():
+    rows = re.findall(r"^\| `([a-z-]+)` \|(.*)\|$", PAGE.read_text(encoding="utf-8"), re.M)
+    found = {name: [cell.strip() for cell in cells.split("|")] for name, cells in rows}
+    for name, meaning in actions().items():
+        vm = meaning.nvsentinel_vm
+        nvsentinel = meaning.nvsentinel if vm == meaning.nvsentinel else f"{meaning.nvsentinel}, in a VM {vm}"
+        assert found[name] == [
+            meaning.means,
+            nvsentinel,
+            meaning.gpud,
+            meaning.health_validation,
+            meaning.nvml or "-",
+            meaning.slurm,
+            "yes" if meaning.condition else "no",
+        ]

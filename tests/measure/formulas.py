@@ -1,7 +1,7 @@
 """A copy engine for tests without a driver library: a clock that only copies move, memory that is a formula.
 
 Copies that share a link share its rate, so a schedule that lets two pairs meet shows. Numbers depend on the seed alone.
-The simulated driver library computes the same rates in C (tests/simulator/cuda/test_rates.py). As a program it is the
+The simulated driver library computes the same rates in C (tests/simulator/cuda/test_time.py). As a program it is the
 child of a measurement: ``python -m tests.measure.formulas RATES FD``.
 """
 

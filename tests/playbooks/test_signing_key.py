@@ -9,7 +9,7 @@ import pytest
 
 from tests.playbooks.modules import Ended, Module, shared
 from tests.playbooks.signing_keys import BEGIN, EDDSA, EDDSA_PACKETS, END, KEYS, RSA, RSA_PACKETS, openpgp, packet
-from tests.repositories.test_hostile_servers import Server, forever
+from tests.repositories.test_bounds import Server, forever
 
 signing_keys = shared("signing_keys")
 

@@ -2,13 +2,22 @@
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gpucheck.knowledge import tables
+from gpucheck.knowledge._load import FOLDER
 from gpucheck.stack import SpecError, StackSpec, parse_spec, resolve
-from gpucheck.stack.facts import DriverFacts
+from gpucheck.stack.facts import DriverFacts, RdmaFacts
 from gpucheck.stack.lock import lock, read_lock, still_valid, target_of_group, write_lock
 from gpucheck.stack.plan import plan
+from gpucheck.stack.rdma import MODULE, PATH, outcome, rdma_plan
+from gpucheck.stack.text import rules_page, statements
 from gpucheck.stack.types import Refusal
+from gpucheck.stack.versions import cc, parse, request, sm
+from tests.stack.asked import plan_of
 from tests.stack.hosts import host
+from tests.stack.regenerate import PAGE
 
 SPEC = StackSpec(driver="keep")
 
@@ -133,3 +142,146 @@ def test_without_the_facts_of_a_host_there_is_nothing_to_keep():
 def test_what_would_change_the_driver_is_refused_in_the_specification(line, words):
     with pytest.raises(SpecError, match=words):
         parse_spec(f"driver: keep\n{line}\n", "stack.yml")
+
+
+CARD = RdmaFacts(bus_id="0000:06:00.0", device_id="1021", kind="infiniband")
+KERNELS = ("4.18.0-553.el8.x86_64", "5.4.0-216-generic", "5.11.9", "5.12.0", "5.14.0-570.el9", "6.8.0-106-generic")
+
+
+def planned(hosts, **which):
+    return plan_of(StackSpec(), hosts, **which)
+
+
+def peermem(found):
+    """(what the plan writes for it, what it says of RDMA)."""
+    contents = [file["content"] for file in found.files if file["path"] == PATH]
+    return contents, [reason.because for reason in found.reasons if reason.component == "rdma"]
+
+
+def test_hosts_of_a_group_may_differ_and_each_has_its_own_plan():
+    names = {"a": {"rdma": (CARD,), "ofed": "24.10"}, "b": {"rdma": (CARD,)}, "c": {}}
+    hosts = [host("rocky-9", "h100-sxm5-x8", name, **changes) for name, changes in names.items()]
+
+    of_group, said = peermem(planned(hosts, group="rocky-9-x86_64-2330x8"))
+
+    assert of_group == []
+    assert sorted(words.partition(":")[0] for words in said) == ["1 of 3 hosts (a)", "1 of 3 hosts (b)"]
+    assert peermem(planned(hosts, host="a"))[0] == [f"{MODULE}\n"]
+    assert "1 of" not in peermem(planned(hosts, host="b"))[1][0]
+    assert peermem(planned(hosts, host="c")) == ([], [])
+
+
+def test_the_lock_keeps_what_the_plan_needs_and_a_host_without_cards_has_no_line_of_it():
+    made = lock(StackSpec(), [host("rocky-9", "t4-x1", "a", rdma=(CARD,), ofed="24.10"), host("rocky-9", "t4-x1", "b")])
+    text = write_lock(made)
+
+    assert read_lock(text, "lock") == made
+    assert [line.strip() for line in text.splitlines() if "rdma" in line] == ["rdma: ofed"]
+
+
+@given(
+    st.dictionaries(
+        st.text("abc", min_size=1, max_size=3),
+        st.tuples(st.sampled_from(["none", "inbox", "ofed"]), st.sampled_from(KERNELS)),
+        min_size=1,
+    ),
+    st.sampled_from(["h100-sxm5-x8", "v100-sxm2-x8"]),
+)
+def test_plan_of_a_group_agrees_with_the_plan_of_each_host(hosts, gpus):
+    """No file that a host does not get, and every host with cards is counted once."""
+    stack = planned([host("ubuntu-24.04", gpus)], host="node01").stack
+
+    files, reasons = rdma_plan(hosts, stack)
+
+    own = {name: rdma_plan({name: one}, stack) for name, one in hosts.items()}
+    assert bool(files) == all(mine for mine, _ in own.values())
+    said = {reason.because.partition("): ")[2] or reason.because for reason in reasons}
+    assert said == {reason.because for _, mine in own.values() for reason in mine}
+    counted = [int(r.because.split(" of ")[0]) if "hosts (" in r.because else len(hosts) for r in reasons]
+    assert sum(counted) == sum(rdma != "none" for rdma, _ in hosts.values())
+
+
+@given(st.sampled_from(KERNELS))
+def test_peermem_is_loaded_with_ofed_alone(kernel):
+    stack = planned([host("ubuntu-24.04", "h100-sxm5-x8")], host="node01").stack
+
+    found = {rdma: outcome(rdma, kernel, stack) for rdma in ("none", "inbox", "ofed")}
+
+    assert {rdma: one is not None and one.peermem for rdma, one in found.items()} == {
+        "none": False,
+        "inbox": False,
+        "ofed": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [("12.9.1", "12.10.0"), ("2.9.1", "2.10.0"), ("580.95.05", "580.178.04"), ("9.5.1.17", "9.10.2.21")],
+)
+def test_versions_compare_as_numbers(older, newer):
+    assert older > newer  # as text
+    assert parse(older) < parse(newer)
+
+
+def test_compute_capabilities_compare_as_numbers():
+    """12.0 is newer than 9.0, and sm_120 is 12.0, not 1.20."""
+    assert cc("12.0") > cc("9.0")
+    assert [sm(75), sm(120)] == [(7, 5), (12, 0)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "version", "fits"),
+    [
+        ("12.9", "12.9.1", True),
+        ("12.9", "12.90.1", False),
+        ("580", "580.178.04", True),
+        ("580.95.05", "580.178.04", False),
+        (">=12.8,<13", "12.9.1", True),
+        (">=12.8,<13", "13.0.2", False),
+        ("auto", "1.0", True),
+        ("none", "1.0", False),
+        ("2.14.1+cu126", "2.14.1", True),
+    ],
+)
+def test_request_matches_versions(asked, version, fits):
+    assert request(asked).matches(version) is fits
+
+
+def test_build_and_revision_are_kept_apart():
+    """A driver may carry its package revision, a wheel its build."""
+    assert request("580.95.05-0ubuntu1").revision == "0ubuntu1"
+    assert request("535.309.01-0+deb12u1").package_revision == "0+deb12u1"
+    assert (request("2.14.1+cu126").build, request("2.14.1+cu126").package_revision) == ("cu126", "")
+
+
+@pytest.mark.parametrize("text", ["", "newest", "12.x", ">=wrong", "v12"])
+def test_what_is_no_version_is_refused(text):
+    with pytest.raises(ValueError, match=r"range|version"):
+        request(text)
+
+
+def test_the_page_is_current():
+    """After a change of a rule: gpucheck stack rules -o docs/stack-rules.md."""
+    assert PAGE.read_text(encoding="utf-8") == rules_page()
+
+
+def test_every_rule_has_a_row_and_code_that_carries_it_out():
+    """R1 to R25, no gap, and no rule in the code that the page does not know."""
+    rules = [f"R{number}" for number in range(1, 26)]
+
+    assert list(tables.rules()) == rules
+    assert set(statements()) == set(rules)
+
+
+@pytest.mark.parametrize(("rule", "row"), tables.rules().items())
+def test_a_rule_names_known_sources_and_tables(rule, row):
+    assert row.source
+    assert set(row.source) <= set(tables.sources())
+    assert {f"{name}.yml" for name in row.tables} <= {path.name for path in FOLDER.glob("*.yml")}
+
+
+def test_a_statement_is_a_sentence_of_its_own():
+    for rows in statements().values():
+        for _, sentence in rows:
+            assert sentence[0].isupper()
+            assert sentence.endswith(".")

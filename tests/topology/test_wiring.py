@@ -1,12 +1,23 @@
 """The links between two GPUs: the narrowest sets the expectation, a reduced one is named once."""
 
+import re
+import shlex
+from pathlib import Path
+
+import click
 import msgspec
 import pytest
 from hypothesis import given
 
+from gpucheck import imports
+from gpucheck.cli import main
+from gpucheck.knowledge import healthy_rates
 from gpucheck.model import NvLink, PcieLink
-from gpucheck.topology import build
+from gpucheck.render.subjects.topology import MEANING
+from gpucheck.topology import build, infer_wiring
 from gpucheck.topology.wiring import Paths, wire
+from tests.imports import nccl
+from tests.imports.corpus import CASES, by_id, raw
 from tests.machines import GEN5_X16, on_bus, p100, reading
 from tests.topology.servers import ZEN4, narrowed, server, topology
 from tests.topology.strategies import machines
@@ -99,3 +110,70 @@ def test_every_function_of_any_machine_hangs_below_one_that_stands_before_it(mac
         assert f.above is None or f.above in seen
         seen.add(f.bus_id)
     assert sum(f.kind == "gpu" for f in wiring.functions) == len(nvml.gpus)
+
+
+READABLE = [case for case in CASES if not case.get("negative")]
+
+
+def sketch(text):
+    return infer_wiring(imports.read(text)).wiring or pytest.fail("no wiring")
+
+
+def test_pix_makes_a_switch_and_affinity_a_node():
+    wiring = sketch(by_id("topo-h100x8-pix-sys-10nic"))
+    switches = [f.bus_id for f in wiring.functions if f.kind == "switch-upstream"]
+
+    assert (len(switches), [node.index for node in wiring.nodes][:2]) == (8, [0, 1])
+    assert {f.above for f in wiring.functions if f.label in ("GPU0", "NIC0")} == {"switch0"}
+    assert not wiring.told
+
+
+def test_many_gpus_joined_alike_are_joined_by_switches_and_few_by_cables():
+    assert {b.b for b in sketch(by_id("topo-a100x8-compact-spaces")).nvlinks} == {"nvswitch"}
+    assert {(b.a, b.b) for b in sketch(by_id("topo-3090x2-nv4-am4")).nvlinks} == {("GPU0", "GPU1")}
+
+
+@pytest.mark.parametrize("case", READABLE, ids=[case["id"] for case in READABLE])
+def test_every_real_paste_can_be_sketched(case):
+    topology = imports.read(raw(case))
+    wiring = sketch(raw(case))
+
+    assert [f.label for f in wiring.functions if f.kind == "gpu"] == [f"GPU{gpu.index}" for gpu in topology.gpus]
+    assert [f.label for f in wiring.functions if f.kind == "nic"] == [nic.label for nic in topology.nics]
+    assert all(f.link.max_width is None for f in wiring.functions), "a matrix names no links"
+
+
+def test_a_wiring_that_was_told_is_kept():
+    topology = imports.read(nccl.hgx())
+
+    assert infer_wiring(topology) is topology
+
+
+PAGE = (Path(__file__).parents[2] / "docs/topology.md").read_text(encoding="utf-8")
+(BLOCK,) = re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+ROWS = dict(re.findall(r"^\| `([^`]+)` \| [^|]* \| ([^|]*) \|$", PAGE, re.MULTILINE))
+
+
+@pytest.mark.parametrize("line", BLOCK.splitlines())
+def test_every_command_works(line, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("topo.txt").write_text(by_id("topo-a100x8-compact-spaces"), encoding="utf-8")
+    Path("topo.xml").write_text(nccl.hgx(), encoding="utf-8")
+    with pytest.raises(SystemExit) as stop:
+        main(shlex.split(line)[1:])
+
+    assert (stop.value.code or 0) == 0
+    assert "GPU" in click.unstyle(capsys.readouterr().out)
+    assert ("--svg" in line) == Path("machine.svg").exists()
+
+
+def test_every_class_is_explained():
+    assert list(ROWS) == list(MEANING)
+
+
+@pytest.mark.parametrize("cls", ["PIX", "PXB", "PHB", "NODE", "SYS"])
+def test_the_factors_are_those_that_are_used(cls):
+    rates = healthy_rates()
+    assert ROWS[cls].startswith(f"{rates.direct[cls][0]:.2f} of")
+    assert ("on Intel" in ROWS[cls]) == (cls in rates.direct_intel)
+    assert cls not in rates.direct_intel or f"{rates.direct_intel[cls]:.2f} on Intel" in ROWS[cls]

@@ -7,8 +7,20 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.host import live_source
-from gpucheck.measure.planning.plan import flow_resources, paths, ports_to_host, rounds
-from gpucheck.measure.values import Flow
+from gpucheck.measure.planning.plan import (
+    MANY_PAIRS,
+    PAGE,
+    CopyPaths,
+    MeasurementRequest,
+    flow_resources,
+    pairs,
+    paths,
+    plan,
+    ports_to_host,
+    rounds,
+)
+from gpucheck.measure.values import MIB, Flow, Region
+from gpucheck.model.device import Device
 from gpucheck.simulator.machine import build as machine
 from gpucheck.topology import build
 
@@ -91,13 +103,13 @@ def test_no_machine_takes_more_rounds_than_a_search_needed(activate, name):
     counts = []
     one_direction = [resources(a, b) for a, b in unidirectional]
     both_directions = [resources(a, b) | resources(b, a) for a, b in bidirectional]
-    for pairs, items, ring in (
+    for ends, items, ring in (
         (unidirectional, one_direction, True),
         (unidirectional, one_direction, False),
         (bidirectional, both_directions, False),
     ):
-        schedule = rounds(items, pairs, ring=ring)
-        hold(items, schedule, None if ring else pairs)
+        schedule = rounds(items, ends, ring=ring)
+        hold(items, schedule, None if ring else ends)
         counts.append(len(schedule))
 
     assert tuple(counts) == SEARCHED[name]
@@ -122,3 +134,53 @@ def test_all_pairs_through_a_switch_take_the_fewest_rounds_there_are(count):
 
 def test_nothing_to_measure_needs_no_round():
     assert rounds([], []) == ()
+
+
+METHODS = ("ce-write", "ce-read", "staged")
+
+
+def integrity(count, depth):
+    devices = tuple(Device(index=n, name="GPU") for n in range(count))
+    machine = CopyPaths(devices=devices, to_host=((),) * count)
+    steps = plan(machine, MeasurementRequest(depth=depth, methods=METHODS))
+    return machine, [step for step in steps if step.purpose == "integrity"]
+
+
+@pytest.mark.parametrize(("count", "depth", "each"), [(8, "quick", 2), (72, "quick", 1), (40, "default", 2)])
+def test_each_pair_is_compared_by_each_method_or_by_one_in_turn(count, depth, each):
+    machine, steps = integrity(count, depth)
+    checked = [(step.flows[0].src, step.flows[0].dst) for step in steps]
+
+    assert set(checked) == set(pairs(machine))
+    assert len(checked) == each * len(pairs(machine))
+    assert {step.flows[0].method for step in steps} == {"ce-write", "ce-read"}
+    assert (each == 1) == (depth == "quick" and len(pairs(machine)) > MANY_PAIRS)
+
+
+def test_the_same_bytes_of_a_buffer_are_compared():
+    few, many = (sum(region.size for region in integrity(count, "quick")[1][0].regions) for count in (8, 72))
+
+    assert few == many
+
+
+def planned(count=2, **request):
+    devices = tuple(Device(index=n, name="GPU") for n in range(count))
+    machine = CopyPaths(devices=devices, to_host=((),) * count)
+    return plan(machine, MeasurementRequest(methods=("ce-write", "staged", "fabric"), **request))
+
+
+@pytest.mark.parametrize(("depth", "most"), [("quick", 64 * MIB), ("default", 256 * MIB - PAGE)])
+def test_the_load_of_a_data_check_is_one_long_copy_so_that_all_of_it_is_compared(depth, most):
+    regions = {step.regions for step in planned(depth=depth) if step.purpose == "integrity under load"}
+
+    assert regions == {(Region(offset=0, size=most),)}
+
+
+@pytest.mark.parametrize(
+    ("fabric", "copies"), [((), []), ((1,), []), ((0, 1), [(0, 1), (1, 0)]), ((0, 2, 3), [(0, 2), (2, 3), (3, 0)])]
+)
+def test_each_gpu_of_a_rack_shares_memory_with_the_next_after_everything_else(fabric, copies):
+    *before, last = planned(4, fabric=fabric)
+
+    assert [(flow.src, flow.dst) for flow in last.flows if flow.method == "fabric"] == copies
+    assert not [step for step in before if any(flow.method == "fabric" for flow in step.flows)]

@@ -1,5 +1,6 @@
 """The plan: what the golden files cannot say by themselves."""
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -12,11 +13,13 @@ import yaml
 from gpucheck.knowledge.packages import packages
 from gpucheck.repositories import check_plans
 from gpucheck.repositories.fetching import Saved
-from gpucheck.stack import Refusal, StackSpec
+from gpucheck.stack import Refusal, StackSpec, resolve_target, target_of
 from gpucheck.stack.lock import lock
-from gpucheck.stack.plan import NoSuchHost, Plan, plan
-from gpucheck.stack.text import plan_text
+from gpucheck.stack.plan import NoSuchHost, Plan, plan, planned_set
+from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.text import plan_text, stack_text
 from tests.stack import asked, recordings
+from tests.stack.cli_words import lock_words, run, site
 from tests.stack.hosts import host
 
 
@@ -126,3 +129,46 @@ def test_the_controller_claims_nothing_about_managed_repositories_which_it_does_
     assert report.verdict == "unknown"
     assert {row.state for row in report.groups[0].packages} == {"unknown"}
     assert report.groups[0].reasons == ()
+
+
+__all__ = ["site"]  # a fixture is used by its name
+
+
+def said(found) -> dict[str, str]:
+    """Spec and why."""
+    return {row.spec: row.because for row in found.unconfirmed}
+
+
+def test_plan_text_lists_unconfirmed_packages():
+    text = plan_text(planned("rocky-9", "h100-sxm5-x8"))
+
+    assert "unconfirmed, no record shows" in text
+    assert "nvidia-fabricmanager-620.70.06-1.el9" in text.partition("not confirmed")[2].replace("\n    ", " ")
+
+
+def test_resolved_set_lists_unconfirmed_packages_of_its_plan():
+    target = target_of(["H100 SXM"] * 8, "rocky-9", nvswitches=4)
+    found = resolve_target(target, StackSpec())
+    assert isinstance(found, StackSet)
+    told = planned_set(target, found, StackSpec())
+    assert isinstance(told, StackSet)
+
+    assert "nvidia-fabricmanager-620.70.06-1.el9" in said(told)
+    assert "unconfirmed, no record shows" in stack_text(told)
+    assert "unconfirmed" not in stack_text(found)
+
+
+def test_resolve_prints_it():
+    words = ["stack", "resolve", "--gpu", "T4", "--os", "rocky-9"]
+
+    assert "unconfirmed, no record shows" in run(*words[1:]).output
+    rows = json.loads(run(*words[1:], "--format", "json").output)["unconfirmed"]
+    assert {"component", "spec", "because"} == set(rows[0])
+
+
+def test_line_of_a_group_counts_unconfirmed_packages(site):
+    done = run(*lock_words(site, "--all-hosts", site / "plans"))
+    plan = json.loads((site / "plans/lab-dnf.json").read_text())
+
+    assert plan["unconfirmed"]
+    assert f"{len(plan['unconfirmed'])} unconfirmed (gpucheck stack plan --group {plan['group']})" in done.output

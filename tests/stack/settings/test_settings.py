@@ -1,10 +1,13 @@
 """Settings of stack.yml that choose no version: in the plan only if requested. What each adds: golden/specs.yml."""
 
 import fnmatch
+import os
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from gpucheck.stack.settings.tuning import RECOMMENDED, Tuning, tuning_plan
+from gpucheck.stack.settings.tuning import GRUB, RECOMMENDED, SCRIPT, Tuning, kernel_arguments, tuning_plan
 from gpucheck.stack.spec import parse_spec
 from tests.stack.asked import planned
 
@@ -39,3 +42,101 @@ def test_every_cpu_gets_the_governor():
     (row,) = tuning_plan(Tuning(governor="performance"))["live"]
 
     assert fnmatch.fnmatch("/sys/devices/system/cpu/cpu17/cpufreq/scaling_governor", row["path"])
+
+
+@pytest.mark.parametrize("before", ["", "quiet splash"])
+def test_grubs_file_adds_to_what_the_host_boots_with(tmp_path, before):
+    """As grub-mkconfig reads it: a shell sources the site's own file first."""
+    boot = kernel_arguments("off", "x86_64")
+    assert boot is not None
+    assert boot["grub"]["path"] == GRUB
+    own = tmp_path / "90-gpucheck.cfg"
+    own.write_text(boot["grub"]["content"])
+    script = f'GRUB_CMDLINE_LINUX_DEFAULT="{before}"; . {own}; echo "$GRUB_CMDLINE_LINUX_DEFAULT"'
+
+    said = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True).stdout
+
+    assert said == f"{before} intel_iommu=off amd_iommu=off\n".lstrip()
+
+
+SETPCI = """#!/bin/sh
+# setpci -s BRIDGE ECAP_ACS+6.w[=VALUE] on files of this name; a bridge without one has no such capability.
+[ "$1" = --version ] && exit 0
+echo "$*" >>"$PCI/calls"
+[ -e "$PCI/$2" ] || exit 1
+case $3 in *=*) [ -e "$PCI/$2.stuck" ] || echo "${3#*=}" >"$PCI/$2" ;; *) cat "$PCI/$2" ;; esac
+"""
+
+
+class Machine:
+    """Two GPUs below a switch, and a network card below a root port of its own. Its upstream port has no ACS."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.pci = folder, folder / "pci"
+        root = "sys/devices/pci0000:40"
+        self.device(f"{root}/0000:40:01.0", "0x8086", "0x060400")
+        self.device(f"{root}/0000:40:01.0/0000:41:00.0", "0x1000", "0x060400")
+        for port, gpu in (("0000:42:00.0", "0000:43:00.0"), ("0000:42:01.0", "0000:44:00.0")):
+            above = f"{root}/0000:40:01.0/0000:41:00.0/{port}"
+            self.device(above, "0x1000", "0x060400")
+            self.device(f"{above}/{gpu}", "0x10de", "0x030200")
+        self.device(f"{root}/0000:40:02.0", "0x8086", "0x060400")
+        self.device(f"{root}/0000:40:02.0/0000:45:00.0", "0x15b3", "0x020000")
+        self.pci.mkdir()
+        for bridge in ("0000:40:01.0", "0000:42:00.0", "0000:42:01.0", "0000:40:02.0"):
+            (self.pci / bridge).write_text("001d\n")
+        tools = folder / "bin"
+        tools.mkdir()
+        (tools / "setpci").write_text(SETPCI)
+        (tools / "setpci").chmod(0o755)
+        (folder / "acs-off").write_text(SCRIPT)
+
+    def device(self, path: str, vendor: str, kind: str) -> None:
+        folder = self.folder / path
+        folder.mkdir(parents=True)
+        (folder / "vendor").write_text(f"{vendor}\n")
+        (folder / "class").write_text(f"{kind}\n")
+        link = self.folder / "sys/bus/pci/devices" / folder.name
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(folder)
+
+    def run(self) -> "subprocess.CompletedProcess[str]":
+        environment = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "PCI": str(self.pci)}
+        words = ["sh", str(self.folder / "acs-off"), str(self.folder / "sys")]
+        return subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+
+    def control(self, bridge: str) -> str:
+        return (self.pci / bridge).read_text().strip()
+
+
+def test_the_program_clears_every_bridge_above_a_gpu_and_no_other(tmp_path):
+    machine = Machine(tmp_path)
+
+    done = machine.run()
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [machine.control(bridge) for bridge in ("0000:40:01.0", "0000:42:00.0", "0000:42:01.0")] == ["0000"] * 3
+    assert machine.control("0000:40:02.0") == "001d"
+    assert "ECAP_ACS+6.w=0000" in (machine.pci / "calls").read_text()
+    assert "0000:41:00.0 ECAP_ACS+6.w=" not in (machine.pci / "calls").read_text()
+
+
+def test_a_bridge_that_keeps_its_acs_fails_the_program_and_is_named(tmp_path):
+    machine = Machine(tmp_path)
+    (machine.pci / "0000:42:00.0.stuck").touch()
+
+    done = machine.run()
+
+    assert done.returncode == 1
+    assert done.stderr == "0000:42:00.0 keeps ACS 001d\n"
+
+
+def test_setpci_failure_fails_the_program_with_its_message(tmp_path):
+    machine = Machine(tmp_path)
+    (tmp_path / "bin/setpci").write_text("#!/bin/sh\necho 'error while loading shared libraries' >&2\nexit 127\n")
+
+    done = machine.run()
+
+    assert done.returncode == 127
+    assert done.stderr == "error while loading shared libraries\n"
+    assert machine.control("0000:42:00.0") == "001d"
