@@ -162,7 +162,6 @@ def _system(
     say: Callable[[str], None],
     trust: Trust,
 ) -> BundledSystem:
-    """Packages, metadata and wheels of one system, put into the staged directory."""
     order = answers[0].order
     packages, wheel_folder = staged / name / "packages", staged / name / "wheels"
     packages.mkdir(parents=True)

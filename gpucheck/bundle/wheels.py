@@ -92,7 +92,6 @@ def fitting(lock: str, python: Interpreter) -> dict[str, str]:
 
 
 def _name(row: str) -> str:
-    """The normalized name in ``name==version``."""
     return re.sub(r"[-_.]+", "-", row.partition("==")[0].strip().lower())
 
 

@@ -33,7 +33,6 @@ class Counter(NamedTuple):
 
 
 def of_gpu(before: Gpu, now: Gpu) -> Iterator[Counter]:
-    """Yield the counters of a GPU and of its NVLinks."""
     old, new = before.health.pcie_errors, now.health.pcie_errors
     yield Counter("PCIe replays", old.replays, new.replays, "comparison.pcie-repeats", per_hour=PER_HOUR)
     yield from _pcie("PCIe", old, new)
@@ -243,7 +242,6 @@ def changed_settings(then: SmokeResult, now: SmokeResult, keys: Iterable[str]) -
 
 
 def changes(then: Mapping[str, object], now: Mapping[str, object]) -> tuple[str, ...]:
-    """Return what differs, as ``torch 2.9.1 -> 2.10``."""
     names = (name for name in dict.fromkeys([*then, *now]) if then.get(name) != now.get(name))
     return tuple(f"{name} {_or_none(then.get(name))} -> {_or_none(now.get(name))}" for name in names)
 

@@ -40,7 +40,6 @@ def read_driver(root: Path, kernel: str, *, simulated: bool) -> DriverState:
 
 
 def _stub_module(modules: Path) -> Module:
-    """Return the ``key=value`` lines of the stub of a compiled module."""
     for place in MODULE_PLACES:
         words = text(modules / place)
         if words is not None:

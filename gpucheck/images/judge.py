@@ -39,7 +39,6 @@ def _cpu_image(values: Values, manifest: ImageManifest) -> Finding:
 
 
 def _seen(values: Values, nvml: NvmlReading, manifest: ImageManifest | None) -> Finding:
-    """Evaluate whether the GPUs that NVML reports are usable."""
     names = [gpu.name or "GPU" for gpu in nvml.gpus]
     count = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "no GPU"
     seen = f"{count}, driver {nvml.driver_version or 'unknown'}"
@@ -104,7 +103,6 @@ def _code(nvml: NvmlReading, manifest: ImageManifest | None) -> tuple[Finding, .
 
 
 def _unseen(values: Values, failure: NvmlFailure) -> Finding:
-    """Find why NVML does not respond in this container."""
     visible, loaded = values.environment.get("NVIDIA_VISIBLE_DEVICES"), values.driver.loaded_version
     host = HOST.with_evidence(
         f"{failure.call}: {failure.code} {failure.name} {failure.detail}".rstrip(),

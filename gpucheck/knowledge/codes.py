@@ -199,7 +199,6 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[str, ...] = ()
 
     def with_evidence(self, *lines: str) -> "Subject":
-        """Return the same check and subject with these lines of evidence."""
         return msgspec.structs.replace(self, evidence=lines)
 
     def passes(self, seen: Value, wanted: Value = None) -> Finding:

@@ -114,7 +114,6 @@ def newer_rows(name: str, rows: dict[str, Any]) -> dict[str, Any]:
 
 
 def changes(added: Rows) -> Iterator[str]:
-    """Yield what is new, one line each."""
     for row in added.get("drivers.yml", {}).get("branches", ()):
         new = [row.get("last"), row.get("type"), "native_cuda" in row and f"CUDA {row['native_cuda']}"]
         yield f"driver branch {row['branch']}: {', '.join(filter(None, new))}"

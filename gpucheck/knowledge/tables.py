@@ -253,7 +253,6 @@ def cudnn() -> CudnnTable:
 
 
 def nccl() -> NcclTable:
-    """NCCL builds."""
     return table("nccl.yml", NcclTable)
 
 
@@ -272,7 +271,6 @@ def operating_systems() -> OsTable:
 
 
 def sources() -> dict[str, TableSource]:
-    """Every source by the id that the tables use."""
     return table("sources.yml", _Sources).sources
 
 

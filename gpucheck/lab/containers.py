@@ -208,7 +208,6 @@ def refuse_taken(subnet: IPv4Network, claims: Iterable[Claim]) -> None:
 
 
 def find_network(client: "DockerClient", lab_name: str) -> "Network | None":
-    """The lab's network, None where there is none."""
     found = client.networks.list(filters={"label": f"{LABEL}={lab_name}"})
     return found[0] if found else None
 

@@ -50,7 +50,6 @@ def read_sources(folder: Path = Path("/etc/apt")) -> list[AptSource]:
 
 
 def one_line_sources(text: str) -> Iterator[AptSource]:
-    """The archives of a sources.list."""
     for line in text.splitlines():
         match = ONE_LINE.match(line.strip())
         if match:

@@ -113,5 +113,4 @@ def dependencies(root: Path, folder: Path, wheel: Path, python: str) -> None:
 
 
 def pip(command: str, *arguments: str | Path) -> list[str | Path]:
-    """A pip command of the Python that runs this."""
     return [*python_module("pip"), command, "--quiet", "--disable-pip-version-check", *arguments]

@@ -234,7 +234,6 @@ NAMES = {
 
 
 def kind_of(code: int) -> FailureKind:
-    """Return the kind of failure of this code."""
     if code == OUT_OF_MEMORY:
         return "no-memory"
     if code == PEERS_USED_UP:

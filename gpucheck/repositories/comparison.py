@@ -315,7 +315,6 @@ def _folder(plan: Plan) -> str:
 
 
 def _is_nvidias(row: Row) -> bool:
-    """Whether a repository has the address that the tables give, so that it is no mirror of a site."""
     tables = packages().repositories
     url = row["url"] or ""
     own = (tables.cuda_url, tables.container_toolkit.apt_url, tables.container_toolkit.dnf_url)

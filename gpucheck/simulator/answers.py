@@ -145,7 +145,6 @@ C2C_COUNT, C2C_LINKS, C2C = 170, 5, {171: 1, 172: 44712, 231: 0, 232: 0, 233: 0,
 
 
 def links(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
-    """Keys and values of a GPU."""
     yield from _fabric(gpu)
     if gpu.model.coherent:
         yield f"field.{C2C_COUNT}", C2C_LINKS

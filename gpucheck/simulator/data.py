@@ -11,7 +11,6 @@ Shape = TypeVar("Shape")
 
 
 def unknown(what: str, name: str, names: tuple[str, ...]) -> str:
-    """Return the error message for an unknown name."""
     near = get_close_matches(name, names, n=1)
     guess = f" Did you mean {near[0]}?" if near else ""
     return f"unknown {what} {name!r}.{guess} Available: {', '.join(names)}"

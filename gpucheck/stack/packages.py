@@ -21,7 +21,6 @@ class PlanGap(Exception):
 
 
 def component(found: list[Package]) -> dict[str, Any]:
-    """Return packages that are all held."""
     return {"packages": found, "holds": [package["name"] for package in found]}
 
 

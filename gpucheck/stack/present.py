@@ -51,14 +51,12 @@ def present_driver(host: HostFacts) -> DriverChoice | str:
 
 
 def kept(target: Target, spec: StackSpec) -> Iterator[tuple[DriverChoice, tuple[Reason, ...]]]:
-    """Yield the driver of the hosts where the specification keeps it."""
     if spec.driver == KEEP and target.present:
         text = "the driver of the hosts, which is kept: its packages, services and fabric manager are not managed"
         yield target.present, (Reason(component="driver", because=text, source="the facts"),)
 
 
 def nothing_to_keep(target: Target) -> Iterator[Clash]:
-    """Yield the clash of a target without a driver."""
     if target.present is None:
         because = "driver: keep plans for the driver that a host has, and no host was read"
         between = (Fact("driver: keep is requested", STATED), Fact("the driver is not known", "the facts"))

@@ -69,7 +69,6 @@ def stack_text(stack: StackSet) -> str:
 
 
 def _pip(stack: StackSet) -> list[str]:
-    """Return the commands that install the wheels, each in an environment of its own Python."""
     torch, tensorflow, lines = stack.torch, stack.tensorflow, []
     if torch and torch.origin == "pypi":
         lines += [f"  pip install torch=={torch.version}"]
@@ -150,7 +149,6 @@ def kernel_warnings(lock: Lock) -> Iterator[str]:
 
 @of_printable
 def lock_changes(previous: Lock | None, made: Lock) -> Iterator[str]:
-    """Yield the differences from the previous lock, one line each."""
     before = previous.groups if previous else {}
     for name in sorted({*before, *made.groups}):
         old, new = before.get(name), made.groups.get(name)

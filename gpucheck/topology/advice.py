@@ -112,7 +112,6 @@ def _islands(topology: Topology) -> Iterator[str]:
 
 
 def _sides(topology: Topology) -> Iterator[str]:
-    """Different numbers of GPUs on the NUMA nodes."""
     nodes = Counter(gpu.numa_node for gpu in topology.gpus if gpu.numa_node is not None)
     if len(set(nodes.values())) > 1:
         counts = ", ".join(f"node {node} has {count}" for node, count in sorted(nodes.items()))

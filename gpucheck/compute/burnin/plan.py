@@ -174,7 +174,6 @@ class BurnInPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def round_s(self) -> float:
-        """Return the time of one round."""
         return self.seconds / self.rounds
 
 
@@ -214,7 +213,6 @@ def round_steps(plan: BurnInPlan, types: Sequence[str]) -> Iterator[ComputeStep]
 
 
 def _parts(step: ComputeStep) -> Iterator[ComputeStep]:
-    """Yield a long step in equal parts."""
     count = max(1, math.ceil(step.seconds / LONGEST_S))
     for _ in range(count):
         yield msgspec.structs.replace(step, seconds=step.seconds / count)
@@ -265,12 +263,10 @@ class State(msgspec.Struct, kw_only=True):
 
     @property
     def done(self) -> int:
-        """Return how many rounds are whole."""
         return sum(one.whole for one in self.rounds)
 
     @property
     def seconds(self) -> float:
-        """Return the seconds of load and rest."""
         return sum(one.seconds for one in self.rounds)
 
 
@@ -341,7 +337,6 @@ class BurnInLimits(NamedTuple):
         return tuple(i for i, limit in self.temperature_c.items() if limit is None and i not in self.by_margin)
 
     def words(self) -> tuple[str, ...]:
-        """Return each limit with its source."""
         known = {limit for limit in self.temperature_c.values() if limit is not None}
         source = "--max-temperature" if self.configured else f"NVML's shutdown temperature less {BELOW_SHUTDOWN_C}"
         degrees = ", ".join(f"{limit:g} C" for limit in sorted(known))
@@ -354,7 +349,6 @@ class BurnInLimits(NamedTuple):
         )
 
     def reached(self, index: int, samples: Sequence[Sample], errors: Mapping[str, int]) -> Reached | None:
-        """Return which limit a GPU reached, None for none."""
         rose = tuple(f"{errors[name]} {name}" for name in FATAL if errors.get(name))
         if rose:
             text = f"errors: GPU {index} counted {', '.join(rose)}"

@@ -149,7 +149,6 @@ class SimulatedBench:
             gpu.random.seed(f"{gpu.about.bus_id} {rounds}")
 
     def open(self) -> Sequence[Opened | Failure]:
-        """Return what the GPUs are."""
         return [
             Opened(
                 types=tuple(operations_per_clock(gpu.about.capability, gpu.about.name)) or ("fp32",),

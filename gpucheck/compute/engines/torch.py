@@ -282,7 +282,6 @@ class TorchEngine:
         return ((mixed >> 16) % 255 - 127).to(self.torch.float32).reshape(rows, columns)
 
     def cast(self, type_: str, numbers: Any) -> Any:
-        """Return the numbers in a type of torch."""
         torch = self.torch
         if type_ == "int8":
             return numbers.clamp(-127, 127).to(torch.int8)
@@ -302,7 +301,6 @@ class TorchEngine:
         return left @ right
 
     def shrink(self, type_: str, product: Any) -> Any:
-        """Return the product in the type of its operands."""
         if type_ == "int8":
             return (product >> 9).clamp(-127, 127).to(self.torch.int8)
         return product.to(self.torch.float8_e4m3fn) if type_ == "fp8" else product
@@ -317,7 +315,6 @@ class TorchEngine:
         return lambda: there.copy_(here)
 
     def reduction(self, numbers: Any) -> Iterator[Any]:
-        """Yield sums and a softmax."""
         yield from (numbers.sum(1), numbers.sum(0), numbers.softmax(1))
 
     def attention(self, left: Any, right: Any, heads: int) -> Iterator[Any]:

@@ -138,7 +138,6 @@ def _code(codes: tuple[str, str, str], device: ComputeDevice) -> str:
 
 
 def rates(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
-    """Yield findings about the rates of all GPUs."""
     for group in models(gpus(devices)):
         for check in (MATRIX, MEMORY):
             yield from _rates(check, [device for device in group if _measured(check, device)])
@@ -359,7 +358,6 @@ def _below(value: float | None, default: float | None, tolerance: float) -> bool
 
 
 def _clock(device: ComputeDevice) -> float:
-    """Return the median clock under load."""
     return median(s.sm_clock_mhz for s in device.traces if s.sm_clock_mhz is not None)
 
 

@@ -16,7 +16,6 @@ RARE = 1e-9
 
 
 def results(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
-    """Yield a finding for each device with wrong results, or one for all that agree."""
     computed = [device for device in devices if device.repeats]
     for group in models(computed):
         odd = {device.index: finding for device in group if (finding := _unsteady(device))}

@@ -34,7 +34,6 @@ def failure_of(error: Exception, step: str = "") -> Failure:
 
 
 def opened(engine: TorchEngine, setup: Setup) -> Opened | Failure:
-    """Open the engine, or return why that failed."""
     try:
         return engine.open(setup)
     except Exception as error:
@@ -42,7 +41,6 @@ def opened(engine: TorchEngine, setup: Setup) -> Opened | Failure:
 
 
 def answer(engine: TorchEngine, step: ComputeStep) -> Answer | Failure:
-    """Run one step, or return why that failed."""
     try:
         return engine.run(step)
     except Exception as error:

@@ -95,7 +95,6 @@ class Calls:
             return None, defect(call, subject, error)
 
     def query(self, call: str, subject: str, *arguments: Any) -> Any:
-        """Return the answer, or None and a gap."""
         answer, refusal = self.attempt(call, subject, *arguments)
         if refusal is not None:
             self.gaps.append(refusal)

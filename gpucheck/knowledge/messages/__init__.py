@@ -116,7 +116,6 @@ def marks(kind: str) -> tuple[tuple[str, bool], ...]:
 
 
 def speaks(kind: str, line: str) -> bool:
-    """Whether a line is a message of this kind."""
     return meaning(kind, line) is not None
 
 

@@ -164,7 +164,6 @@ def _expand(one: PackageSet) -> list[Package]:
 
 
 def _fill(value: Any, words: dict[str, str]) -> Any:
-    """Put the words into every text of a value."""
     if isinstance(value, str):
         return value.format_map(words)
     if isinstance(value, dict):

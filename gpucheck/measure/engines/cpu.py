@@ -177,7 +177,6 @@ def _work(position: int, maps: Sequence[mmap.mmap], size: int, pipe: Any, parent
 
 
 def _compared(array: Any, expected: Any) -> Comparison:
-    """Compare two arrays; returns some of the wrong words."""
     wrong = (array != expected).nonzero()[0]
     count = len(wrong)
     if not count:
@@ -188,7 +187,6 @@ def _compared(array: Any, expected: Any) -> Comparison:
 
 
 def _staged(source: Any, target: Any, through: Any) -> None:
-    """Copy chunks through a third buffer."""
     for start in range(0, len(source), len(through)):
         end = min(start + len(through), len(source))
         through[: end - start] = source[start:end]

@@ -46,7 +46,6 @@ WAYS = {
 
 
 def devices(results: Results, machine: CopyPaths) -> tuple[MeasuredDevice, ...]:
-    """Return the rows and columns."""
     known = results.opened.fabric_handles if results.opened else ()
     handles = known or (None,) * len(machine.devices)
     return tuple(
@@ -56,7 +55,6 @@ def devices(results: Results, machine: CopyPaths) -> tuple[MeasuredDevice, ...]:
 
 
 def measured(timing: Timing) -> Measured:
-    """Return a timing as rates."""
     return Measured(
         gb_s=round(timing.gb_s, PLACES),
         mad_percent=round(100 * timing.mad_s / timing.median_s, PLACES),

@@ -67,7 +67,6 @@ class Sampler:
         return tuple(self._readings)
 
     def _listen(self) -> None:
-        """Take lines until the child ends."""
         if self._child is None:
             return
         with suppress(TimeoutError):

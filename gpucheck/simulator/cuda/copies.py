@@ -153,7 +153,6 @@ def describe(
 
 
 def _hit(fault: MeasurementFault, position: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-    """The ordered pairs that have the fault, if both GPUs are measured."""
     if fault.fault in ("copy-noise", "c2c-slow") or fault.a not in position or fault.b not in position:
         return
     yield position[fault.a], position[fault.b]

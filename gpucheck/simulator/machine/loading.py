@@ -27,7 +27,6 @@ def profile_text(name: str) -> str:
 
 
 def profile_names() -> tuple[str, ...]:
-    """Return the names of all profiles, sorted."""
     return tuple(sorted(path.stem for path in (HERE / "profiles").glob("*.yml")))
 
 

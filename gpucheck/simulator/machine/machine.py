@@ -82,7 +82,6 @@ def _switched(profile: Profile) -> Iterator[tuple[tuple[int, ...], dict[str, int
 
 
 def _used(profile: Profile, count: int) -> list[int]:
-    """Return how many links each GPU needs."""
     used = [profile.nvlink.hidden_switch_links] * count
     for a, b, links in profile.nvlink.pairs:
         used[a] += links

@@ -262,7 +262,6 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 @cache
 def parts() -> dict[str, PciPart]:
-    """Every part of parts.yml by name."""
     return read(HERE / "parts.yml", dict[str, PciPart])
 
 

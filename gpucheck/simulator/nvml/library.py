@@ -25,7 +25,6 @@ class Export(NamedTuple):
 
     @property
     def of_gpu(self) -> bool:
-        """Whether it is a question about one GPU."""
         about_host = self.how in ("host", "change-host", "object") or self.name.startswith("nvmlDeviceGetCount")
         return self.name.startswith("nvmlDevice") and not about_host
 

@@ -138,7 +138,6 @@ def _instances(tree: Tree, gpu: SimulatedGpu, minor: int) -> list[str]:
 
 
 def _installed(driver: DriverState, tree: Tree, kernel: str) -> None:
-    """The stub of a compiled module."""
     if driver.installed_version is None:
         return
     licence = LICENSE[driver.installed_flavour or "open"]
@@ -147,7 +146,6 @@ def _installed(driver: DriverState, tree: Tree, kernel: str) -> None:
 
 
 def _source(tree: Tree, version: str) -> None:
-    """The module's source, added to DKMS."""
     source = f"usr/src/nvidia-{version}"
     tree.write(source, {"dkms.conf": f'PACKAGE_NAME="nvidia"\nPACKAGE_VERSION="{version}"\nAUTOINSTALL="yes"'})
     tree.link(f"var/lib/dkms/nvidia/{version}/source", source)

@@ -27,7 +27,6 @@ class Tree:
             self.raw(f"{folder}/{name}", f"{text}\n".encode())
 
     def raw(self, path: str, content: bytes) -> None:
-        """A file with exactly this content."""
         self.folder(path.rpartition("/")[0])
         with open(f"{self._root}/{path}", "wb", buffering=0) as file:  # noqa: PTH123 - as above
             file.write(content)

@@ -228,7 +228,6 @@ class Cuda(Component):
 
 
 def _stated(spec: StackSpec) -> bool:
-    """Return whether the specification states the toolkit, or a library that is built for one."""
     from gpucheck.stack.components import COMPONENTS
 
     keys = ["cuda", *(row.name for row in COMPONENTS if row.built_for == "cuda")]

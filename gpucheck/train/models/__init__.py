@@ -26,7 +26,6 @@ class Model(NamedTuple):
 
 
 def all_models() -> dict[str, Model]:
-    """Every MODEL here by name."""
     modules = (import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__))
     return {model.name: model for model in sorted((m.MODEL for m in modules), key=lambda m: m.name)}
 

@@ -263,7 +263,6 @@ def autocast(torch: Any, device: Any, precision: str) -> Any:
 
 
 def load(torch: Any, model: Any, values: list[Any]) -> Any:
-    """The model with these parameters."""
     with torch.no_grad():
         for parameter, value in zip(model.parameters(), values, strict=True):
             parameter.copy_(value)

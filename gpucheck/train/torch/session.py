@@ -37,7 +37,6 @@ class Samples:
         return len(self._samples.labels)
 
     def __getitems__(self, chosen: list[int]) -> tuple[Any, Any]:
-        """The batch of these sample numbers."""
         return self._samples.images[chosen], self._samples.labels[chosen]
 
 
@@ -48,7 +47,6 @@ class Together:
         self._torch = torch
 
     def __call__(self, batch: tuple[Any, Any]) -> tuple[Any, Any]:
-        """(images, labels)."""
         return self._torch.from_numpy(batch[0]), self._torch.from_numpy(batch[1])
 
 

@@ -80,7 +80,6 @@ class DriverEngine:
         )
 
     def error_code(self, error: Exception) -> int | None:
-        """Return the code of the call."""
         return error.code if isinstance(error, CudaError) else None
 
     def time(self, flows: Sequence[Flow], size: int, repeats: Sequence[int]) -> tuple[float, ...]:
@@ -155,7 +154,6 @@ class DriverEngine:
         )
 
     def words(self, device: int, region: Region, *, source: bool = False) -> tuple[int, ...]:
-        """Return the words by a copy to the host."""
         gpu = self.gpus[device]
         return tuple(gpu.read((gpu.source if source else gpu.target) + region.offset, region.size // WORD))
 
@@ -213,7 +211,6 @@ class DriverEngine:
         return seconds
 
     def _run(self, lanes: Sequence[Lane]) -> None:
-        """Queue all copies without a gate, and wait for them."""
         self.busy += max(timed_by_events(self.calls, lanes, [1] * len(lanes)))
 
     def _allow(self, flows: Sequence[Flow]) -> None:

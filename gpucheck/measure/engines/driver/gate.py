@@ -49,7 +49,6 @@ class Gate:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def close(self) -> None:
-        """End the thread."""
         self._closed.set()
 
     def timed(self, lanes: Sequence[Lane], counts: Sequence[int]) -> tuple[float, ...]:
@@ -135,7 +134,6 @@ def queue(calls: Calls, lanes: Sequence[Lane], counts: Sequence[int]) -> None:
 
 
 def not_taken(copies: int) -> NotTimed:
-    """Return the exception to raise."""
     return NotTimed(f"the launch queue did not take {copies} {'copy' if copies == 1 else 'copies'} immediately")
 
 

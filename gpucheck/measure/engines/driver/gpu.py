@@ -128,7 +128,6 @@ class CudaGpu:
             raise
 
     def release(self) -> None:
-        """Free the buffers."""
         self.use()
         for address in (self.source, self.target):
             if address:
@@ -155,7 +154,6 @@ class CudaGpu:
         return self._lines[number]
 
     def new_line(self) -> Line:
-        """Return a stream of its own."""
         self.use()
         stream = self.calls("cuStreamCreate", self.calls.names.CUstream_flags.CU_STREAM_NON_BLOCKING)
         return Line(stream, self.calls("cuEventCreate", 0), self.calls("cuEventCreate", 0))

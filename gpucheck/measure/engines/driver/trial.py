@@ -150,7 +150,6 @@ def _print(part: str, do: Callable[[], Iterator[Line]] = lambda: iter(({},))) ->
 
 
 def main() -> None:
-    """Print the lines."""
     from gpucheck.host.nvml.supervisor import query_child
     from gpucheck.model import NvmlReading
 
