@@ -141,7 +141,8 @@ def manifest_text(manifest: Manifest) -> str:
     for name, system in manifest.systems.items():
         count = sum(map(len, system.versions.values()))
         wheels = sum(path.startswith(f"{system.wheels}/") for path in manifest.files)
-        each = [folder_bytes(manifest, folder) for folder in (system.packages, system.wheels)]
+        files, folders = manifest.files.items(), (system.packages, system.wheels)
+        each = [sum(file.bytes for path, file in files if path.startswith(f"{folder}/")) for folder in folders]
         lines.append(
             f"{name}: {count} {system.package_manager} packages ({size(each[0])}), "
             f"{wheels} wheels for Python {system.python} ({size(each[1])})"
@@ -155,10 +156,6 @@ def manifest_text(manifest: Manifest) -> str:
         if system.not_offered:
             lines.append(f"  no source offered {', '.join(system.not_offered)}: hosts need to have it already")
     return "\n".join(lines)
-
-
-def folder_bytes(manifest: Manifest, folder: str) -> int:
-    return sum(file.bytes for path, file in manifest.files.items() if path.startswith(f"{folder}/"))
 
 
 def size(count: int) -> str:

@@ -49,11 +49,6 @@ def _stub_module(modules: Path) -> Module:
     return None, None
 
 
-def module_version(root: Path, kernel: str, *, simulated: bool) -> str | None:
-    """Return the version of the nvidia module that is installed for a kernel, None if it is missing."""
-    return _installed(root, kernel, simulated=simulated)[0]
-
-
 def _installed(root: Path, kernel: str, *, simulated: bool) -> Module:
     modules = root / "lib/modules" / kernel
     if not simulated:
@@ -89,7 +84,7 @@ def read_kernels(root: Path, running: str, *, simulated: bool) -> tuple[Installe
             release=release,
             running=release == running,
             headers=(modules / release / "build").is_dir(),
-            nvidia=module_version(root, release, simulated=simulated),
+            nvidia=_installed(root, release, simulated=simulated)[0],
         )
         for release in releases
         if release == running or any((modules / release / name).exists() for name in OF_A_KERNEL)

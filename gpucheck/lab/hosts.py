@@ -41,7 +41,8 @@ def ensure_host(
     """
     name = lab.container(host.name)
     container = lab_containers(client, lab.name).get(name)
-    stamp = host_stamp(lab, host, image, machine)
+    # It changes if a host must be created again: its image, its address, or the machine that it simulates.
+    stamp = fingerprint([image, str(lab.ip(host)), machine])
     if container is not None and container.labels.get(LABEL_STAMP) != stamp:
         say(f"the base of {host.name} has changed: creating it again, bare")
         container.remove(force=True, v=True)
@@ -62,11 +63,6 @@ def ensure_host(
         container, "cat", "/etc/ssh/ssh_host_ed25519_key.pub", what=f"reading the host key of {host.name}"
     )
     return " ".join(key.split()[:2])
-
-
-def host_stamp(lab: Lab, host: HostSpec, image: str, machine: bytes) -> str:
-    """Changes if a host must be created again: its image, its address, or the machine that it simulates."""
-    return fingerprint([image, str(lab.ip(host)), machine])
 
 
 def make_host(

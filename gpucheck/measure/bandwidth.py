@@ -54,10 +54,6 @@ def patience_s(engine: EngineName, *, simulated: bool) -> float:
     return SIMULATED_PATIENCE_S if simulated and engine == "driver" else PATIENCE_S
 
 
-def kind_text(engine: EngineName, *, simulated: bool) -> str:
-    return SIMULATED[engine] if simulated and engine in SIMULATED else KIND[engine]
-
-
 READING_S = 20.0
 CPUS, CPU_BYTES, CPU_DEVICES = "cpu,cpu", 16 << 20, 2
 
@@ -202,7 +198,7 @@ def measure(
             simulated=simulated,
             simulation=simulation,
             engine=engine,
-            kind=kind_text(engine, simulated=simulated),
+            kind=(SIMULATED if simulated and engine in SIMULATED else KIND)[engine],
             depth=options.depth,
             versions=results.opened.versions if results.opened else {},
             started=started.isoformat(timespec="seconds"),

@@ -138,10 +138,6 @@ class Source(Protocol):
 
 
 # What it can report is in gpucheck/knowledge/codes/*.yml, under its name.
-def _nothing_more(_facts: Facts) -> tuple[str, ...]:
-    return ()
-
-
 @dataclass(frozen=True)
 class Check:
     """needs: as in gpucheck.model.facts; if one has no answer, that alone decides, and evaluate is not called.
@@ -154,5 +150,5 @@ class Check:
     tags: frozenset[str]
     evaluate: Callable[[Facts], Iterable[Finding]]
     needs: tuple[str, ...] = ()
-    more: Callable[[Facts], Iterable[str]] = _nothing_more
+    more: Callable[[Facts], Iterable[str]] = lambda _: ()
     thresholds: tuple[str, ...] = ()

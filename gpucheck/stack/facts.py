@@ -99,11 +99,6 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     python3: str | None = None
 
 
-def read_facts_file(path: Path) -> tuple[HostFacts, ...]:
-    """Return the hosts of one facts file. Raises FactsError, and UnreadableInput."""
-    return read_facts(read_bytes(path, MOST_BYTES, f"Give {SCHEMA}, written by the gpu_facts module"), str(path))
-
-
 def read_facts(text: bytes, name: str) -> tuple[HostFacts, ...]:
     """Return the hosts of one facts file: a JSON object, or an array of them. Raises FactsError naming ``name``.
 
@@ -126,7 +121,9 @@ def read_files(paths: Iterable[Path]) -> tuple[list[HostFacts], dict[str, FactsE
     bad: dict[str, FactsError | UnreadableInput] = {}
     for path in paths:
         try:
-            hosts += read_facts_file(path)
+            hosts += read_facts(
+                read_bytes(path, MOST_BYTES, f"Give {SCHEMA}, written by the gpu_facts module"), str(path)
+            )
         except (FactsError, UnreadableInput) as error:  # noqa: PERF203 - a bad file excludes one host
             bad[file_name(path.stem)] = error
     if bad and not hosts:

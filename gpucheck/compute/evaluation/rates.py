@@ -226,7 +226,8 @@ def _rates(check: str, group: Sequence[ComputeDevice]) -> Iterator[Finding]:
     if len(group) > 1 and not any(slow.values()):
         yield _no_outlier(check, group)
     elif len(group) == 1 and not found:
-        yield _single(check, group[0])
+        seen = f"{_summary(check, group[0])}; no other GPU of this model to compare with"
+        yield subject_of(check, group[0]).passes(seen)
 
 
 def _slower(check: str, device: ComputeDevice, low: Sequence[Loss]) -> Finding:
@@ -281,10 +282,6 @@ def _no_outlier(check: str, group: Sequence[ComputeDevice]) -> Finding:
         return subject.unknown("compute.gpus-differ", f"outliers unknown: {count} differ", "equal GPUs")
     clock = " at equal clock" if check == MATRIX else ""
     return subject.passes(f"{count}: no GPU more than {visible:.0%} slower than the others{clock}")
-
-
-def _single(check: str, device: ComputeDevice) -> Finding:
-    return subject_of(check, device).passes(f"{_summary(check, device)}; no other GPU of this model to compare with")
 
 
 def _summary(check: str, device: ComputeDevice) -> str:

@@ -114,7 +114,7 @@ def verify(engine: CopyEngine, step: CopyStep) -> tuple[DataCheck, ...]:
     Raises ValueError if two flows share a source or a destination buffer: their data could not be distinguished.
     """
     flows = tuple(flow for flow in step.flows if flow.dst != HOST)
-    if _shared(flows):
+    if len({f.src for f in flows}) < len(flows) or len({f.dst for f in flows}) < len(flows):
         raise ValueError("integrity needs one flow for each source and each destination buffer")
     tallies = [_Tally(flow) for flow in flows]
     for number in range(step.rounds):
@@ -128,10 +128,6 @@ def verify(engine: CopyEngine, step: CopyStep) -> tuple[DataCheck, ...]:
             for tally in tallies:
                 _compare(engine, tally, region, keys[tally.flow], _Round(step, number, poison))
     return tuple(tally.check() for tally in tallies)
-
-
-def _shared(flows: tuple[Flow, ...]) -> bool:
-    return len({f.src for f in flows}) < len(flows) or len({f.dst for f in flows}) < len(flows)
 
 
 def _suspects(flow: Flow, key: int, region: Region, at: _Round) -> Suspects:

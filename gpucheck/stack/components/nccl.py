@@ -75,7 +75,7 @@ def _seen_nccl(target: Target, toolkit: str, wanted: str) -> tuple[str, Reasons]
     names = table.apt if target.os.family == "debian" else table.dnf
     seen = seen_version(target.os.repository or "", target, names, wanted, table.revision)
     version = seen or _stated_build(wanted, toolkit)
-    if version is None or not BUILD.search(version) or _cuda_major(version) != cuda_major:
+    if version is None or not BUILD.search(version) or major(version.partition("+cuda")[2]) != cuda_major:
         return None
     plain, same = version.partition("+")[0], [row for row in tables.nccl().builds if row.cuda_major == cuda_major]
     older = [row for row in same if numeric(row.version) <= numeric(plain)]
@@ -167,10 +167,6 @@ class Nccl(Component):
         version, _, build = plan.stack.nccl.partition("+")
         names = table.apt if plan.apt else table.dnf
         return component([package(plan.system, name, f"{version}-{table.revision}+{build}") for name in names])
-
-
-def _cuda_major(version: str) -> int:
-    return major(version.partition("+cuda")[2])
 
 
 COMPONENT = Nccl()

@@ -207,7 +207,8 @@ def _plan(name: str, locked: LockedGroup, target: Target, spec: StackSpec, host:
     archive, tuning = wanted.archive, tuning_plan(spec.tuning, locked.arch)
     parts = planned_components(wanted)
     hosts = {host: locked.hosts[host]} if host is not None else locked.hosts
-    kernels = _own_kernels(hosts.values())
+    # Those of hosts whose running kernel is their own.
+    kernels = tuple(h.kernel for h in hosts.values() if not any(s.lower().startswith("kernel") for s in h.stand_ins))
     cards = {} if stack.driver.kept else {name: (one.rdma, one.kernel) for name, one in hosts.items()}
     rdma, rdma_reasons = rdma_plan(cards, stack)
     engines = tuple(engine for row in COMPONENTS for engine in row.container_engines(wanted))
@@ -331,8 +332,3 @@ def _mirrored(
         advice = f"state the fingerprint of the key in repositories.{names[0]}.key_fingerprint in stack.yml"
         raise PlanGap(message, "the specification", advice)
     return result
-
-
-def _own_kernels(hosts: Iterable[LockedHost]) -> tuple[str, ...]:
-    """Return the running kernels, except those that are not the host's own."""
-    return tuple(h.kernel for h in hosts if not any(s.lower().startswith("kernel") for s in h.stand_ins))

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpucheck.knowledge.packages import DriverExtra, options
-from gpucheck.knowledge.strict import InputProblem, Value, did_you_mean
+from gpucheck.knowledge.strict import Value, did_you_mean
 from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.packages import Package, PlanGap, at_driver_version, fabric_packages
 from gpucheck.stack.types import StackSet
@@ -120,12 +120,8 @@ def host_path(value: Value) -> str:
     """A path of a file on the hosts. Raises InputProblem with the line."""
     text = value.text().strip()
     if not SAFE.fullmatch(text):
-        raise _no_path(value, text)
+        raise value.problem(f"{text!r} is not an absolute path of letters, digits and . _ + - on the hosts")
     return text
-
-
-def _no_path(value: Value, text: str) -> InputProblem:
-    return value.problem(f"{text!r} is not an absolute path of letters, digits and . _ + - on the hosts")
 
 
 def mok_file(mok: Mok) -> str:
@@ -171,11 +167,8 @@ def _address(value: Value) -> str:
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
-        raise _no_address(value, text) from None
-
-
-def _no_address(value: Value, text: str) -> InputProblem:
-    return value.problem(f"{text!r} is not an IP address; the daemon needs addresses, one for each node")
+        why = f"{text!r} is not an IP address; the daemon needs addresses, one for each node"
+        raise value.problem(why) from None
 
 
 def imex_service(spec: Imex) -> dict[str, Any]:

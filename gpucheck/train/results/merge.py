@@ -202,7 +202,7 @@ def merge(
         loss_first=losses[0] if losses else None,
         loss_last=losses[-1] if losses else None,
         loss_digest=hashlib.sha256(repr(losses).encode()).hexdigest() if losses else None,
-        not_a_number=tuple(_divergences(reports)),
+        not_a_number=tuple(Divergence(rank=r.rank, step=r.losses.index(None) + 1) for r in reports if None in r.losses),
         accuracy=first.accuracy,
         held_out=first.held_out,
         references=first.references,
@@ -233,10 +233,6 @@ def merge(
 def _mean(losses: tuple[float | None, ...]) -> float | None:
     numbers = [loss for loss in losses if loss is not None]
     return fmean(numbers) if len(numbers) == len(losses) else None
-
-
-def _divergences(reports: tuple[RankReport, ...]) -> list[Divergence]:
-    return [Divergence(rank=r.rank, step=r.losses.index(None) + 1) for r in reports if None in r.losses]
 
 
 def _first_difference(hashes: tuple[tuple[str, ...], ...]) -> int | None:

@@ -104,7 +104,9 @@ def path(text: str, names: Pseudonyms) -> str:
     if words("system_folders").fullmatch(first) and not (first == "var" and rest[:1] == ["tmp"]):
         return text
     users = first.lower() in ("home", "users") and rest
-    user = _user(rest[0], names) if users else None
+    user = None
+    if users:
+        user = rest[0] if words("accounts").fullmatch(rest[0]) else names.named(USER, rest[0], "user")
     parts = [first, *([user] if user else []), *(rest[1:] if users else rest)]
     return "/" + "/".join(part if part == user else _folder(part, names) for part in parts)
 
@@ -117,10 +119,6 @@ def serials(text: str, names: Pseudonyms, known: re.Pattern[str] | None) -> str:
 def serial(text: str, names: Pseudonyms) -> str:
     """As many digits as it had."""
     return names.of(SERIAL, text, lambda digits: str(int(digits, 16))[: len(text)])
-
-
-def _user(name: str, names: Pseudonyms) -> str:
-    return name if words("accounts").fullmatch(name) else names.named(USER, name, "user")
 
 
 def _folder(name: str, names: Pseudonyms) -> str:
