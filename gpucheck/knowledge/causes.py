@@ -153,7 +153,7 @@ class Meaning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class _Actions(Table, frozen=True, kw_only=True):
-    schema_: Literal["gpucheck.knowledge.causes/1"]
+    schema_: Literal["gpucheck.knowledge.actions/1"]
     actions: dict[Action, Meaning]
     recovery_actions: dict[str, Action]
     conditions: dict[str, str | None]

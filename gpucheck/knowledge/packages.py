@@ -424,7 +424,7 @@ class UbuntuArchive(msgspec.Struct, frozen=True, kw_only=True):
 class ArchiveTable(Table, frozen=True, kw_only=True):
     """archives.yml."""
 
-    schema_: Literal["gpucheck.knowledge.packages/1"]
+    schema_: Literal["gpucheck.knowledge.archives/1"]
     archives: tuple[Archive, ...]
     ubuntu: UbuntuArchive
 

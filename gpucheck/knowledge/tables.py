@@ -1,5 +1,6 @@
 """The compatibility tables as typed values: drivers, CUDA, cuDNN, NCCL, torch, TensorFlow, operating systems."""
 
+import re
 from typing import Literal
 
 import msgspec
@@ -292,3 +293,136 @@ class _Rules(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sche
 def rules() -> dict[str, Rule]:
     """R1 to R25, in order."""
     return table("rules.yml", _Rules).rules
+
+
+# The container toolkit's own repository, separate from the directories by system.
+TOOLKIT = "libnvidia-container"
+DIST_TAG = re.compile(r"\.(el\d+|amzn2023)$")
+
+
+class RecordedTable(Table, frozen=True, kw_only=True):
+    """recorded.yml. folders: directory -> architecture -> package -> versions, () where the name was seen alone.
+
+    streams: directory -> module streams of nvidia-driver.
+    """
+
+    schema_: Literal["gpucheck.knowledge.recorded/1"]
+    folders: dict[str, dict[str, dict[str, tuple[str, ...]]]]
+    streams: dict[str, tuple[str, ...]]
+
+
+def recorded() -> RecordedTable:
+    """The whole table. Raises KnowledgeError if the file is damaged."""
+    return table("recorded.yml", RecordedTable)
+
+
+def is_recorded(folder: str, arch: str, name: str, version: str | None) -> bool:
+    """Whether a document shows this package there; version None: any version of it.
+
+    A recorded version without an epoch matches any epoch.
+    """
+    seen = recorded().folders.get(folder, {}).get(arch, {}).get(name)
+    if seen is None or version is None:
+        return seen is not None
+    return any(version == one or version.partition(":")[2] == one for one in seen)
+
+
+def recorded_versions(folder: str, name: str) -> tuple[str, ...]:
+    """Every version of a package that documents show in a directory, on any architecture, without its revision."""
+    arches = recorded().folders.get(folder, {}).values()
+    return tuple(dict.fromkeys(version.partition("-")[0] for names in arches for version in names.get(name, ())))
+
+
+def recorded_packages(folder: str, arch: str, name: str) -> tuple[str, ...]:
+    """Every complete version of a package that is seen in a directory for an architecture, without its epoch."""
+    seen = recorded().folders.get(folder, {}).get(arch, {}).get(name, ())
+    return tuple(dict.fromkeys(version.partition(":")[2] or version for version in seen))
+
+
+def nearest(folder: str, arch: str, name: str, version: str) -> str:
+    """Where a document shows the same version of the same package else, ``rhel10 x86_64: 580.178.04-1.el10``, or "".
+
+    Looked for in the directories that are built from the same sources, the own directory's other architecture first.
+    """
+    family = next((words for words in FAMILIES if folder.startswith(words)), (folder,))
+    others = [name for name in recorded().folders if name.startswith(family)]
+    for other in sorted(others, key=lambda other: other != folder):
+        for own, names in recorded().folders[other].items():
+            for seen in names.get(name, ()) if (other, own) != (folder, arch) else ():
+                if _plain(seen) == _plain(version):
+                    return f"{other} {own}: {seen}"
+    return ""
+
+
+FAMILIES = (("rhel", "amzn"), ("ubuntu",), ("debian",))
+
+
+def _plain(version: str) -> str:
+    return DIST_TAG.sub("", version.rpartition(":")[2])
+
+
+class Pattern(TableRow, frozen=True, kw_only=True):
+    """A regular expression whose named groups are replaced. words: every match holds one, in lower case."""
+
+    of: str
+    words: str
+    pattern: str
+
+
+class Domains(TableRow, frozen=True, kw_only=True):
+    """Last labels of names, separated by spaces; code: first labels."""
+
+    top: str
+    countries: str
+    words: str
+    private: str
+    code: str
+
+
+class RedactionTable(Table, frozen=True, kw_only=True):
+    """redaction.yml. words: alternatives of regular expressions by name. parts: texts for %NAME% in patterns."""
+
+    schema_: Literal["gpucheck.knowledge.redaction/1"]
+    domains: Domains
+    words: dict[str, str]
+    services: str
+    parts: dict[str, str]
+    shapes: tuple[Pattern, ...]
+    following: tuple[Pattern, ...]
+    logs: tuple[Pattern, ...]
+    hardware: tuple[Pattern, ...]
+
+
+def redaction() -> RedactionTable:
+    """Raises KnowledgeError if the file is damaged."""
+    return table("redaction.yml", RedactionTable)
+
+
+OFF = ("false", "no", "off")
+
+
+class Variable(msgspec.Struct, frozen=True, kw_only=True):
+    """One variable. harmless: values that change nothing. effect: what every other value does.
+
+    slows: the collectives of one host show it.
+    """
+
+    name: str
+    harmless: tuple[str, ...]
+    effect: str
+    slows: bool = False
+
+    def changes(self, value: str) -> bool:
+        """Whether a value has an effect; an empty one counts as not set, and ``off`` as 0."""
+        word = value.strip().lower()
+        return bool(word) and ("0" if word in OFF else word) not in map(str.lower, self.harmless)
+
+
+class _Variables(Table, frozen=True, kw_only=True):
+    schema_: Literal["gpucheck.knowledge.environment/1"]
+    variables: tuple[Variable, ...]
+
+
+def variables() -> dict[str, Variable]:
+    """Every known variable by its name. Raises KnowledgeError if the file is damaged."""
+    return {variable.name: variable for variable in table("environment.yml", _Variables).variables}

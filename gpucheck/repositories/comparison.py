@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpucheck.knowledge.packages import packages
-from gpucheck.knowledge.recorded import is_recorded
+from gpucheck.knowledge.tables import is_recorded
 from gpucheck.repositories.fetching import Fetcher, Folders, record, without_credentials
 from gpucheck.repositories.index import Catalog, Index, Kind, Package, Relation, UnusableIndex, newest_first, rpm_parts
 from gpucheck.repositories.reading import ARCHITECTURES, Row, read_index, systems_of

@@ -18,7 +18,7 @@ from typing import Protocol
 import yaml
 
 from gpucheck.foreign import UnreadableInput, opened, read_bytes
-from gpucheck.knowledge.recorded import TOOLKIT
+from gpucheck.knowledge.tables import TOOLKIT
 from gpucheck.printable import excerpt
 from gpucheck.processes.atomic import SHARED, write_atomic
 from gpucheck.processes.deadline import StuckError, in_time

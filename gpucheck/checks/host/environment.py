@@ -11,7 +11,7 @@ from gpucheck.checks._case import Case, Claim
 from gpucheck.checks._machine import Machine
 from gpucheck.checks._nvml import not_looked
 from gpucheck.knowledge.codes import Subject
-from gpucheck.knowledge.environment import Variable, variables
+from gpucheck.knowledge.tables import Variable, variables
 from gpucheck.model import Check, Finding, Gpu, NvmlFailure, Verdict
 from gpucheck.model.facts import Facts
 

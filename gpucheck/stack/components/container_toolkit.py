@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from gpucheck.knowledge.packages import packages
-from gpucheck.knowledge.recorded import TOOLKIT, recorded_versions
+from gpucheck.knowledge.tables import TOOLKIT, recorded_versions
 from gpucheck.stack.components.base import Choice, Component
 from gpucheck.stack.packages import component, package, repository, uname_arch
 from gpucheck.stack.rules.archive import r22_absent

@@ -8,8 +8,7 @@ import msgspec
 from packaging.version import Version
 
 from gpucheck.knowledge.packages import Archive, HeaderPackages, packages, ubuntu
-from gpucheck.knowledge.recorded import is_recorded, nearest, recorded
-from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.knowledge.tables import OperatingSystem, is_recorded, nearest, recorded
 from gpucheck.stack.archived import unrecorded
 from gpucheck.stack.components import BY_NAME, BY_TURN, COMPONENTS
 from gpucheck.stack.packages import PlanGap, uname_arch

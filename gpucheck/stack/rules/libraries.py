@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from gpucheck.knowledge import code_runs, tables
-from gpucheck.knowledge.recorded import recorded_packages
-from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.knowledge.tables import OperatingSystem, recorded_packages
 from gpucheck.stack.rules.driver import r1_driver_floor
 from gpucheck.stack.types import Clash, Fact, Reason, Reasons, StackSpec, Target
 from gpucheck.stack.versions import major, minor, parse, request

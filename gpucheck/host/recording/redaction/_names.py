@@ -28,7 +28,7 @@ from gpucheck.host.recording.redaction._rules import (
     words,
 )
 from gpucheck.knowledge.messages import messages
-from gpucheck.knowledge.redaction import redaction
+from gpucheck.knowledge.tables import redaction
 
 UUID = rule(
     "-",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Literal, NamedTuple
 
-from gpucheck.knowledge.redaction import redaction
+from gpucheck.knowledge.tables import redaction
 
 # Kind of what a group matched, and the text: its replacement.
 Change = Callable[[str, str], str]
