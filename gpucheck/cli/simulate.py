@@ -93,7 +93,7 @@ def _run(words: list[str]) -> None:
 
 def _make(profile: str, faults: Iterable[str], directory: Path) -> None:
     from gpucheck import simulator
-    from gpucheck.simulator.live import STAND_INS
+    from gpucheck.simulator.activation import STAND_INS
 
     try:
         simulator.make(simulator.load(profile), directory, faults, STAND_INS)

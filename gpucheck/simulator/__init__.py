@@ -18,7 +18,7 @@ All but ``activate`` is imported on first use: a cached machine needs no YAML pa
 
 from typing import TYPE_CHECKING, Any
 
-from gpucheck.simulator.live import activate
+from gpucheck.simulator.activation import activate
 
 if TYPE_CHECKING:
     from gpucheck.simulator.cuda.library import build_cuda_library

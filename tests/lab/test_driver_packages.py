@@ -13,7 +13,7 @@ import pytest
 from gpucheck import simulator
 from gpucheck.lab import catalogue
 from gpucheck.lab.lifecycle import library_files
-from gpucheck.simulator.live import STAND_INS
+from gpucheck.simulator.activation import STAND_INS
 
 MIRROR = Path(__file__).parents[2] / "images/lab/mirror"
 PROGRAM = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"

@@ -12,7 +12,7 @@ import pytest
 from gpucheck import simulator
 from gpucheck.model import DriverState
 from gpucheck.simulator import compiler
-from gpucheck.simulator.live import STAND_INS
+from gpucheck.simulator.activation import STAND_INS
 from tests.simulator.helpers import python, write
 
 CLOSED = DriverState(

@@ -7,23 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from gpucheck.foreign import read_text
 from gpucheck.foreign.documents import parse
+from gpucheck.simulator.activation import is_file, profile_text
 from gpucheck.simulator.data import HERE, read, unknown
 from gpucheck.simulator.machine.machine import check_nvlinks
 from gpucheck.simulator.machine.profile import BUS_ID, PciPart, Profile, ProfileDevice, cpus, part_of
-
-MOST_BYTES = 16 << 20
-
-
-def is_file(name: str) -> bool:
-    """Whether the name of a profile is a path: names from ``profiles/`` have neither directory nor suffix."""
-    return "/" in name or name.endswith((".yml", ".yaml"))
-
-
-def profile_text(name: str) -> str:
-    """Return the text of the file. Raises UnreadableInput."""
-    return read_text(name, MOST_BYTES, "Give a profile like those of gpucheck/simulator/profiles")
 
 
 def profile_names() -> tuple[str, ...]:

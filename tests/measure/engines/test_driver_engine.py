@@ -272,7 +272,7 @@ LOSES = """
 import os, sys
 from pathlib import Path
 from gpucheck import simulator
-from gpucheck.simulator.live import STAND_INS
+from gpucheck.simulator.activation import STAND_INS
 machine = Path(sys.argv[1])
 simulator.make(simulator.load("p100-pcie-x2"), machine, (), STAND_INS)
 os.environ["GPUCHECK_SIMULATOR"] = str(machine)

@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck import simulator
-from gpucheck.simulator.live import STAND_INS
+from gpucheck.simulator.activation import STAND_INS
 
 TWO = "p100-pcie-x2"
 PAIR = """

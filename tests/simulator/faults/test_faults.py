@@ -14,9 +14,9 @@ import pynvml
 import pytest
 
 from gpucheck import simulator
+from gpucheck.simulator.activation import STAND_INS
 from gpucheck.simulator.faults import texts, xid_line
 from gpucheck.simulator.faults.nvml import CALLS
-from gpucheck.simulator.live import STAND_INS
 from gpucheck.simulator.machine import UPTIME_S
 from gpucheck.simulator.nvml.library import OWN, all_exports, exports
 from tests.simulator.helpers import DRIVER, code_of, exported, handle, library_of, python, write
