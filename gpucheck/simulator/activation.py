@@ -7,12 +7,11 @@ import platform
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from gpucheck.foreign import read_text
 from gpucheck.simulator.cache import cache_folder, evict, publish, use
+from gpucheck.simulator.files import is_file, profile_text
 
 SOURCES = (".py", ".yml", ".c", ".h", ".txt", ".sh")
 TRIES = 10
-MOST_BYTES = 16 << 20
 STAND_INS = (
     "NVML library",
     "CUDA driver library",
@@ -83,13 +82,3 @@ def _sources(folder: str) -> Iterator[tuple[str, int, int]]:
             elif entry.name.endswith(SOURCES):
                 seen = entry.stat()
                 yield entry.path, seen.st_size, seen.st_mtime_ns
-
-
-def is_file(name: str) -> bool:
-    """Whether the name of a profile is a path: names from ``profiles/`` have neither directory nor suffix."""
-    return "/" in name or name.endswith((".yml", ".yaml"))
-
-
-def profile_text(name: str) -> str:
-    """Return the text of the file. Raises UnreadableInput."""
-    return read_text(name, MOST_BYTES, "Give a profile like those of gpucheck/simulator/profiles")
