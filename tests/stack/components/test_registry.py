@@ -4,15 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.stack import components, wants
+from gpucheck.stack import components
 from gpucheck.stack.components import BY_NAME, COMPONENTS
 from gpucheck.stack.components.base import Component
-from gpucheck.stack.lock import lock, still_valid, target_of_group
 from gpucheck.stack.spec import SpecFields, StackSpec
 from gpucheck.stack.stack_set import StackSet
-from gpucheck.stack.text import stack_text
-from tests.stack import asked
-from tests.stack.hosts import host
 
 STACK = Path(components.__file__).parent.parent
 
@@ -42,23 +38,3 @@ def test_places_and_turns_are_unique():
 @pytest.mark.parametrize("row", COMPONENTS, ids=lambda row: row.name)
 def test_default_in_the_specification_is_the_one_of_the_component(row):
     assert getattr(StackSpec(), row.name, None) == row.default or row.default is None
-
-
-NAME = "nvidia-modprobe"
-
-
-def requested(value, *more):
-    return wants((f"nvidia_modprobe={value}", *more))
-
-
-def test_lock_keeps_it_and_is_still_valid_when_read_again():
-    spec = requested("auto")
-    made = asked.reread(spec, host("ubuntu-24.04", "t4-x1"))
-    (group,) = made.groups.values()
-
-    assert still_valid(target_of_group(group), group.stack, made.spec) == ()
-    assert lock(spec, [host("ubuntu-24.04", "t4-x1")], made) == made
-
-
-def test_set_shows_it():
-    assert f"{NAME}    " in stack_text(asked.answer(["T4"], "ubuntu-24.04", "nvidia_modprobe=auto"))
