@@ -25,6 +25,17 @@ ip link set v1 up; sleep 1
 record again
 rdma link delete rxe1
 record left
+rdma link add rxe1 type rxe netdev v1
+# Packets between two interfaces of one host leave by one and arrive by the other.
+ip link set lo up; ip address add 10.9.0.1/32 dev v0; ip address add 10.9.0.2/32 dev v1
+for one in all v0 v1; do cd /proc/sys/net/ipv4/conf/$one; echo 1 >accept_local; echo 0 >rp_filter; cd - >/dev/null; done
+ip neighbour add 10.9.0.2 lladdr $(cat /sys/class/net/v1/address) dev v0 nud permanent
+ip rule add pref 10 oif v0 lookup 100; ip route add 10.9.0.2 dev v0 table 100
+ip neighbour add 10.9.0.1 lladdr $(cat /sys/class/net/v0/address) dev v1 nud permanent
+ip rule add pref 10 oif v1 lookup 101; ip route add 10.9.0.1 dev v1 table 101
+ip rule add pref 32765 lookup local; ip rule del pref 0
+show network sh -c ".venv/bin/python -m gpucheck network --nics rxe0 --format json 2>/dev/null"
+show traffic sh -c ".venv/bin/python -m tests.network.traffic 2>/dev/null"
 show verify sh -c ".venv/bin/python -m gpucheck verify --only nic-ports --format json 2>/dev/null"
 """
 SECTIONS = ("both", "unplugged", "again", "left")
@@ -77,6 +88,49 @@ def test_verify_lists_devices_that_are_no_cards_of_gpus(recorded):
 
     assert (finding["verdict"], finding["code"]) == ("skip", "network.no-card-of-gpus")
     assert finding["evidence"] == ["rxe0 port 1: active, linkup, 10 Gb/s, ethernet"]
+
+
+def test_perftest_runs_and_is_read_but_soft_roce_has_no_rate(recorded):
+    report = json.loads(recorded["network"].partition("@@")[0])
+
+    assert [(row["operation"], row["value"] > 0, row["unit"]) for row in report["results"]] == [
+        ("write", True, "GB/s"), ("read", True, "GB/s"), ("send", True, "GB/s"), ("latency", True, "us"),
+    ]  # fmt: skip
+    assert report["engine"].startswith("perftest ")
+    assert {one["mtu"] for one in report["observations"]["nics"]} == {1024}
+    assert [(one["check"], one["verdict"]) for one in report["findings"]] == [
+        ("nic-bandwidth", "skip"),
+        ("nic-counters", "pass"),
+    ]
+
+
+@pytest.fixture(scope="module")
+def traffic(recorded):
+    """Loud findings by case: check, cause, subject."""
+    return {
+        name: {(one["check"], one["cause"], one["subject"]) for one in report["findings"] if one["verdict"] in LOUD}
+        for name, report in json.loads(recorded["traffic"]).items()
+    }
+
+
+LOUD = ("warn", "fail")
+
+
+@pytest.mark.parametrize("loss", ["1", "5"])
+def test_lost_packets_are_found_at_both_ends(traffic, loss):
+    assert traffic[loss] == {("nic-counters", "nic-congestion", f"nic:rxe{n}") for n in (0, 1)}
+
+
+def test_nothing_is_found_without_loss(traffic):
+    assert traffic["0"] == set()
+
+
+def test_an_interface_that_is_taken_down_and_up_is_a_flap(traffic):
+    assert traffic["flap"] == {("nic-counters", "nic-flap", "nic:rxe1")}
+
+
+def test_a_device_that_leaves_during_the_run_is_a_finding(traffic):
+    assert traffic["left"] == {("nic-bandwidth", "rdma-unavailable", "nic:rxe1")}
 
 
 def test_nothing_of_the_host_is_changed():

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 NAME = "nic-bandwidth"
 FINDINGS = ("nic-latency", "nic-gpu-memory")
-# Of packets that may be lost where nothing but this run uses a port: a lossless network loses none.
-LOST, FEW = 1e-4, 3
+# Of packets that may be lost where only this run uses a port: Soft-RoCE on a busy host loses one in some thousands.
+LOST, FEW = 1e-3, 3
 DEADLINE_S = 600.0
 # Four tests of a second on each of eight cards, then all at once.
 TYPICAL_S = 40.0
