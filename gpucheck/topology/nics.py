@@ -37,14 +37,23 @@ class Card(NamedTuple):
         return self.pci.bus_id.rpartition(".")[0]
 
 
+# The vendor of EFA.
+AMAZON = "1d0f"
+
+
 def variables(cards: Iterable[Card]) -> tuple[str, ...]:
     """Return what has NCCL and UCX use these cards, where a port is active; none without such a card.
 
-    With ``=`` NCCL compares whole names; without it mlx5_1 is the beginning of mlx5_10, too.
+    NCCL uses EFA through the plugin aws-ofi-nccl and libfabric (EC2 user guide, "Get started with EFA and NCCL"); its
+    own names of devices do not apply then. With ``=`` NCCL compares whole names; without it mlx5_1 is the beginning of
+    mlx5_10, too.
     """
+    cards = tuple(cards)
     ports = [(card.device.name, port.number) for card in cards for port in card.device.ports if port.is_active]
     if not ports:
         return ()
+    if all(card.pci.vendor_id == AMAZON for card in cards):
+        return ("FI_PROVIDER=efa",)
     names = dict.fromkeys(name for name, _ in ports)
     return (
         f"NCCL_IB_HCA=={','.join(names)}",

@@ -13,7 +13,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Alternative
-from gpucheck.topology.nics import variables
+from gpucheck.topology.nics import AMAZON, variables
 
 NAME = "nic-choice"
 VARIABLE = "NCCL_IB_HCA"
@@ -59,6 +59,9 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         return
     if none is not None:
         yield none
+        return
+    if all(card.pci.vendor_id == AMAZON for card in found):
+        yield Subject(check=NAME).skips("network.choice-of-plugin")
         return
     choice = choice_of(value)
     own = [card.device.name for card in found if any(port.is_active for port in card.device.ports)]

@@ -13,12 +13,11 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.network import RdmaDevice, RdmaPort
+from gpucheck.topology.nics import AMAZON
 
 NAME = "nic-ports"
 # So many equal cards of one state show what is usual on this host; one may itself be the odd one.
 ENOUGH = 2
-# The driver of EFA reports every port as active at 100 Gb/s (drivers/infiniband/hw/efa/efa_verbs.c of Linux).
-AMAZON = "1d0f"
 TRAINED = ("init", "initializing", "armed")
 # The same where only the output of a tool is known, and with it not the use of a port.
 PRINTED = 3
@@ -47,6 +46,7 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     if none is not None:
         yield none
         return
+    # The driver of EFA reports every port as active at 100 Gb/s (drivers/infiniband/hw/efa/efa_verbs.c of Linux).
     if all(card.pci.vendor_id == AMAZON for card in found):
         yield Subject(check=NAME).skips("network.port-state-fixed", len(found))
         return

@@ -29,14 +29,13 @@ from gpucheck.model.network import NetworkReport, NicMeasurement
 from gpucheck.processes.capture import completed
 from gpucheck.processes.signals import TerminatedError
 from gpucheck.topology.nic_rate import LEAST_MTU, expected
-from gpucheck.topology.nics import below_one_switch, cards_of_gpus
+from gpucheck.topology.nics import AMAZON, below_one_switch, cards_of_gpus
 
 CHECK = "nic-bandwidth"
 MODULES = "/proc/modules"
 NEEDS = ("system", "simulation", "rdma", "pci", "driver", "nvml", f"text:{MODULES}")
 WITHIN_A_CARD = ("write", "read", "send", "latency")
 WITH_GPU = ("write", "read")
-AMAZON = "1d0f"
 # A job moves more; what keeps a file system or a fabric alive moves less.
 BUSY_BYTES_S, WATCHED_S = 10**8, 0.25
 WORD = 4  # the kernel counts data of InfiniBand ports by four bytes

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 from gpucheck.checks.network import address, choice, counters, firmware, flaps, gpudirect, ports, rails
 from gpucheck.model import DriverState
 from gpucheck.model.host.network import PortCounters
+from gpucheck.topology.nics import cards_of_gpus, variables
 from tests.checks.judging import FAIL, UNKNOWN, WARN, judge
 from tests.checks.network.cards import DOWN, card, gpu, grace, host, named, nic, port
 from tests.fakes import facts
@@ -74,3 +75,11 @@ def test_a_host_that_is_not_cabled_yet_is_one_finding():
     found = [one for check in CHECKS for one in judge(check, host(*(card(DOWN),) * 8)) if check is not gpudirect]
 
     assert [one.code for one in found if one.verdict in (WARN, FAIL, UNKNOWN)] == ["network.no-port-active"]
+
+
+def test_efa_has_the_line_of_its_plugin_and_no_list_for_nccl():
+    found = of_amazon()
+    named = replace(found, environment={"NCCL_IB_HCA": "mlx5_0"})
+
+    assert variables(cards_of_gpus(found.rdma, found.pci)) == ("FI_PROVIDER=efa",)
+    assert [(one.verdict.value, one.code) for one in choice.evaluate(named)] == [("skip", "network.choice-of-plugin")]
