@@ -91,17 +91,19 @@ def test_verify_lists_devices_that_are_no_cards_of_gpus(recorded):
 
 
 def test_perftest_runs_and_is_read_but_soft_roce_has_no_rate(recorded):
+    """An emulated processor may be too busy to move anything within a second: then that is the reason."""
     report = json.loads(recorded["network"].partition("@@")[0])
+    rows = {row["operation"]: row for row in report["results"]}
 
-    assert [(row["operation"], row["value"] > 0, row["unit"]) for row in report["results"]] == [
-        ("write", True, "GB/s"), ("read", True, "GB/s"), ("send", True, "GB/s"), ("latency", True, "us"),
-    ]  # fmt: skip
+    assert list(rows) == ["write", "read", "send", "latency"]
+    assert all(row["value"] or row["note"] == "nothing arrived in the time of the test" for row in rows.values())
+    assert rows["latency"]["value"] > 0
     assert report["engine"].startswith("perftest ")
     assert {one["mtu"] for one in report["observations"]["nics"]} == {1024}
-    assert [(one["check"], one["verdict"]) for one in report["findings"]] == [
-        ("nic-bandwidth", "skip"),
-        ("nic-counters", "pass"),
-    ]
+    assert {one["check"]: one["verdict"] for one in report["findings"] if one["verdict"] != "unknown"} == {
+        "nic-bandwidth": "skip",
+        "nic-counters": "pass",
+    }
 
 
 LOUD = ("warn", "fail")
