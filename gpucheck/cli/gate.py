@@ -48,8 +48,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     gpucheck gate --spare 2 -- srun python train.py
 
     Every node runs quick checks, then pairs of nodes an all_reduce, and suspects one more with good nodes. COMMAND is
-    started on all nodes but the spare ones: SLURM_JOB_NODELIST, SLURM_NNODES, MASTER_ADDR and GPUCHECK_HOSTFILE name
-    the nodes that it has. passing_nodes.txt and failing_nodes.txt are written. The exit status is that of COMMAND; 2
+    started on all nodes but the spare ones: the variables of Slurm, MASTER_ADDR and GPUCHECK_HOSTFILE name the nodes
+    that it has. passing_nodes.txt and failing_nodes.txt are written. The exit status is that of COMMAND; 2
     if too few nodes pass, and nothing was started.
     """
     from gpucheck.isolate.gate import FAILING, job_environment, vet, write_lists
@@ -64,24 +64,25 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     launcher = Launcher(peers=peers, slurm=slurm, gpucheck=remote, sizes=sizes)
     with steps(5) as progress:
         vetted = vet(launcher, within, progress)
+    chosen = vetted.good[:wanted]
     try:
         write_lists(vetted, lists)
+        environment = job_environment(os.environ, chosen, lists) if len(chosen) == wanted else {}
     except OSError as error:
         raise Problem(
             f"{lists}: cannot be written: {error.strerror}. Choose another directory with --lists."
         ) from error
     for name, why in vetted.bad.items():
         note(f"gpucheck: {name}: {why}")
-    if len(vetted.good) < wanted:
+    if not environment:
         note(
             f"gpucheck: {len(vetted.good)} of {len(peers)} nodes pass, and the job needs {wanted}: not started. The "
             f"reasons are in {lists / FAILING}. Give more nodes and a larger --spare."
         )
         return EXIT_STATUS[Verdict.FAIL]
-    chosen = vetted.good[:wanted]
     note(f"gpucheck: {wanted} of {len(peers)} nodes in {vetted.seconds:.0f} s: {','.join(chosen)}")
     try:
-        os.execvpe(command[0], command, job_environment(os.environ, chosen, lists))  # noqa: S606 - what the user asked
+        os.execvpe(command[0], command, environment)  # noqa: S606 - what the user asked
     except FileNotFoundError:
         raise Problem(f"{command[0]}: command not found.", NOT_FOUND) from None
     except OSError as error:

@@ -4,7 +4,6 @@ import os
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +17,7 @@ QUICK_S = 40.0
 LEAST_S = 15.0  # what another round takes at least
 # Pairs, suspects with good nodes, and those of two bad nodes once more.
 ROUNDS = 3
-PASSING, FAILING = "passing_nodes.txt", "failing_nodes.txt"
+PASSING, FAILING, TASKS = "passing_nodes.txt", "failing_nodes.txt", "task_nodes.txt"
 
 
 class Vetted(NamedTuple):
@@ -105,19 +104,25 @@ def write_lists(vetted: Vetted, folder: Path) -> None:
 
 
 def job_environment(caller: Mapping[str, str], nodes: Sequence[str], folder: Path) -> dict[str, str]:
-    """Return the environment of a job on these nodes: what launchers read there, with the number of nodes and tasks.
+    """Return the environment of a job on these nodes, and write the file of hosts that srun takes. Raises OSError.
 
-    Source of the names: srun(1), "INPUT ENVIRONMENT VARIABLES"; torchrun takes MASTER_ADDR from the caller.
+    srun ignores the list of nodes in the environment; it takes the nodes of a file, a line a task, with the
+    distribution "arbitrary". Source: srun(1), --distribution and "INPUT ENVIRONMENT VARIABLES"; tried with 22.05.
     """
-    out = dict(caller)
-    for name in ("SLURM_NODELIST", "SLURM_JOB_NODELIST"):
-        out[name] = ",".join(nodes)
-    for name in ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"):
-        out[name] = str(len(nodes))
-    before = int(caller.get("SLURM_NNODES", "0") or 0)
-    for name in ("SLURM_NTASKS", "SLURM_NPROCS"):
-        with suppress(KeyError, ValueError, ZeroDivisionError):
-            out[name] = str(int(caller[name]) // before * len(nodes))
-    # One number a group of nodes (2(x4)), which no longer fits; srun divides the tasks itself.
-    out.pop("SLURM_TASKS_PER_NODE", None)
-    return out | {"MASTER_ADDR": nodes[0], "GPUCHECK_HOSTFILE": os.fspath((folder / PASSING).absolute())}
+    lists = folder.absolute()
+    out = {**caller, "MASTER_ADDR": nodes[0], "GPUCHECK_HOSTFILE": os.fspath(lists / PASSING)}
+    if "SLURM_JOB_ID" not in caller:
+        return out
+    words = (caller.get("SLURM_NTASKS_PER_NODE", ""), caller.get("SLURM_NTASKS", ""), caller.get("SLURM_NNODES", ""))
+    each, tasks, before = (int(word) if word.isdecimal() else 0 for word in words)
+    each = each or (tasks // before if before else 0) or 1
+    (lists / TASKS).write_text("".join(f"{name}\n" * each for name in nodes), encoding="utf-8")
+    names, total = ",".join(nodes), str(each * len(nodes))
+    return out | {
+        **dict.fromkeys(("SLURM_NODELIST", "SLURM_JOB_NODELIST"), names),
+        **dict.fromkeys(("SLURM_NNODES", "SLURM_JOB_NUM_NODES"), str(len(nodes))),
+        **dict.fromkeys(("SLURM_NTASKS", "SLURM_NPROCS"), total),
+        "SLURM_TASKS_PER_NODE": f"{each}(x{len(nodes)})",
+        "SLURM_HOSTFILE": os.fspath(lists / TASKS),
+        "SLURM_DISTRIBUTION": "arbitrary",
+    }

@@ -102,9 +102,11 @@ def test_wrong_usage_is_one_line(arguments, message):
 
 
 def gate(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    script = 'echo "$SLURM_JOB_NODELIST $SLURM_NNODES $MASTER_ADDR"; cat "$GPUCHECK_HOSTFILE"; exit 7'
-    lists = ("--lists", str(folder))
-    return run("gate", *NODES, *lists, *arguments, "--", "sh", "-c", script)
+    script = (
+        'echo "$SLURM_JOB_NODELIST $SLURM_NNODES $SLURM_TASKS_PER_NODE $MASTER_ADDR"; cat "$SLURM_HOSTFILE"; exit 7'
+    )
+    lists, job = ("--lists", str(folder)), {"SLURM_JOB_ID": "1", "SLURM_NNODES": "8", "SLURM_NTASKS": "16"}
+    return run("gate", *NODES, *lists, *arguments, "--", "sh", "-c", script, **job)
 
 
 def test_a_job_starts_on_the_nodes_that_pass(stand_ins, tmp_path):
@@ -112,7 +114,8 @@ def test_a_job_starts_on_the_nodes_that_pass(stand_ins, tmp_path):
     done = gate(tmp_path, "--spare", "2")
     good = [name for name in NAMES if name not in ("n0", "n5")]
     assert done.returncode == 7, done.stderr
-    assert done.stdout == f"{','.join(good)} 6 n1\n" + "".join(f"{name}\n" for name in good)
+    assert done.stdout == f"{','.join(good)} 6 2(x6) n1\n" + "".join(f"{name}\n{name}\n" for name in good)
+    assert (tmp_path / "passing_nodes.txt").read_text().split() == good
     failing = (tmp_path / "failing_nodes.txt").read_text().splitlines()
     assert failing[0] == "n0 nvlink-status: 17 NVLinks active"
     assert failing[1].startswith("n5 slow or hanging")
@@ -127,8 +130,8 @@ def test_a_job_without_enough_nodes_does_not_start(stand_ins, tmp_path):
 
 def test_a_healthy_job_has_all_its_nodes_but_the_spare_ones(stand_ins, tmp_path):
     stand_ins()
-    assert gate(tmp_path).stdout.startswith(f"{','.join(NAMES)} 8 n0\n")
-    assert gate(tmp_path, "--spare", "3").stdout.startswith(f"{','.join(NAMES[:5])} 5 n0\n")
+    assert gate(tmp_path).stdout.startswith(f"{','.join(NAMES)} 8 2(x8) n0\n")
+    assert gate(tmp_path, "--spare", "3").stdout.startswith(f"{','.join(NAMES[:5])} 5 2(x5) n0\n")
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "isolate.md").read_text(encoding="utf-8")
