@@ -3,10 +3,12 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +50,9 @@ def left() -> str:
 
 def test_equal_nodes_pass(inventory):
     found = isolate(inventory)
-    assert (found["verdict"], bad(found)) == ("pass", {}), found["results"]
+    # On a busy machine a pair can be slow once, which is said and accuses nobody.
+    assert bad(found) == {}, found["results"]
+    assert found["verdict"] in ("pass", "warn")
     # What a shaped link of 200 Mbit/s carries.
     assert 0.02 < found["reference_gb_s"] < 0.026
     assert not left()
@@ -69,8 +73,9 @@ def test_a_node_whose_ranks_stand_still_is_named_and_left_clean(inventory):
     def freeze() -> None:
         while not stop.wait(0.3):
             for pid in run("ip", "netns", "pids", "gpc1").split():
-                if "collectives" in Path(f"/proc/{pid}/cmdline").read_text(errors="replace"):
-                    subprocess.run(["kill", "-STOP", pid], check=False)
+                with suppress(OSError):  # it ended meanwhile
+                    if "collectives" in Path(f"/proc/{pid}/cmdline").read_text(errors="replace"):
+                        os.kill(int(pid), signal.SIGSTOP)
 
     freezer = threading.Thread(target=freeze)
     freezer.start()
