@@ -93,8 +93,9 @@ def _with_color(command: click.Command) -> click.Command:
 
 
 def _first_line(name: str) -> str:
-    path = Path(__file__).parent / name
-    with (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).open(encoding="utf-8") as source:
+    module = (Path(__file__).parent / name).with_suffix(".py")
+    # A directory of that name may be left of an earlier version, with compiled files in it.
+    with (module if module.exists() else module.with_suffix("") / "__init__.py").open(encoding="utf-8") as source:
         return source.readline().strip().strip('"')
 
 
