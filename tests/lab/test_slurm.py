@@ -203,7 +203,7 @@ def test_the_page_is_typed_from_the_first_command_to_the_last(folder):
         assert wrong in said["make slurm"]
     assert "Gres Name=gpu Type=(null) Count=2 Index=0 ID=7696487 File=/dev/nvidia[0-1]" in said["slurmd -G"]
     assert "gpucheck:driver-not- " in said["sinfo -R"]
-    assert state() == "IDLE"
+    until(lambda: state() == "IDLE", "the node that gpucheck-health resumed")
     table = subprocess.run(TABLE.format(folder).split(), capture_output=True, text=True, check=True).stdout
     row = next(csv.DictReader(table.splitlines()))
     assert (row["host"], row["driver"], row["kernel"]) == (NODE, NEW, KERNEL)
