@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -41,8 +42,15 @@ def bad(found: dict[str, Any]) -> dict[str, tuple[str, str | None]]:
     return {one["name"]: (one["verdict"], one["cause"]) for one in found["nodes"] if one["verdict"] != "pass"}
 
 
-def left() -> str:
-    """Processes of ranks on the nodes."""
+def left(seconds: float = 20.0) -> str:
+    """Processes of ranks on the nodes; sshd takes a moment to see that its client has ended."""
+    until = time.monotonic() + seconds
+    while (found := _left()) and time.monotonic() < until:
+        time.sleep(0.2)
+    return found
+
+
+def _left() -> str:
     pids = [pid for at in range(4) for pid in run("ip", "netns", "pids", f"gpc{at}").split()]
     names = [Path(f"/proc/{pid}/cmdline").read_text() for pid in pids if Path(f"/proc/{pid}").exists()]
     return "".join(name for name in names if "collectives" in name)
