@@ -160,7 +160,7 @@ DOCUMENTS = {
     "facts": Document("gpucheck.facts/1", ("gpucheck.stack.facts:HostFacts",), "stack facts of a host (provisioning)"),
     "stack": Document(
         "gpucheck.stack/1",
-        ("gpucheck.stack.types:StackSet", "gpucheck.stack.types:Refusal"),
+        ("gpucheck.stack.stack_set:StackSet", "gpucheck.stack.types:Refusal"),
         "stack resolve --format json",
     ),
     "lock": Document("gpucheck.lock/1", ("gpucheck.stack.lock:Lock",), "stack lock (YAML)"),
