@@ -82,7 +82,7 @@ INSTEAD: dict[str, tuple[str, ...]] = {
 OF_PAIRS = {"nvmlDeviceGetP2PStatus", "nvmlDeviceGetTopologyCommonAncestor"}
 # What else may cost a check its answer: it reads the value beside the one that it judges.
 USES: dict[str, set[str]] = {
-    "bar1": {"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetCudaComputeCapability"},
+    "bar1": {"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetNvLinkState"},
     "fabric": {
         *("nvmlSystemGetDriverVersion", "nvmlDeviceGetP2PStatus"),
         *("nvmlDeviceGetNvLinkRemoteDeviceType", "nvmlDeviceGetNvLinkRemotePciInfo"),

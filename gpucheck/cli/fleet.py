@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import click
 
-from gpucheck import fleet
 from gpucheck.cli._shared.common import (
     MODES,
     OutputFile,
@@ -144,6 +143,8 @@ def _run(sources: tuple[Path, ...], options: ReportOptions) -> int:
 
 def _rows(sources: tuple[Path, ...], expected: list[str]) -> Iterator[FleetRow]:
     """Rows of every source. Raises Problem before anything is read when a source is not there or all are empty."""
+    from gpucheck import fleet
+
     files: list[Path] = []
     streams: list[Path] = []
     for source in sources:
@@ -166,6 +167,8 @@ def _rows(sources: tuple[Path, ...], expected: list[str]) -> Iterator[FleetRow]:
 
 
 def _read(files: list[Path], streams: list[Path]) -> Iterator[FleetRow]:
+    from gpucheck import fleet
+
     with steps(len(files), "report") as progress:
         for row in fleet.read_reports(files):
             progress(row.host)
@@ -176,6 +179,7 @@ def _read(files: list[Path], streams: list[Path]) -> Iterator[FleetRow]:
 
 
 def _merge(rows: Iterator[FleetRow], expected: list[str], options: ReportOptions) -> FleetReport:
+    from gpucheck import fleet
     from gpucheck.fleet.compare import read_previous
     from gpucheck.fleet.labels import read_labels
 

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.model.finding import Finding, Verdict
+from gpucheck.model.host.readings import Simulation
 
 SCHEMA = "gpucheck.isolation/1"
 
@@ -55,7 +56,7 @@ class IsolationReport(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
     host: str
     simulated: bool
-    simulation: None = None
+    simulation: Simulation | None = None
     started: str
     seconds: float
     nodes: tuple[IsolatedNode, ...]

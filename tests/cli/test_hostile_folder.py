@@ -34,14 +34,17 @@ bundle verify SITE/missing
 diagnose SITE/nccl.txt
 explain iommu-translation
 fleet report SITE/reports
+gate --nodes a,b -- true
 image build torch-cpu
 image context torch-cpu
 image list
 image versions
+isolate --simulate-fleet nodes=4
 lab down
 lab real-packages
 lab status
 lab up
+network {P100}
 profiles
 record {P100} -o OUT/recording
 schema report

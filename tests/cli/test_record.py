@@ -22,12 +22,12 @@ FAULTS = ("--fault", "pcie-width:gpu=1,width=8", "--fault", "nvlink-down:gpu=0,l
 
 def timeless(report):
     """Without when it was made and how long it took."""
-    document = json.loads(report)
-    topology = document.get("topology") or {}
-    for part in (document, *document.get("findings", ()), *topology.get("findings", ())):
-        for key in ("started", "seconds"):
-            part.pop(key, None)
-    return document
+    # How long counters of network ports were watched is part of what a PASS states.
+    return json.loads(re.sub(r"(ports?), \d+\.\d s\"", r'\1"', report), object_hook=_timeless)
+
+
+def _timeless(part):
+    return {key: value for key, value in part.items() if key not in ("started", "seconds")}
 
 
 @pytest.fixture(autouse=True)

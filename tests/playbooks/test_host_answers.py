@@ -47,6 +47,11 @@ ALLOWED: dict[tuple[str, str], tuple[set[str] | None, str]] = {
     ("tasks/check_send.yml", "send_files.files"): ({"command"}, KIND),
     ("tasks/verify.yml", "gpu_verify.arguments"): ({"command"}, THERE),
     ("tasks/verify.yml", "gpu_verify.program"): ({"command"}, THERE),
+    ("slurm/tasks/main.yml", "copy.dest"): (
+        {"command"},
+        "the host names a place of its own, and root of the host writes there",
+    ),
+    ("slurm/tasks/main.yml", "copy.backup"): ({"command"}, TWO),
     ("tasks/rollout.yml", "environment"): (None, TWO),
     ("tasks/rollout.yml", "module_defaults"): (None, TWO),
 }

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 
 from gpucheck.checks._case import Case, Claim
 from gpucheck.checks._machine import SMALL_BAR1_MIB, needs_large_bar1
-from gpucheck.checks._nvml import about, not_reported, of_each_gpu, set_by_the_host
+from gpucheck.checks._nvml import about, gaps_of, not_reported, of_each_gpu, set_by_the_host
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.model import Check, Finding, Gpu, NvmlReading, PciDevice, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
 
 NAME = "bar1"
+LINKS = "nvmlDeviceGetNvLinkState"
 
 
 @of_each_gpu(NAME, nothing="pcie.no-bar1")
@@ -45,6 +46,9 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
             return missing or subject.skips("pcie.bar1-no-peer-access", seen)
         if not peer:
             return subject.skips("pcie.bar1-no-pcie-peer", seen)
+        # A peer whose NVLinks could not be read may be one over NVLink.
+        if gaps_of(nvml, gpu, LINKS) and (missing := not_reported(NAME, nvml, gpu, LINKS, what="NVLinks of this GPU")):
+            return missing
     wanted = gpu.memory_bytes >> 20 if gpu.memory_bytes else "the size of the GPU memory"
     return subject.warns("pcie.bar1-small", seen, wanted)
 
