@@ -20,6 +20,8 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, CompletedProcess
 from typing import Any
 
+from gpucheck.processes.children import spare
+
 ROOT = Path(__file__).parent.parent
 STREAMS = ("stdin", "stdout", "stderr")
 
@@ -61,6 +63,7 @@ def _server() -> "subprocess.Popen[str]":
     server = subprocess.Popen(
         command, cwd=ROOT, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, text=True, start_new_session=True
     )
+    spare(server.pid)  # a test that a signal ends in this process ends its other children
     atexit.register(_end, server)
     return server
 
