@@ -62,10 +62,12 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         for card in found
         for port in card.device.ports
     ]
+    # Without its link layer a card is equal to no other, so that nothing would be compared.
+    reasons = [(card, card.device.unread or _no_layer(card.device)) for card in found]
     unread = [
-        about(NAME, card).unknown("network.device-unreadable", device=card.device.name, reason=card.device.unread)
-        for card in found
-        if card.device.unread is not None
+        about(NAME, card).unknown("network.device-unreadable", device=card.device.name, reason=reason)
+        for card, reason in reasons
+        if reason is not None
     ]
     own = [*unread, *_not_connected(every), *_differing(every)]
     yield from own
@@ -77,6 +79,11 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
             yield host.passes(f"{len(active)} of {len(every)} active, {' and '.join(rates) or 'unknown'} Gb/s")
         else:
             yield host.skips("network.no-port-in-use", f"0 of {len(found)} active")
+
+
+def _no_layer(device: RdmaDevice) -> str | None:
+    ports = [str(port.number) for port in device.ports if port.link_layer is None]
+    return f"no link_layer of port {', '.join(ports)}" if ports else None
 
 
 def of_printed(devices: Sequence[RdmaDevice]) -> Iterator[Finding]:
