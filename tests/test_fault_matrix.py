@@ -437,7 +437,7 @@ def test_a_whole_paste_of_a_real_machine_raises_no_voice(case, figures: Figures)
 
 def test_the_readme_shows_the_figures():
     """As they come out when every test here passes."""
-    kinds = ("quick", "measured", "computed")
+    kinds = ("quick", "measured", "computed", "network")
     faults = sum(len(of_kind(kind)) for kind in kinds)
     no_trouble = sum(len(of_kind(kind, healthy=True)) for kind in kinds)
     healthy = len(HEALTHY) + 2 * len(MEASURABLE) + len(REAL) + len(WHOLE) + no_trouble
