@@ -210,9 +210,11 @@ $(VENV)/.test: EXTRAS := provision,torch,dev
 # gpustat is published as source only, and builds with setuptools-scm.
 $(VENV)/.test: BUILD_TOOLS := setuptools-scm
 $(VENV)/.provision $(VENV)/.release $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
-	@echo "gpucheck: installing its Python packages ($(EXTRAS)) into $(VENV), at the versions of constraints.txt" >&2
-	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt setuptools $(BUILD_TOOLS)
-	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
+	@echo "gpucheck: installing its Python packages ($(EXTRAS)) into $(VENV), at the versions of constraints.txt: some minutes, once" >&2
+	@install="$(VENV)/bin/python -m pip install --disable-pip-version-check -c constraints.txt"; { \
+	  $$install -q setuptools $(BUILD_TOOLS) && $$install --no-build-isolation -e '.[$(EXTRAS)]' | \
+	  sed -un '/[.]metadata/d; s/^ *Downloading /  downloading /p; s/^Installing collected.*/  unpacking/p'; } 2> >(sed '/^WARNING/d' >&2) >&2 || \
+	  { echo "gpucheck: pip could not install them, for the reason above. A proxy: https_proxy, your own index: PIP_INDEX_URL. Then run make again." >&2; exit 1; }
 	@touch $@
 
 $(VENV)/bin/python:

@@ -119,6 +119,13 @@ class CallbackModule(Default):
         else:
             super().v2_runner_on_failed(result, ignore_errors)
 
+    def _handle_exception(self, result, use_stderr=False):
+        """Omit the lines of the playbook that ansible-core prints above each failure: its result has the message."""
+        if self._display.verbosity:
+            super()._handle_exception(result, use_stderr=use_stderr)
+        else:
+            result.pop("exception", None)
+
     def v2_runner_on_unreachable(self, result):
         """One line for a fleet."""
         if self.many:
