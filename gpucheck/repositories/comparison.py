@@ -10,7 +10,7 @@ import msgspec
 
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import is_recorded
-from gpucheck.repositories.fetching import Fetcher, Folders, record, without_credentials
+from gpucheck.repositories.fetching import Fetcher, without_credentials
 from gpucheck.repositories.index import Catalog, Index, Kind, Package, Relation, UnusableIndex, newest_first, rpm_parts
 from gpucheck.repositories.reading import ARCHITECTURES, Row, read_index, systems_of
 from gpucheck.stack.components import BY_NAME
@@ -159,13 +159,8 @@ MOST_LOOKED_AT = 20_000
 PCI_TOOLS = "pciutils"
 
 
-def check_plans(
-    plans: Sequence[Plan], fetcher: Fetcher, now: datetime, seen: Folders | None = None
-) -> RepositoryReport:
-    """Compare plans with their repositories; an index that several plans use is read once. now: with a time zone.
-
-    seen: takes what NVIDIA's repositories, or mirrors of them, hold.
-    """
+def check_plans(plans: Sequence[Plan], fetcher: Fetcher, now: datetime) -> RepositoryReport:
+    """Compare plans with their repositories; an index that several plans use is read once. now: with a time zone."""
     read: dict[tuple[str | None, ...], tuple[Repository, Index | None]] = {}
     groups = []
     for plan in plans:
@@ -176,9 +171,6 @@ def check_plans(
             if key not in read:
                 read[key] = _read(row, plan.arch, fetcher, now)
             found.append((row, *read[key]))
-            index = read[key][1]
-            if seen is not None and index is not None:
-                record(seen, row["name"] or "", _folder(plan), plan.arch, index)
         groups.append(_compare(plan, found))
     repositories = tuple(row for row, _ in read.values())
     return RepositoryReport(verdict=verdict_of(groups), repositories=repositories, groups=tuple(groups))

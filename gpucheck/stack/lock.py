@@ -5,7 +5,7 @@ only on the specification, the facts and the tables, not on the order of the inp
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from gpucheck.foreign import read_text
-from gpucheck.foreign.documents import DocumentProblem, bounded, compose, load, parse
+from gpucheck.foreign.documents import bounded, parse
 from gpucheck.knowledge import generation_of, gpu_by_pci_id, tables
 from gpucheck.stack.components import COMPONENTS, exact_spec
 from gpucheck.stack.facts import HostFacts, normal_arch, os_of_facts
@@ -46,42 +46,16 @@ def unknown_gpu(host: str, device: str) -> str:
     )
 
 
-def unknown(host: HostFacts, message: str) -> RefusedHost:
-    fact = Fact(f"{host.host} runs {_system(host)} on {host.arch}", "its facts")
-    between = (fact, Fact(message, "the tables"))
-    try_ = "remove the host from the inventory, or extend the tables"
-    conflict = Conflict(between=between, because=message, source="the tables", try_=try_)
-    return RefusedHost(kind="unknown", conflicts=(conflict,))
-
-
-def _system(host: HostFacts) -> str:
-    return host.os.name or f"{host.os.id} {host.os.version}"
+def rejected(host: str, kind: Literal["impossible", "unknown"], because: str, seen: str, try_: str) -> RefusedHost:
+    """Return why a host has no set. seen: what its facts show."""
+    between = (Fact(f"{host} is in the inventory of GPU hosts", "the inventory"), Fact(seen, "its facts"))
+    conflict = Conflict(between=between, because=because, source="its facts", try_=try_)
+    return RefusedHost(kind=kind, conflicts=(conflict,))
 
 
 def unreadable(host: str, message: str) -> RefusedHost:
-    between = (Fact(f"{host} is in the inventory of GPU hosts", "the inventory"), Fact(message, "its facts"))
     try_ = "read the facts again; if they stay invalid, check the host, which writes them"
-    conflict = Conflict(between=between, because=f"the facts of {host} cannot be read", source="its facts", try_=try_)
-    return RefusedHost(kind="unknown", conflicts=(conflict,))
-
-
-def no_gpu(host: HostFacts) -> RefusedHost:
-    because = f"no NVIDIA GPU found on {host.host}: its PCI bus shows no NVIDIA display or 3D controller"
-    try_ = "remove the host from the inventory; or check why the GPU is not detected: power, riser, slot, BIOS"
-    return _impossible(host, because, f"{host.host} shows no NVIDIA GPU on its PCI bus", try_)
-
-
-def vgpu_guest(host: HostFacts) -> RefusedHost:
-    because = "the driver of a vGPU guest has to match the hypervisor's, and NVIDIA's repositories do not carry it"
-    seen = f"{host.host} runs on a vGPU: its PCI configuration has the vGPU mark"
-    try_ = "install the guest driver from the administrator of the hypervisor, and remove the host from group gpu"
-    return _impossible(host, because, seen, try_)
-
-
-def _impossible(host: HostFacts, because: str, seen: str, try_: str) -> RefusedHost:
-    between = (Fact(f"{host.host} is in the inventory of GPU hosts", "the inventory"), Fact(seen, "its facts"))
-    conflict = Conflict(between=between, because=because, source="its facts", try_=try_)
-    return RefusedHost(kind="impossible", conflicts=(conflict,))
+    return rejected(host, "unknown", f"the facts of {host} cannot be read", message, try_)
 
 
 MOST_GPUS = 64
@@ -141,45 +115,54 @@ def lock(spec: StackSpec, facts: Iterable[HostFacts], previous: Lock | None = No
         if host.host in seen:
             raise LockError(f"two facts files describe host {host.host!r}: give each host once")
         seen.add(host.host)
-        try:
-            target, counts = target_of_facts(host)
-        except NotProvisioned as problem:
-            refused[host.host] = _impossible(host, problem.because, f"{host.host} runs {_system(host)}", problem.advice)
+        found = _accepted(host, spec)
+        if isinstance(found, RefusedHost):
+            refused[host.host] = found
             continue
-        except UnknownInput as problem:
-            refused[host.host] = unknown(host, str(problem))
-            continue
-        if not target.gpus:
-            refused[host.host] = no_gpu(host)
-            continue
-        if host.vgpu_guest:
-            refused[host.host] = vgpu_guest(host)
-            continue
-        if spec.driver == KEEP:
-            present = present_driver(host)
-            if isinstance(present, str):
-                refused[host.host] = _impossible(host, f"driver: keep is not possible: {present}", present, WAY)
-                continue
-            target = msgspec.structs.replace(target, present=present)
-        name = group_name(target, counts)
-        _, _, found_hosts = members.setdefault(name, (target, counts, {}))
+        target, counts = found
+        _, _, found_hosts = members.setdefault(group_name(target, counts), (target, counts, {}))
         found_hosts[host.host] = LockedHost(
             kernel=host.kernel, simulated=host.simulated, stand_ins=host.stand_ins, rdma=rdma_of_facts(host)
         )
     groups: dict[str, LockedGroup] = {}
     for name in sorted(members):
         target, counts, hosts = members[name]
-        found = _kept(previous, name, spec, target) or resolve_target(target, spec)
-        if isinstance(found, Refusal):
-            kind: Literal["impossible", "unknown"] = "unknown" if found.unknown else "impossible"
-            refused |= {host: RefusedHost(kind=kind, conflicts=found.conflicts) for host in hosts}
+        stack = _kept(previous, name, spec, target) or resolve_target(target, spec)
+        if isinstance(stack, Refusal):
+            kind: Literal["impossible", "unknown"] = "unknown" if stack.unknown else "impossible"
+            refused |= {host: RefusedHost(kind=kind, conflicts=stack.conflicts) for host in hosts}
             continue
         switches = bool(target.nvswitches)
         groups[name] = LockedGroup(
-            os=target.os.id, arch=target.arch, gpus=counts, nvswitches=switches, hosts=hosts, stack=found
+            os=target.os.id, arch=target.arch, gpus=counts, nvswitches=switches, hosts=hosts, stack=stack
         )
     as_of = tables.operating_systems().as_of
     return Lock(tables=as_of, spec=spec, groups=groups, refused=dict(sorted(refused.items())))
+
+
+def _accepted(host: HostFacts, spec: StackSpec) -> tuple[Target, dict[str, int]] | RefusedHost:
+    name, runs = host.host, f"{host.host} runs {host.os.name or f'{host.os.id} {host.os.version}'} on {host.arch}"
+    try:
+        target, counts = target_of_facts(host)
+    except NotProvisioned as problem:
+        return rejected(name, "impossible", problem.because, runs, problem.advice)
+    except UnknownInput as problem:
+        return rejected(name, "unknown", str(problem), runs, "remove the host from the inventory, or extend the tables")
+    if not target.gpus:
+        because = f"no NVIDIA GPU found on {name}: its PCI bus shows no NVIDIA display or 3D controller"
+        try_ = "remove the host from the inventory; or check why the GPU is not detected: power, riser, slot, BIOS"
+        return rejected(name, "impossible", because, f"{name} shows no NVIDIA GPU on its PCI bus", try_)
+    if host.vgpu_guest:
+        because = "the driver of a vGPU guest has to match the hypervisor's, and NVIDIA's repositories do not carry it"
+        shown = f"{name} runs on a vGPU: its PCI configuration has the vGPU mark"
+        try_ = "install the guest driver from the administrator of the hypervisor, and remove the host from group gpu"
+        return rejected(name, "impossible", because, shown, try_)
+    if spec.driver != KEEP:
+        return target, counts
+    present = present_driver(host)
+    if isinstance(present, str):
+        return rejected(name, "impossible", f"driver: keep is not possible: {present}", present, WAY)
+    return msgspec.structs.replace(target, present=present), counts
 
 
 def target_of_facts(host: HostFacts) -> tuple[Target, dict[str, int]]:
@@ -233,8 +216,8 @@ def still_valid(target: Target, stack: StackSet, spec: StackSpec) -> tuple[Confl
 def _kept(previous: Lock | None, name: str, spec: StackSpec, target: Target) -> StackSet | None:
     if previous is None or name not in previous.groups:
         return None
-    stack = previous.groups[name].stack
-    if not same_spec(previous, spec) or still_valid(target, stack, spec):
+    stack, same = previous.groups[name].stack, {key: getattr(spec, key) for key in NO_VERSIONS}
+    if msgspec.structs.replace(previous.spec, **same) != spec or still_valid(target, stack, spec):
         return None
     return stack
 
@@ -253,12 +236,6 @@ NO_VERSIONS = (
 )
 
 
-def same_spec(previous: Lock, spec: StackSpec) -> bool:
-    """Return whether a lock was made for this specification; settings that do not affect versions are ignored."""
-    same = {name: getattr(spec, name) for name in NO_VERSIONS}
-    return msgspec.structs.replace(previous.spec, **same) == spec
-
-
 def write_lock(value: Lock) -> str:
     """Return the lock as YAML text; equal locks give equal bytes."""
     dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -268,72 +245,33 @@ def write_lock(value: Lock) -> str:
 
 
 def read_lock(text: str, name: str) -> Lock:
-    """Return the lock in YAML text. Raises LockError naming ``name`` and the line."""
+    """Return the lock in YAML text. Raises LockError naming ``name`` and, as far as it is known, the line."""
     try:
         found = parse(text, name, Lock)
-        message = next(_edited(found, text, name), None)
-    except DocumentProblem as problem:
-        message = _nearer(text, name) or str(problem)
-    if message is None:
-        return found
-    raise LockError(f"{message}. Make it again: gpucheck stack lock --spec stack.yml --facts FILE -o {name}")
+        for group, row in found.groups.items():
+            _refuse_edited(f"{name}: {group}", row)
+    except ValueError as error:
+        raise LockError(
+            f"{error}. Make it again: gpucheck stack lock --spec stack.yml --facts FILE -o {name}"
+        ) from None
+    return found
 
 
-def _edited(found: Lock, text: str, name: str) -> Iterator[str]:
-    """Yield values of an edited lock that gpucheck never writes: a count of GPUs, a version."""
-    for group, row in found.groups.items():
-        for device, count in row.gpus.items():
-            if not 0 < count <= MOST_GPUS:
-                yield f"{name}:{line_in_lock(text, group, 'gpus', device)}: {group}: {count} GPUs of {device}"
-        try:
-            for key, value in exact_spec(row.stack).items():
-                check_value(key, value)
-            int(row.stack.driver.branch)
-        except ValueError as error:
-            yield f"{name}:{line_in_lock(text, group, 'stack')}: {group}: {bounded(str(error))}"
+def _refuse_edited(where: str, group: LockedGroup) -> None:
+    """Raise ValueError for a value that gpucheck never writes: a count of GPUs, a version."""
+    try:
+        int(group.stack.driver.branch)
+        for key, value in exact_spec(group.stack).items():
+            check_value(key, value)
+    except ValueError as error:
+        raise ValueError(f"{where}: {bounded(str(error))}") from None
+    for device, count in group.gpus.items():
+        if not 0 < count <= MOST_GPUS:
+            raise ValueError(f"{where}: {count} GPUs of {device}")
 
 
 def read_lock_file(path: Path) -> Lock:
     """Return the lock in a file. Raises LockError, and UnreadableInput if the file has no text."""
-    return read_lock(read_lock_text(path), str(path))
-
-
-def read_lock_text(path: Path) -> str:
-    return read_text(path, MOST_BYTES, "Make a lock: gpucheck stack lock --spec stack.yml --facts FILE")
-
-
-def _nearer(text: str, name: str) -> str | None:
-    """Return the same mistake with the line inside its group, as msgspec does not name the entry of a mapping."""
-    try:
-        raw = load(text)
-    except DocumentProblem:
-        return None  # the first message already names the line
-    groups = raw.get("groups") if isinstance(raw, dict) else None
-    for group, content in groups.items() if isinstance(groups, dict) else ():
-        problem = _mistake(content)
-        if problem:
-            message, _, path = problem.partition(" - at `$")
-            keys = [key for key in path.rstrip("`").split(".") if key and "[" not in key]
-            return f"{name}:{line_in_lock(text, str(group), *keys)}: {group}: {message}"
-    return None
-
-
-def _mistake(content: Any) -> str | None:
-    try:
-        msgspec.convert(content, LockedGroup)
-    except msgspec.ValidationError as error:
-        return str(error)
-    return None
-
-
-def line_in_lock(text: str, group: str, *keys: str) -> int:
-    """Return the 1-based line of a group, or of the deepest of these keys that exists, in a lock's text."""
-    node = compose(text)
-    line = 1
-    for key in ("groups", group, *keys):
-        pairs = node.value if isinstance(node, yaml.MappingNode) else []
-        found = next(((k, v) for k, v in pairs if k.value == key), None)
-        if found is None:
-            break
-        line, node = found[0].start_mark.line + 1, found[1]
-    return int(line)
+    return read_lock(
+        read_text(path, MOST_BYTES, "Make a lock: gpucheck stack lock --spec stack.yml --facts FILE"), str(path)
+    )

@@ -23,7 +23,6 @@ COMMANDS = {
     "stack lock --spec": ("stack", "lock", "--spec", "FILE", "--facts", "facts.json", "-o", "-"),
     "stack lock --facts": ("stack", "lock", "--spec", "stack.yml", "--facts", "FILE", "-o", "-"),
     "stack lock -o": ("stack", "lock", "--spec", "stack.yml", "--facts", "facts.json", "-o", "FILE"),
-    "stack diff --lock": ("stack", "diff", "--spec", "stack.yml", "--facts", "facts.json", "--lock", "FILE"),
     "stack plan --lock": ("stack", "plan", "--host", "a", "--lock", "FILE"),
     "stack check --lock": ("stack", "check", "--simulate", "h200-x1", "--lock", "FILE"),
     "check-repositories --lock": ("stack", "check-repositories", "--lock", "FILE"),

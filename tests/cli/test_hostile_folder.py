@@ -51,7 +51,6 @@ schema report
 simulate p100-pcie-x2 -- true
 stack check {P100}
 stack check-repositories --lock SITE/lock.yml --index SITE/missing
-stack diff --spec SITE/stack.yml --facts SITE/facts.json --lock SITE/lock.yml
 stack lock --spec SITE/stack.yml --facts SITE/facts.json -o OUT/lock.yml
 stack plan --lock SITE/lock.yml --host a
 stack resolve --gpu H200 --os ubuntu-22.04

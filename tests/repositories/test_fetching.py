@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 
 from gpucheck.cli.stack import COMMAND
-from gpucheck.knowledge import _load
 from gpucheck.repositories.fetching import Access, Network, NotThere, Saved, Saving, place_of, without_credentials
 from gpucheck.repositories.index import UnusableIndex
 from gpucheck.stack import StackSpec
@@ -189,31 +188,6 @@ def test_a_saved_index_gives_the_same_report(site):
     assert json.loads(live.stdout) == json.loads(saved.stdout)
     assert json.loads(saved.stdout)["schema"] == "gpucheck.repositories/1"
     follows("repositories", json.loads(saved.stdout))
-
-
-@pytest.fixture
-def site_tables(tmp_path):
-    """Without the rows of a site again."""
-    yield
-    _load.use(tmp_path, {})
-
-
-def test_record_lets_a_site_state_a_version_that_the_tables_lack(site, publisher, site_tables):
-    newer = [mirror.Made(name, "2.30.4-1+cuda13.2") for name in ("libnccl2", "libnccl-dev")]
-    strange = mirror.Made("libnccl2", "2.30.4-1+cuda13.2';x")
-    mirror.apt(site / "mirror", publisher, [*packages_of(planned()), *newer, strange])
-    resolve = ["resolve", "--gpu", "H100 SXM", "--os", "ubuntu-24.04", "--want", "nccl=2.30.4"]
-    assert "no record shows it" in CliRunner().invoke(COMMAND, resolve).output.replace("\n    ", " ")
-
-    found = run("--lock", site / "lock.yml", "--record", site / "site/recorded.yml")
-    assert found.exit_code == 0, found.output
-    text = (site / "site/recorded.yml").read_text()
-    assert "2.30.4-1+cuda13.2\n" in text
-    assert ";x" not in text
-
-    done = CliRunner().invoke(COMMAND, ["--knowledge-dir", str(site / "site"), *resolve])
-    assert done.exit_code == 0, done.output
-    assert "2.30.4+cuda13.2 as requested: a record shows it" in done.output.replace("\n    ", " ")
 
 
 def test_an_index_that_cannot_be_read_is_exit_3_and_a_changed_one_exit_2(site):

@@ -80,14 +80,6 @@ class ImageReport(TypedDict):
     seconds: float
 
 
-class StackDifference(TypedDict):
-    """changes: one line per version that would change."""
-
-    schema: str
-    lock: str
-    changes: list[str]
-
-
 class LabContainer(TypedDict):
     """A host of the lab, or its mirror. address: null while it does not run."""
 
@@ -169,9 +161,6 @@ DOCUMENTS = {
         "gpucheck.repositories/1",
         ("gpucheck.repositories.comparison:RepositoryReport",),
         "stack check-repositories --format json",
-    ),
-    "stack-diff": Document(
-        "gpucheck.stack-diff/1", ("gpucheck.cli.schema.documents:StackDifference",), "stack diff --format json"
     ),
     "image": Document("gpucheck.image/1", ("gpucheck.cli.schema.documents:ImageReport",), "image --format json"),
     "images": Document("gpucheck.images/1", ("gpucheck.images.versions:Versions",), "image list --format json"),

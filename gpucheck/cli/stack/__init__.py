@@ -4,24 +4,25 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 from click.exceptions import Exit
 
-from gpucheck.cli._shared.common import OutputFile, Problem, is_stdout, note, output_options, write_result
+from gpucheck.cli._shared.common import DIRECTORY, OutputFile, Problem, is_stdout, note, output_options, write_result
 from gpucheck.cli.stack.check import check
 from gpucheck.cli.stack.common import (
     EXIT_IMPOSSIBLE,
     EXIT_UNKNOWN,
     ExistingFile,
-    all_hosts_option,
     as_json,
-    bundle_option,
+    bundled,
     description_options,
+    expanded,
     guarded,
     host_options,
     knowledge_option,
-    lock_option,
     lock_to_read,
     marked,
+    planned,
     refuse,
     requested_host,
     spec_of,
@@ -30,18 +31,16 @@ from gpucheck.cli.stack.repositories import check_repositories
 from gpucheck.cli.stack.tables import tables_command
 from gpucheck.processes.atomic import SHARED
 
-EXIT_MOVES = 1
-
-
-spec_option = click.option(
-    "--spec", type=ExistingFile, default=Path("stack.yml"), show_default=True, help="Stack specification."
+all_hosts_option = click.option(
+    "--all-hosts",
+    type=DIRECTORY,
+    help="Write DIR/HOST.json for each host in the lock file: its plan, or its conflicts.",
 )
-facts_option = click.option(
-    "--facts",
-    multiple=True,
-    required=True,
-    type=ExistingFile,
-    help="Facts of a host (JSON): make plan writes build/provision/facts/HOST.json. Repeatable.",
+bundle_option = click.option(
+    "--bundle",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Use a verified bundle as the only package source. Requires --all-hosts.",
 )
 
 
@@ -51,7 +50,7 @@ def COMMAND() -> None:  # noqa: N802 - the name every command module has
     """Resolve, lock and check the NVIDIA software stack. Read-only: no command changes a host.
 
     Exit status: 0 compatible versions exist, 2 there are none, 3 a GPU, system or version is unknown, 64 wrong usage.
-    diff: 1 if versions would change. check: as verify.
+    check: as verify.
     """
 
 
@@ -86,8 +85,14 @@ def resolve_command(
 
 
 @COMMAND.command("lock")
-@spec_option
-@facts_option
+@click.option("--spec", type=ExistingFile, default=Path("stack.yml"), show_default=True, help="Stack specification.")
+@click.option(
+    "--facts",
+    multiple=True,
+    required=True,
+    type=ExistingFile,
+    help="Facts of a host (JSON): make plan writes build/provision/facts/HOST.json. Repeatable.",
+)
 @click.option(
     "-o",
     "--output",
@@ -112,8 +117,11 @@ def lock_command(
     An unchanged lock is not written. A host without compatible versions is reported on stderr; the lock is written for
     the other hosts, and the exit status is 2 (no compatible versions) or 3 (only unknown GPUs, systems or versions).
     """
-    from gpucheck.cli.stack.lock import echo_plans, made_lock
-    from gpucheck.stack.lock import read_lock_file, write_lock
+    from gpucheck.foreign import UnreadableInput
+    from gpucheck.stack import read_spec
+    from gpucheck.stack.facts import read_files
+    from gpucheck.stack.lock import LockError, lock, read_lock_file, unreadable, write_lock
+    from gpucheck.stack.plan import planned_lock
     from gpucheck.stack.text import kernel_warnings, lock_changes, refused_text
 
     if bundle is not None and all_hosts is None:
@@ -124,9 +132,19 @@ def lock_command(
     present = output.is_file() and not is_stdout(output)
 
     def work() -> Any:
-        # A damaged lock is replaced only on request: it may list the versions that the hosts run today.
-        previous = read_lock_file(output) if present and not upgrade else None
-        return previous, made_lock(spec, facts, previous)
+        try:
+            previous = read_lock_file(output) if present else None
+        except (LockError, UnreadableInput):
+            # A damaged lock is replaced only on request: it may list the versions that the hosts run today.
+            if not upgrade:
+                raise
+            previous = None
+        hosts, bad = read_files(facts)
+        made = planned_lock(lock(read_spec(spec), hosts, None if upgrade else previous))
+        # An unreadable file blocks only the host that it is named after.
+        known = {host.host for host in hosts}
+        refused = {name: unreadable(name, str(error)) for name, error in bad.items() if name not in known}
+        return previous, msgspec.structs.replace(made, refused=dict(sorted({**made.refused, **refused}.items())))
 
     previous, made = guarded(work)
     text = write_lock(made)
@@ -139,38 +157,10 @@ def lock_command(
     for line in (*refused_text(made), *kernel_warnings(made)):
         note(line)
     if all_hosts is not None:
-        echo_plans(output, all_hosts, bundle)
+        _write_plans(output, all_hosts, bundle)
     kinds = {refused.kind for refused in made.refused.values()}
     if kinds:
         raise Exit(EXIT_IMPOSSIBLE if "impossible" in kinds else EXIT_UNKNOWN)
-
-
-@COMMAND.command("diff")
-@spec_option
-@facts_option
-@lock_option
-@output_options("text", "json")
-def diff_command(spec: Path, facts: tuple[Path, ...], lock_file: Path, format_: str, output: Path | None) -> None:
-    """Show what `lock --upgrade` would change, per group.
-
-    Writes nothing. Exit status: 1 if versions would change.
-    """
-    from gpucheck.cli.stack.lock import made_lock
-    from gpucheck.stack.lock import read_lock_file
-    from gpucheck.stack.text import lock_changes
-
-    def work() -> Any:
-        present = read_lock_file(lock_file)
-        return present, made_lock(spec, facts, None)
-
-    present, made = guarded(work)
-    changes = list(lock_changes(present, made))
-    text = "\n".join(changes) or f"{lock_file}: no changes"
-    if format_ == "json":
-        text = as_json({"schema": "gpucheck.stack-diff/1", "lock": str(lock_file), "changes": changes})
-    write_result(text, output, mode=SHARED)
-    if changes:
-        raise Exit(EXIT_MOVES)
 
 
 @COMMAND.command("plan")
@@ -200,7 +190,7 @@ def plan_command(
     described: no lock is read, and without --kernel what depends on its kernel is left out.
     """
     from gpucheck import stack
-    from gpucheck.cli.stack.lock import described_host_plan, echo_plans, planned
+    from gpucheck.stack.plan import described_plan
     from gpucheck.stack.text import plan_text
 
     given = [name for name, value in described.items() if value]
@@ -211,15 +201,59 @@ def plan_command(
     if bundle is not None and all_hosts is None:
         raise Problem("--bundle requires --all-hosts DIR.")
     if all_hosts is not None:
-        echo_plans(lock_to_read(lock_file), all_hosts, bundle)
+        _write_plans(lock_to_read(lock_file), all_hosts, bundle)
         return
+
+    def of_described(
+        gpus: tuple[str, ...],
+        os_name: str,
+        arch: str | None,
+        nvswitches: int | None,
+        spec: Path | None,
+        kernel: str | None,
+    ) -> Any:
+        target, stated = stack.target_of(expanded(gpus), os_name, arch, nvswitches=nvswitches), spec_of((), None, spec)
+        found = stack.resolve_target(target, stated)
+        return found if isinstance(found, stack.Refusal) else described_plan(target, found, stated, kernel)
+
     if given:
-        found, where = guarded(lambda: described_host_plan(**described)), ""
+        found, where = guarded(lambda: of_described(**described)), ""
     else:
         found, where = guarded(lambda: planned(lock_to_read(lock_file), host=host, group=group))
     if isinstance(found, stack.Refusal):
         refuse(found, format_, output, where)
     write_result(as_json(found) if format_ == "json" else plan_text(found), output, mode=SHARED)
+
+
+def _write_plans(lock_file: Path, folder: Path, bundle: Path | None) -> None:
+    """Write the plan, or the conflicts, of each host of a lock to FOLDER/HOST.json, and print one line per group.
+
+    bundle: directory of the only package source; a host that it does not serve gets conflicts.
+
+    One process for the entire fleet: starting one per host takes longer than making all plans.
+    """
+    from gpucheck.stack import Refusal
+    from gpucheck.stack.facts import file_name
+    from gpucheck.stack.lock import read_lock_file
+    from gpucheck.stack.plan import plan
+    from gpucheck.stack.text import group_line
+
+    def work() -> None:
+        from gpucheck.bundle.contents import bundled_plan
+        from gpucheck.bundle.folder import signed
+
+        lock, unconfirmed = read_lock_file(lock_file), dict[str, int]()
+        manifest = signed(bundle).manifest if bundle else None
+        for host in (*lock.refused, *(host for group in lock.groups.values() for host in group.hosts)):
+            place, found = folder / f"{file_name(host)}.json", plan(lock, host=host)
+            if not isinstance(found, Refusal):
+                unconfirmed[found.group] = len(found.unconfirmed)
+                found = bundled_plan(found, manifest, str(bundle)) if manifest else found
+            write_result(as_json(found), place, mode=SHARED)
+        for name, group in lock.groups.items():
+            click.echo(group_line(name, group, unconfirmed.get(name, 0)))
+
+    bundled(work)
 
 
 @COMMAND.command("rules")

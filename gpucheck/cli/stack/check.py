@@ -15,7 +15,8 @@ from gpucheck.cli._shared.common import (
     simulation_options,
 )
 from gpucheck.cli._shared.shown import write_report
-from gpucheck.cli.stack.common import ExistingFile, guarded, refuse
+from gpucheck.cli.stack import common
+from gpucheck.cli.stack.common import ExistingFile, guarded, planned, refuse
 
 
 @click.command("check")
@@ -50,8 +51,6 @@ def check(
     /etc/gpucheck/stack.json is used, which provisioning writes.
     """
     from gpucheck import stack
-    from gpucheck.cli.stack.common import this_host
-    from gpucheck.cli.stack.lock import planned
     from gpucheck.model.finding import exit_status
     from gpucheck.render.subjects.report import document
     from gpucheck.run.plan import compared
@@ -62,7 +61,9 @@ def check(
         raise Problem("--import-torch cannot be combined with --from: torch is imported on this host.")
 
     def work() -> Any:
-        machine = this_host(profile, faults) if recording is None else this_host(profile, faults, recording)
+        machine = (
+            common.this_host(profile, faults) if recording is None else common.this_host(profile, faults, recording)
+        )
         if lock_file is None:
             return machine, None, ""
         return machine, *planned(lock_file, host=host or machine.read("system").system.hostname)

@@ -9,7 +9,6 @@ import msgspec
 from click.exceptions import Exit
 
 from gpucheck.cli._shared.common import (
-    DIRECTORY,
     NVML_SECONDS,
     Problem,
     note,
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from gpucheck.model import Simulation
     from gpucheck.model.facts import Source
     from gpucheck.stack import Refusal, Target
+    from gpucheck.stack.plan import Plan
 
 EXIT_IMPOSSIBLE = 2
 EXIT_UNKNOWN = 3
@@ -64,19 +64,6 @@ class Requested(NamedTuple):
     target: "Target"
     simulation: "Simulation | None" = None
     mark: str = ""
-
-
-all_hosts_option = click.option(
-    "--all-hosts",
-    type=DIRECTORY,
-    help="Write DIR/HOST.json for each host in the lock file: its plan, or its conflicts.",
-)
-bundle_option = click.option(
-    "--bundle",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Use a verified bundle as the only package source. Requires --all-hosts.",
-)
 
 
 # The key, in a context's meta, of the directory whose tables are used.
@@ -186,7 +173,7 @@ def requested_host(
             unread = "--from" if recording else "--simulate" if profile else "--fault"
             raise Problem(f"--gpu and --os cannot be combined with {unread}.")
         return Requested(target_of(expanded(gpus), os_name, arch, nvswitches=nvswitches))
-    source = this_host(profile, faults) if recording is None else this_host(profile, faults, recording)
+    source = this_host(profile, faults, recording)
     return _of_this_host(source, gpus, os_name, arch, nvswitches)
 
 
@@ -223,6 +210,18 @@ def _of_this_host(
     present = present_driver(facts)
     target = target_of_facts(facts)[0]
     return Requested(target if isinstance(present, str) else msgspec.structs.replace(target, present=present), *marks)
+
+
+def planned(lock_file: Path, *, host: str | None = None, group: str | None = None) -> "tuple[Plan | Refusal, str]":
+    """Return the plan from a lock file; with conflicts, also file and group of the edited entry."""
+    from gpucheck.stack import Refusal
+    from gpucheck.stack.lock import read_lock_file
+    from gpucheck.stack.plan import plan
+
+    lock = read_lock_file(lock_file)
+    found = plan(lock, host=host, group=group)
+    name = group or next((name for name, row in lock.groups.items() if host in row.hosts), "")
+    return found, f"{lock_file}: {name}" if name and isinstance(found, Refusal) else ""
 
 
 def spec_of(wanted: tuple[str, ...], prefer: str | None, spec: Path | None = None) -> Any:

@@ -8,10 +8,9 @@ from click.exceptions import Exit
 
 from gpucheck.cli._shared.common import DIRECTORY, Problem, note, output_options, usage_errors, write_result
 from gpucheck.cli.stack.common import EXIT_IMPOSSIBLE, EXIT_UNKNOWN, ExistingFile, as_json, guarded
-from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
-    from gpucheck.repositories.fetching import Fetcher, Folders
+    from gpucheck.repositories.fetching import Fetcher
     from gpucheck.stack.plan import Plan
 
 EXIT_STATUS = {"pass": 0, "fail": EXIT_IMPOSSIBLE, "unknown": EXIT_UNKNOWN}
@@ -36,12 +35,6 @@ EXIT_STATUS = {"pass": 0, "fail": EXIT_IMPOSSIBLE, "unknown": EXIT_UNKNOWN}
     help="Read indexes saved in DIR.",
 )
 @click.option("--save", type=DIRECTORY, help="Also save the indexes in DIR, for --index or a bug report.")
-@click.option(
-    "--record",
-    "record_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the available versions, as recorded.yml of a --knowledge-dir.",
-)
 @click.option("--netrc", type=ExistingFile, help="Credentials of mirrors. Default: ~/.netrc.")
 @click.option("--client-cert", type=ExistingFile, help="Client certificate for mirrors (PEM).")
 @click.option("--client-key", type=ExistingFile, help="Private key. Requires --client-cert.")
@@ -52,7 +45,6 @@ def check_repositories(
     groups: tuple[str, ...],
     index: Path | None,
     save: Path | None,
-    record_file: Path | None,
     netrc: Path | None,
     client_cert: Path | None,
     client_key: Path | None,
@@ -72,7 +64,7 @@ def check_repositories(
 
     from gpucheck.repositories import check_plans
     from gpucheck.repositories.comparison import to_text
-    from gpucheck.repositories.fetching import Access, Network, Saved, Saving, record_text
+    from gpucheck.repositories.fetching import Access, Network, Saved, Saving
 
     if client_key is not None and client_cert is None:
         raise Problem("--client-key requires --client-cert.")
@@ -80,7 +72,6 @@ def check_repositories(
         raise Problem("--index reads saved indexes only: omit --save, --netrc, --client-cert and --ca-file.")
     plans = guarded(lambda: _plans(lock_file, groups))
     now = datetime.now(timezone.utc)
-    seen: Folders | None = None if record_file is None else {}
     fetcher: Fetcher
     with usage_errors(ValueError):
         if index is not None:
@@ -94,12 +85,9 @@ def check_repositories(
             )
             fetcher = Network(access)
     try:
-        report = check_plans(plans, fetcher if save is None else Saving(fetcher, save), now, seen)
+        report = check_plans(plans, fetcher if save is None else Saving(fetcher, save), now)
     except OSError as error:
         raise Problem(f"{save}: cannot be written: {error.strerror or error}. Name another directory.") from error
-    if record_file is not None and seen is not None:
-        write_result(record_text(seen, now), record_file, mode=SHARED)
-        note(f"{record_file}: packages of {len(seen)} repository directories")
     write_result(as_json(report) if format_ == "json" else to_text(report), output)
     raise Exit(EXIT_STATUS[report.verdict])
 
