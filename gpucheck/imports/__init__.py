@@ -1,6 +1,6 @@
 """Read the output of other tools into model types.
 
-Each module is one kind of output and holds ``KIND``; directories only group them, and there is no list to maintain.
+Each module holds a ``Kind`` of output, or several; directories only group them, and there is no list to maintain.
 Modules that start with an underscore are shared. A file of knowledge/messages with a title is a kind without a module.
 """
 
@@ -8,11 +8,9 @@ from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
 
-from gpucheck.imports._kind import TOPOLOGY, Kind
-from gpucheck.imports._messages import of_messages
+from gpucheck.imports._kind import TOPOLOGY, Kind, of_messages
 from gpucheck.imports._pieces import read_pieces, taken_apart
-from gpucheck.imports._problem import ImportProblem, absent
-from gpucheck.imports._text import MAX_BYTES, decode, first_line, lines_of, quoted
+from gpucheck.imports._text import MAX_BYTES, ImportProblem, absent, decode, first_line, lines_of, quoted
 from gpucheck.imports._unwrap import Lines, unwrapped
 from gpucheck.knowledge.messages import titles
 from gpucheck.model.paste import Reading
@@ -23,13 +21,10 @@ __all__ = ["MAX_BYTES", "ImportProblem", "Kind", "all_kinds", "read", "read_all"
 
 @cache
 def all_kinds() -> tuple[Kind, ...]:
-    """Every KIND here in the order in which they are tried: strict before loose, then by name.
-
-    Raises AttributeError if a module defines none.
-    """
+    """Every kind here in the order in which they are tried: strict before loose, then by name."""
     found = walk_packages(__path__, prefix=f"{__name__}.")
     names = (m.name for m in found if not m.ispkg and not any(part.startswith("_") for part in m.name.split(".")))
-    kinds = [import_module(name).KIND for name in names]
+    kinds = [one for name in names for one in vars(import_module(name)).values() if isinstance(one, Kind)]
     kinds += [of_messages(name, title, exact=exact) for name, (title, exact) in titles().items()]
     return tuple(sorted(kinds, key=lambda kind: (kind.loose, kind.name)))
 
@@ -54,12 +49,12 @@ def read(data: str | bytes) -> Topology:
     for kind in all_kinds():
         if kind.holds == TOPOLOGY and any(hint in text for hint in kind.hints):
             try:
-                found = kind.parse(lines.text).topology
+                part = kind.parse(lines.text)
             except ImportProblem as reason:
                 problem = problem or reason
             else:
-                if found is not None:
-                    return found
+                if part is not None and part.topology is not None:
+                    return part.topology
     raise _no_topology(lines, problem)
 
 

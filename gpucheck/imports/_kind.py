@@ -1,10 +1,16 @@
-"""What every kind of dump offers."""
+"""What every kind of dump offers, and kinds that are lines with a known meaning (knowledge/messages)."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gpucheck.model.paste import Part
+from gpucheck.imports._text import left_out, linux_bus_id, regex
+from gpucheck.knowledge.messages import marks, meaning, speaks
+from gpucheck.model.diagnosis import UnreadRange
+from gpucheck.model.facts import Facts
+from gpucheck.model.finding import Verdict
+from gpucheck.model.paste import Message, Part
+from gpucheck.model.topology import Topology
 
 Blocks = Iterable[tuple[int, int]]
 
@@ -22,9 +28,9 @@ class AnyCase(str):
 class Kind:
     """One kind of dump.
 
-    name: as users give it to --as; several modules may share one (a tool's text and its JSON). title: how a message
-    names it. parse: lines -> what they hold; raises ImportProblem, whose ``line N`` counts from the first of these
-    lines, and nothing else.
+    name: as users give it to --as; several kinds may share one (a tool's text and its JSON). title: how a message
+    names it. parse: lines -> what they hold, None for nothing; raises ImportProblem, whose ``line N`` counts from the
+    first of these lines, and nothing else.
 
     How it is found in a text with other content. hints: every text of the kind contains one of these,
     compared as it is written; a kind without hints is always tried. line: whether a line belongs to it wherever it
@@ -38,7 +44,7 @@ class Kind:
 
     name: str
     title: str
-    parse: Callable[[list[str]], Part]
+    parse: Callable[[list[str]], Part | None]
     holds: str = "messages"
     command: str = "gpucheck diagnose FILE"
     loose: bool = False
@@ -52,3 +58,60 @@ class Kind:
         if self.line is not None:
             return any(map(self.line, lines))
         return self.blocks is not None and next(iter(self.blocks(lines)), None) is not None
+
+
+# Kinds of text that are lines with a known meaning. Their patterns are in knowledge/messages.
+LONGEST = 2000  # characters of a line that are looked at
+
+
+def messages_in(name: str, lines: list[str]) -> tuple[Message, ...]:
+    """The messages of the kind ``name`` (a file of knowledge/messages) in these lines, each with its line number."""
+    found = []
+    for number, line in enumerate(lines, start=1):
+        known = meaning(name, line[:LONGEST])
+        if known is not None:
+            row, gpu = known
+            bus_id = linux_bus_id(gpu) if gpu else None
+            found.append(Message(key=row.key, text=line.strip()[:LONGEST], line=number, gpu=bus_id or gpu))
+    return tuple(found)
+
+
+def of_messages(name: str, title: str, *, exact: bool) -> Kind:
+    """A kind of text whose every line stands for itself. exact: its lines are tried before those of others."""
+
+    def parse(lines: list[str]) -> Part | None:
+        found = messages_in(name, lines)
+        if not found:
+            return None
+        return Part(messages=found, looked_at=(title,))
+
+    texts = tuple(AnyCase(text) if folded else text for text, folded in marks(name))
+    return Kind(
+        name=name,
+        title=title,
+        parse=parse,
+        loose=not exact,
+        hints=texts,
+        marks=texts,
+        line=lambda line: speaks(name, line[:LONGEST]),
+    )
+
+
+# A topology as a part of a text: its paths between GPUs, and what of it is damaged.
+LINE = regex(r"\bline (\d{1,9})\b")
+
+
+def of_topology(found: Topology) -> Part:
+    count = len(found.gpus)
+    about = (f"how {count} GPUs are connected",) if count > 1 else ()
+    facts = Facts(observed=found.observations())
+    return Part(facts=facts, topology=found, looked_at=about, unread=tuple(_damage(found)))
+
+
+def _damage(found: Topology) -> Iterator[UnreadRange]:
+    """Rows of a matrix that could not be used, and pairs that are missing in it."""
+    for one in found.findings:
+        if one.verdict is not Verdict.SKIP:
+            lines = [int(match[1]) for text in one.evidence if (match := LINE.search(text))] or [1]
+            why = f"{one.seen}, expected {one.wanted}: {one.why}"
+            yield left_out(min(lines), max(lines), why, "; ".join(one.evidence))

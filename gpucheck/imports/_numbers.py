@@ -2,12 +2,11 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gpucheck.imports._problem import ImportProblem
-from gpucheck.imports._regex import regex
-from gpucheck.imports._text import quoted
+from gpucheck.imports._text import ImportProblem, left_out, quoted, regex
+from gpucheck.model.diagnosis import UnreadRange
 from gpucheck.model.diagnosis.observations import Matrix
 
 MOST_GPUS = 64
@@ -16,7 +15,6 @@ GROWN = regex(r"(?:\d{1,6}\.\d\d){2,64}")  # cells of two decimals without a bla
 TWO = regex(r"\d{1,6}\.\d\d")
 NOT_MEASURED = {"n/a", "x", "-", "--"}
 LARGEST, SMALLEST = 1e12, 1e-9
-NOT_SQUARE = "not a square table"
 AGAIN = "Paste the complete output of the run again"
 
 
@@ -88,7 +86,6 @@ def table(lines: Sequence[str], start: int, what: str) -> Grid:
 
 
 def listed(labels: Sequence[int]) -> str:
-    """Return the first of some labels as text: ``2, 3``."""
     return ", ".join(map(str, labels[:8])) + (", ..." if len(labels) > 8 else "")
 
 
@@ -169,10 +166,41 @@ def transposed(matrix: Matrix) -> Matrix:
     return tuple(zip(*matrix, strict=True))
 
 
-def of_other_size(what: str, at: int, columns: int, devices: int) -> ImportProblem:
-    """Return the problem of a table that has not as many columns as there are GPUs."""
-    return _shape(what, at, f"{columns} columns, {devices} GPUs in the other lines of the run")
+class Tables(NamedTuple):
+    """grids: by the index of their headings. unread: what cannot be read; broken: the first of it."""
+
+    grids: dict[int, Grid]
+    unread: tuple[UnreadRange, ...]
+    broken: ImportProblem | None
+
+
+def tables(lines: Sequence[str], heads: Iterable[tuple[int, str, bool]], devices: int) -> Tables:
+    """Return the table below each heading: its index, its name, and whether rows and columns are the same GPUs.
+
+    devices: how many GPUs are named; 0 = none, then the first table has as many.
+    """
+    found: dict[int, Grid] = {}
+    unread: list[UnreadRange] = []
+    broken: ImportProblem | None = None
+    for at, what, pairs in heads:
+        try:
+            refuse_gib(lines[at], at + 1)
+            start = next((n for n in range(at + 1, min(at + 4, len(lines))) if lines[n].strip()), len(lines))
+            grid = table(lines, start, what)
+            grid = square(grid) if pairs else grid
+            columns = len(grid.rows[0])
+            devices = devices or columns
+            if columns != devices:
+                raise _shape(what, at, f"{columns} columns, {devices} GPUs in the other lines of the run")
+        except ImportProblem as problem:
+            broken = broken or problem
+            unread.append(left_out(at + 1, at + 1, f"{problem.what}: {problem.why}", lines[at]))
+            continue
+        if grid.lost:
+            unread.append(left_out(at + 1, grid.end, f"{what}: {grid.lost}; what is there was read", lines[at]))
+        found[at] = grid
+    return Tables(found, tuple(unread), broken)
 
 
 def _shape(what: str, at: int, why: str) -> ImportProblem:
-    return ImportProblem(f"{what}: {NOT_SQUARE}", where=f"line {at + 1}", why=why, do=AGAIN)
+    return ImportProblem(f"{what}: not a square table", where=f"line {at + 1}", why=why, do=AGAIN)

@@ -10,9 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpucheck.imports._kind import AnyCase, Kind
-from gpucheck.imports._problem import WHOLE, ImportProblem
-from gpucheck.imports._regex import regex
-from gpucheck.imports._text import QUOTE_LIMIT, first_line, quoted
+from gpucheck.imports._text import QUOTE_LIMIT, WHOLE, ImportProblem, first_line, quoted, regex
 from gpucheck.imports._unwrap import Lines
 from gpucheck.model.diagnosis import ReadRange, UnreadRange, is_output
 from gpucheck.model.paste import Part, Reading
@@ -20,6 +18,7 @@ from gpucheck.printable import excerpt
 
 Mark = str | re.Pattern[str]
 
+AGAIN = "Give the complete output as the tool printed it"
 LONGEST_PROMPT = 600
 # A shell prompt and the command after it. The host is that of user@host.
 PROMPT = regex(
@@ -79,14 +78,12 @@ class _Whole:
 
     @cached_property
     def gist(self) -> str:
-        """The text, or what is left of a large one."""
         if len(self.text) <= LARGE:
             return self.text
         return "\n".join(dict.fromkeys(line.translate(NO_DIGITS) for line in self.lines))
 
     @cached_property
     def lower(self) -> str:
-        """The same in lower case."""
         return self.gist.lower()
 
 
@@ -189,7 +186,6 @@ def _with_hosts(sections: list[Section], typed: dict[int, str | None]) -> list[S
 
 
 def _prompts(text: list[str], at: list[int]) -> dict[int, str | None]:
-    """Find the lines that are typed commands, with the host that the prompt names."""
     found: dict[int, str | None] = {}
     for i in at:
         line = text[i]
@@ -233,7 +229,6 @@ def read_pieces(lines: Lines, source: str, kinds: Sequence[Kind], as_: str | Non
 
 
 def _near_kind(name: str, kinds: Sequence[Kind]) -> str:
-    """``Did you mean nccl-log? ``; empty when no kind is near."""
     from difflib import get_close_matches
 
     names = sorted({kind.name for kind in kinds})
@@ -279,6 +274,8 @@ def _read(section: Section, text: list[str], source: str) -> Part:
         part = section.kind.parse([text[i] for i in section.at])
     except ImportProblem as problem:
         raise _moved(problem, section.at) from None
+    if part is None:
+        raise _moved(ImportProblem("no result", why=f"lines of {section.kind.title} are missing", do=AGAIN), section.at)
     messages = tuple(replace(m, line=section.at[m.line - 1] + 1) for m in part.messages if m.line <= len(section.at))
     ranges = tuple(
         ReadRange(kind=section.kind.name, source=source, first_line=first + 1, last_line=last + 1)
@@ -314,7 +311,6 @@ def _moved(problem: ImportProblem, at: list[int]) -> ImportProblem:
 
 
 def _runs(at: Iterable[int], text: list[str]) -> Iterator[tuple[int, int]]:
-    """Stretches of these indices; blank lines do not part them."""
     first = last = -1
     for i in at:
         if not text[i].strip():

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpucheck.imports._regex import regex
+from gpucheck.imports._text import regex
 
 MOST_SAMPLED = 4000
 
@@ -116,7 +116,6 @@ def _as_digits(lines: list[str]) -> list[str]:
 
 
 def _dedented(lines: list[str]) -> list[str]:
-    """Without the blanks that stand before every line, as before a block of code in Markdown."""
     least = min((len(line) - len(line.lstrip(" ")) for line in lines if line and not line.isspace()), default=0)
     return [line[least:] for line in lines] if least > 1 else lines
 

@@ -10,7 +10,7 @@ from gpucheck import imports
 from gpucheck.diagnose import diagnose
 from gpucheck.foreign.documents import DocumentProblem, load
 from gpucheck.imports import ImportProblem
-from gpucheck.imports.logs import kernel_log
+from gpucheck.imports import logs as kernel_log
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.run.pastes.merge import merge
 from tests.shared import sampled

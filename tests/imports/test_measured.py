@@ -231,7 +231,7 @@ def test_cut_row_of_nccl_tests_is_not_shifted(end):
         ("hello", "nothing in the input is recognized"),
         (NVB_JSON[:400], "damaged JSON"),
         (NVB_JSON.replace('"396.1"', '"nan"'), "is not a bandwidth or time"),
-        (NVB_JSON.replace('["396.4", "N/A"]', '["396.4"]'), "rows of different lengths"),
+        (NVB_JSON.replace('["396.4", "N/A"]', '["396.4"]'), "no complete row 1"),
         (NCCL_JSON[:-40], "damaged JSON"),
         (NCCL_JSON.replace("352.6", '"nan"'), "is not a bandwidth or time"),
         (without_log(NCCL[: NCCL.index("   134217728")]), "no row with a bus bandwidth"),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.imports import ImportProblem, read, read_all
-from gpucheck.imports.nccl._topology_tree import cpu_list
+from gpucheck.imports.nccl.topology import cpu_list
 from gpucheck.model import Verdict
 from gpucheck.topology import with_expectations
 from tests.imports import nccl

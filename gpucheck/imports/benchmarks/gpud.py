@@ -1,10 +1,7 @@
 """States of gpud's components, as its API and ``gpud`` print them: JSON, one object a component."""
 
-from gpucheck.imports._blocks import objects
-from gpucheck.imports._json import decode, rows_of, text_of
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
-from gpucheck.imports._regex import regex
+from gpucheck.imports._text import ImportProblem, json_object, objects, regex, rows_of, string_of
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.readings import KernelLine, KernelLog
 from gpucheck.model.paste import Message, Part
@@ -16,15 +13,14 @@ BAD = ("Unhealthy", "Degraded")
 
 
 def parse(lines: list[str]) -> Part:
-    """Xids as the kernel reported them; other GPU components that are not healthy. Raises ImportProblem."""
-    root = decode(lines, TOOL)
-    component, states = text_of(root.get("component")), rows_of(root.get("states"))
+    root = json_object(lines, TOOL)
+    component, states = string_of(root.get("component")), rows_of(root.get("states"))
     if not component or not states:
         raise ImportProblem(f"{TOOL}: no states in it", why="no component", do="Give /v1/states")
     xids: list[KernelLine] = []
     messages: list[Message] = []
     for state in states:
-        reason = " ".join(text_of(state.get("reason")).split())[:500]
+        reason = " ".join(string_of(state.get("reason")).split())[:500]
         if not component.startswith(GPU) or state.get("health") not in BAD:
             continue
         if xid := XID.search(reason):

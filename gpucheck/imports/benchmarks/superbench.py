@@ -2,14 +2,10 @@
 
 from typing import Any
 
-from gpucheck.imports._blocks import objects
-from gpucheck.imports._common import by_pair, in_order
-from gpucheck.imports._json import decode
 from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import MOST_GPUS
-from gpucheck.imports._problem import ImportProblem
-from gpucheck.imports._regex import regex
-from gpucheck.imports.benchmarks._nvbandwidth import granted
+from gpucheck.imports._text import ImportProblem, by_pair, in_order, json_object, objects, regex
+from gpucheck.imports.benchmarks.nvbandwidth import granted
 from gpucheck.model.diagnosis.observations import (
     Collective,
     HostDevice,
@@ -33,8 +29,7 @@ MARKS = ('"mem-bw', '"nccl-bw', '"rccl-bw', '"nvbandwidth', '"kernel-launch', '"
 
 
 def parse(lines: list[str]) -> Part:
-    """What one node's results show of its links. Raises ImportProblem, and nothing else."""
-    root = decode(lines, TOOL)
+    root = json_object(lines, TOOL)
     node = root.get("node")
     if not isinstance(node, str) or not any("/" in key for key in root):
         raise ImportProblem(

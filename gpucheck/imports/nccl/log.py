@@ -4,12 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpucheck.imports._kind import Kind
-from gpucheck.imports._messages import LONGEST
+from gpucheck.imports._kind import LONGEST, Kind
 from gpucheck.imports._numbers import MOST_GPUS
-from gpucheck.imports._problem import absent
-from gpucheck.imports._regex import regex
-from gpucheck.imports.nccl._tests import leftovers, set_by_environment, slowest
+from gpucheck.imports._text import regex
+from gpucheck.imports.nccl.tests import leftovers, set_by_environment, slowest
 from gpucheck.knowledge.messages import meaning, row
 from gpucheck.model.diagnosis.observations import Collective, Measured, Observations, ObservedGpu
 from gpucheck.model.facts import Facts
@@ -144,7 +142,7 @@ NVLS = regex(r"\bNVLS multicast support is (?P<no>not )?available on dev \d")
 OF_THE_NETWORK = {"NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_COMM_ID"}
 
 
-def parse(lines: list[str]) -> Part:
+def parse(lines: list[str]) -> Part | None:
     """Return what the log reports of the host. Raises ImportProblem if no line is of NCCL, and nothing else.
 
     machine stays None: in containers the log names the container, which no other tool's output does.
@@ -153,11 +151,7 @@ def parse(lines: list[str]) -> Part:
     for number, line in enumerate(lines, start=1):
         log.take(line, number)
     if not log.any_line:
-        raise absent(
-            "NCCL log",
-            "no line is one that NCCL prints",
-            "Run the program with NCCL_DEBUG=INFO and give its complete output",
-        )
+        return None
     return log.part()
 
 

@@ -8,10 +8,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import absent
-from gpucheck.imports._regex import regex
+from gpucheck.imports._text import regex, spans
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.network import PortCounters
 from gpucheck.model.paste import Part
@@ -77,11 +75,10 @@ def linux_name(name: str) -> str:
     return SNAKE.sub("_", name.removesuffix("Counter")).lower()
 
 
-def parse(lines: list[str]) -> Part:
-    """The readings. Raises ImportProblem."""
+def parse(lines: list[str]) -> Part | None:
     found = [PortCounters(port=port, values=values) for port, values in _readings(lines) if values]
     if not found:
-        raise absent("counter of a network port", "no line has a name and a number", "Give the complete output")
+        return None
     ports = len({one.port for one in found})
     return Part(facts=Facts(counters=tuple(found)), looked_at=(f"counters of {counted(ports, 'network port')}",))
 

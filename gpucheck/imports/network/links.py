@@ -1,16 +1,15 @@
-"""Link and module of a network port: ethtool, ethtool -m, and mlxlink as text or JSON."""
+"""Link and module of a network port (ethtool, ethtool -m, mlxlink as text or JSON), and devlink health."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpucheck.imports._blocks import objects, spans, with_lines_above
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import absent
-from gpucheck.imports._regex import regex
-from gpucheck.imports.network._ports import Port, part_of
+from gpucheck.imports._text import objects, regex, spans, with_lines_above
+from gpucheck.imports.network.ports import Port, part_of
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.network import PortCounters, RdmaPort
 from gpucheck.model.paste import Message, Part
+from gpucheck.printable import counted
 
 PAIR = regex(r'^\s{0,24}"?(?P<name>[A-Z][\w /()\[\].-]{1,60}?)"?\s{0,40}:\s{1,8}"?(?P<value>[^"]{1,200}?)"?,?\s*$')
 # The command or the first line of an output; its group names the port.
@@ -20,7 +19,7 @@ BEGIN = regex(
     r".{0,80}\bethtool\s{1,4}(?:-m|--module-info)\s{1,4}([\w.-]{1,60}))"
 )
 COMMAND = regex(r"\b(?:ethtool|mlxlink)\s{1,4}-")
-INSIDE = regex(
+LINKS_INSIDE = regex(
     r"^(?:\s{0,24}(?:Support(?:ed|s)|Advertised|Link partner|Speed|Duplex|Lanes|Auto|Port:|PHYAD|Transceiver|MDI-X|"
     r"Wake-on|Current message|drv |Link (?:detected|Down|Error|:)|Identifier|Extended ident|Connector|Encoding|BR[, ]|"
     r"Rate|Length|Laser|Vendor|Option|Date code|Optical|Module|Alarm|Rcvr|Receiver|Transmit|[TR]x |Power|CLEI|Revision|"
@@ -49,11 +48,10 @@ class Link(NamedTuple):
     values: dict[str, str]
 
 
-def parse(lines: list[str]) -> Part:
-    """Ports whose name is known, counters, hot modules and what mlxlink recommends. Raises ImportProblem."""
+def links_parse(lines: list[str]) -> Part | None:
     links = [link for link in _links(lines) if link.values]
     if not links:
-        raise absent("link of a network port", "no line has a name and a value", "Give the complete output")
+        return None
     part = part_of(list(_ports(links)), "network port")
     counters = tuple(found for link in links if (found := _counters(link)).values)
     messages = (*part.messages, *(message for link in links for message in _messages(link)))
@@ -129,14 +127,53 @@ def _messages(link: Link) -> Iterator[Message]:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    found = [one for one in spans(lines, BEGIN, INSIDE, COMMAND) if any(map(PAIR.match, lines[one[0] : one[1] + 1]))]
+    found = [
+        one for one in spans(lines, BEGIN, LINKS_INSIDE, COMMAND) if any(map(PAIR.match, lines[one[0] : one[1] + 1]))
+    ]
     return with_lines_above(lines, sorted([*found, *objects(lines, '"Operational Info"')]), BEGIN.match)
 
 
-KIND = Kind(
+LINKS = Kind(
     name="nic-link",
     title="the link or module of a network port (ethtool, ethtool -m, mlxlink)",
-    parse=parse,
+    parse=links_parse,
     hints=("Settings for ", "Operational Info", "Identifier", "mlxlink", "ethtool"),
     blocks=_blocks,
+)
+
+
+# devlink health show: what the driver of a card detected itself, by reporter.
+NAME = "devlink-health"
+DEVICE = regex(r"^\s{0,12}((?:pci|auxiliary)/[\w.:-]{4,60}(?:/\d{1,8})?):\s*$")
+REPORTER = regex(r"^\s{1,16}reporter (\w{1,40})\s*$")
+STATE = regex(r"^\s{1,20}state (healthy|error) error (\d{1,12}) recover (\d{1,12})\b")
+DEVLINK_INSIDE = regex(r"^\s{1,20}(?:reporter \w|state (?:healthy|error) error \d|last_dump_date|grace_period|auto_)")
+
+
+def devlink_parse(lines: list[str]) -> Part | None:
+    """A reporter in state error is a fault now; a count of one that is healthy has no date."""
+    device = reporter = ""
+    messages, count = [], 0
+    for number, line in enumerate(lines, start=1):
+        if match := DEVICE.match(line):
+            device = match[1]
+        elif match := REPORTER.match(line):
+            reporter = match[1]
+        elif match := STATE.match(line):
+            count += 1
+            text = f"{device} reporter {reporter}: {line.strip()}"[:200]
+            if match[1] == "error" or int(match[2]):
+                key = f"{NAME}.{'error' if match[1] == 'error' else 'recovered'}"
+                messages.append(Message(key=key, text=text, line=number))
+    if not count:
+        return None
+    return Part(messages=tuple(messages), looked_at=(f"devlink health: {counted(count, 'reporter')}",))
+
+
+DEVLINK = Kind(
+    name=NAME,
+    title="the output of devlink health",
+    parse=devlink_parse,
+    hints=("reporter ",),
+    blocks=lambda lines: spans(lines, DEVICE, DEVLINK_INSIDE),
 )

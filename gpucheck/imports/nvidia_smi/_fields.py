@@ -1,14 +1,10 @@
-"""What nvidia-smi reports of one GPU, by name, whether it was printed as text, as XML or as CSV.
-
-A fact's path is its section and its name in lower case: ``("ecc_mode", "current")``.
-"""
+"""What nvidia-smi reports of one GPU, by name, whether it was printed as text, as XML or as CSV."""
 
 import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from gpucheck.imports._regex import regex
-from gpucheck.imports.nvidia_smi import _values as v
+from gpucheck.imports._text import linux_bus_id, regex
 from gpucheck.knowledge.xid import nvml_errors
 from gpucheck.model.diagnosis.observations import NvLinkCount, Observations, ObservedGpu, ObservedHost, Port
 from gpucheck.model.facts import Facts
@@ -16,6 +12,67 @@ from gpucheck.model.host.hardware import EccCounts, Fabric, Gpu, Health, PcieErr
 from gpucheck.model.host.readings import NvmlReading
 from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
+
+# Values as nvidia-smi prints them. None is "the text does not say": N/A, an error, or nothing at all.
+NUMBER = regex(r"\s*(-?\d{1,12}(?:\.\d{1,6})?)\s*(MiB|GiB|KiB|MB|Mb|W|mW|C|%|MHz|x|bank\(s\)|us)?\s*")
+MEMORY = {"KiB": 1 << 10, "MiB": 1 << 20, "MB": 1 << 20, "Mb": 1 << 20, "GiB": 1 << 30}
+BUS_ID = r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"
+DEVICE_ID = regex(r"(?:0x)?([0-9A-Fa-f]{4})10[Dd][Ee]")
+SWITCHES = {
+    **dict.fromkeys(("enabled", "yes", "active", "on", "1"), True),
+    **dict.fromkeys(("disabled", "no", "not active", "off", "0"), False),
+}
+MODES = {
+    "default": "default",
+    "exclusive_thread": "exclusive-thread",
+    "e. thread": "exclusive-thread",
+    "exclusive_process": "exclusive-process",
+    "e. process": "exclusive-process",
+    "prohibited": "prohibited",
+}
+
+
+def number(text: str | None) -> float | None:
+    match = NUMBER.fullmatch(text) if text else None
+    return float(match[1]) if match else None
+
+
+def whole(text: str | None) -> int | None:
+    value = number(text)
+    return None if value is None else int(value)
+
+
+def size(text: str | None) -> int | None:
+    """Bytes. A bare number is of MiB, as nvidia-smi prints it with ``nounits``."""
+    match = NUMBER.fullmatch(text) if text else None
+    return int(float(match[1]) * MEMORY.get(match[2] or "MiB", 1)) if match else None
+
+
+def switch(text: str | None) -> bool | None:
+    """Enabled, Yes, Active, On; Disabled, No, Not Active, Off. A star marks a setting that waits for a reset."""
+    return SWITCHES.get(text.strip().rstrip("*").lower()) if text else None
+
+
+def compute_mode(text: str | None) -> str | None:
+    return MODES.get(text.strip().lower()) if text else None
+
+
+def bus_id(text: str | None) -> str | None:
+    """``00000000:3B:00.0`` as ``0000:3b:00.0``; None for all ones, which NVML answers for a device it cannot see."""
+    found = linux_bus_id(text or "")
+    return None if found is None or found.startswith("ffffffff:") else found
+
+
+def device_id(text: str | None) -> str | None:
+    match = DEVICE_ID.fullmatch(text.strip()) if text else None
+    return match[1].lower() if match else None
+
+
+def version(text: str | None) -> str | None:
+    """A version; None for N/A and Not Found. R610 writes a note behind some."""
+    match = re.fullmatch(r"(\d{1,5}(?:\.\d{1,5}){1,3})(?:\s{1,4}\[.{0,200})?", text) if text else None
+    return match[1] if match else None
+
 
 Path = tuple[str, ...]
 # NVML's order of the bits.
@@ -92,10 +149,10 @@ def gpu(fields: Fields, index: int, bus_id: str | None) -> Gpu:
         name="" if name in NO_NAMES else name,
         uuid=fields.get("gpu_uuid", "uuid") or "",
         pci_bus_id=bus_id or f"GPU{index}",
-        device_id=v.device_id(fields.get("pci/device_id", "pci/pci_device_id")) or "",
-        compute_capability=v.version(fields.get("compute_cap")),
-        memory_bytes=v.size(fields.get("fb_memory_usage/total", "memory_usage/total")),
-        bar1_bytes=v.size(fields.get("bar1_memory_usage/total")),
+        device_id=device_id(fields.get("pci/device_id", "pci/pci_device_id")) or "",
+        compute_capability=version(fields.get("compute_cap")),
+        memory_bytes=size(fields.get("fb_memory_usage/total", "memory_usage/total")),
+        bar1_bytes=size(fields.get("bar1_memory_usage/total")),
         pcie=_link(fields),
         fabric=_fabric(fields),
         health=_health(fields),
@@ -103,7 +160,6 @@ def gpu(fields: Fields, index: int, bus_id: str | None) -> Gpu:
 
 
 def named(index: int, name: str, uuid: str = "") -> Gpu:
-    """A GPU of which the text states no more than this."""
     return Gpu(index=index, name=name, uuid=uuid, pci_bus_id=f"GPU{index}", device_id="")
 
 
@@ -128,23 +184,22 @@ def observed(gpu: Gpu, fields: Fields | None = None) -> ObservedGpu:
 
 
 def _is_idle(fields: Fields) -> bool:
-    busy = v.whole(fields.get("utilization/gpu", "utilization/gpu_util"))
+    busy = whole(fields.get("utilization/gpu", "utilization/gpu_util"))
     state = fields.get("performance_state", "pstate") or ""
     return busy == 0 or (busy is None and IDLE_STATES.fullmatch(state) is not None)
 
 
 def is_virtual(fields: Fields) -> bool:
-    """Whether the driver reports that it runs in a virtual machine."""
     return fields.get("virtualization_mode") in ("Pass-Through", "VGPU", "vGPU")
 
 
 def _link(fields: Fields) -> PcieLink:
     return PcieLink(
-        generation=v.whole(fields.get("pcie_generation/current", "pcie_gen/current_link_gen")),
-        width=v.whole(fields.get("link_width/current", "link_widths/current_link_width")),
-        max_generation=v.whole(fields.get("pcie_generation/max", "pcie_gen/max_link_gen")),
-        max_width=v.whole(fields.get("link_width/max", "link_widths/max_link_width")),
-        device_max_generation=v.whole(fields.get("pcie_generation/device_max", "pcie_gen/max_device_link_gen")),
+        generation=whole(fields.get("pcie_generation/current", "pcie_gen/current_link_gen")),
+        width=whole(fields.get("link_width/current", "link_widths/current_link_width")),
+        max_generation=whole(fields.get("pcie_generation/max", "pcie_gen/max_link_gen")),
+        max_width=whole(fields.get("link_width/max", "link_widths/max_link_width")),
+        device_max_generation=whole(fields.get("pcie_generation/device_max", "pcie_gen/max_device_link_gen")),
     )
 
 
@@ -159,7 +214,7 @@ def _fabric(fields: Fields) -> Fabric | None:
     return Fabric(
         state=state,
         status=_status(fields.get("fabric/status")),
-        clique_id=v.whole(fields.get("fabric/cliqueid")),
+        clique_id=whole(fields.get("fabric/cliqueid")),
         cluster_uuid=fields.get("fabric/clusteruuid"),
         health_mask=mask or None,
         health_summary=SUMMARIES.get(summary),
@@ -186,16 +241,16 @@ def not_understood(fields: Fields) -> str | None:
 def _health(fields: Fields) -> Health:
     def limit(*names: str) -> float | None:
         """Of the GPU, never of its memory or of the module that it sits on."""
-        return v.number(fields.get(*(f"{section}/{name}" for name in names for section in POWER)))
+        return number(fields.get(*(f"{section}/{name}" for name in names for section in POWER)))
 
     return Health(
         vbios=fields.get("vbios_version"),
-        persistence=v.switch(fields.get("persistence_mode")),
-        compute_mode=v.compute_mode(fields.get("compute_mode")),
-        mig=v.switch(fields.get("mig_mode/current", "mig_mode/current_mig")),
-        mig_pending=v.switch(fields.get("mig_mode/pending", "mig_mode/pending_mig")),
-        ecc=v.switch(fields.get("ecc_mode/current", "ecc_mode/current_ecc")),
-        ecc_pending=v.switch(fields.get("ecc_mode/pending", "ecc_mode/pending_ecc")),
+        persistence=switch(fields.get("persistence_mode")),
+        compute_mode=compute_mode(fields.get("compute_mode")),
+        mig=switch(fields.get("mig_mode/current", "mig_mode/current_mig")),
+        mig_pending=switch(fields.get("mig_mode/pending", "mig_mode/pending_mig")),
+        ecc=switch(fields.get("ecc_mode/current", "ecc_mode/current_ecc")),
+        ecc_pending=switch(fields.get("ecc_mode/pending", "ecc_mode/pending_ecc")),
         ecc_counts=EccCounts(
             volatile_corrected=_errors(fields, "volatile", "single_bit", "correctable"),
             volatile_uncorrected=_errors(fields, "volatile", "double_bit", "uncorrectable"),
@@ -204,36 +259,36 @@ def _health(fields: Fields) -> Health:
         ),
         row_remap=_row_remap(fields),
         retired_pages=_retired_pages(fields),
-        pcie_errors=PcieErrors(replays=v.whole(fields.get("replays_since_reset", "replay_counter"))),
+        pcie_errors=PcieErrors(replays=whole(fields.get("replays_since_reset", "replay_counter"))),
         recovery_action=_action(fields),
         clocks_event_reasons=_reasons(fields),
-        temperature_c=v.whole(
+        temperature_c=whole(
             fields.get("temperature/gpu_current_temp", "temperature/gpu_temp", "temperature/gpu", "gpu_temp")
         ),
-        temperature_slowdown_c=v.whole(fields.get("temperature/gpu_slowdown_temp", "gpu_temp_slow_threshold")),
-        temperature_shutdown_c=v.whole(fields.get("temperature/gpu_shutdown_temp", "gpu_temp_max_threshold")),
+        temperature_slowdown_c=whole(fields.get("temperature/gpu_slowdown_temp", "gpu_temp_slow_threshold")),
+        temperature_shutdown_c=whole(fields.get("temperature/gpu_shutdown_temp", "gpu_temp_max_threshold")),
         temperature_margin_c=_margin(fields),
         power_w=limit("power_draw", "average_power_draw", "instantaneous_power_draw", "instant_power_draw"),
         power_limit_w=limit("current_power_limit", "power_limit"),
         power_default_w=limit("default_power_limit"),
         power_min_w=limit("min_power_limit"),
         power_max_w=limit("max_power_limit"),
-        sm_clock_mhz=v.whole(fields.get("clocks/sm", "clocks/sm_clock")),
-        max_sm_clock_mhz=v.whole(fields.get("max_clocks/sm", "max_clocks/sm_clock")),
-        application_clock_mhz=v.whole(fields.get("applications_clocks/graphics", "applications_clocks/graphics_clock")),
-        default_application_clock_mhz=v.whole(
+        sm_clock_mhz=whole(fields.get("clocks/sm", "clocks/sm_clock")),
+        max_sm_clock_mhz=whole(fields.get("max_clocks/sm", "max_clocks/sm_clock")),
+        application_clock_mhz=whole(fields.get("applications_clocks/graphics", "applications_clocks/graphics_clock")),
+        default_application_clock_mhz=whole(
             fields.get("default_applications_clocks/graphics", "default_applications_clocks/graphics_clock")
         ),
-        memory_used_bytes=v.size(fields.get("fb_memory_usage/used", "memory_usage/used")),
-        gpu_utilization_percent=v.whole(fields.get("utilization/gpu", "utilization/gpu_util")),
+        memory_used_bytes=size(fields.get("fb_memory_usage/used", "memory_usage/used")),
+        gpu_utilization_percent=whole(fields.get("utilization/gpu", "utilization/gpu_util")),
     )
 
 
 def _margin(fields: Fields) -> int | None:
-    margin = v.whole(fields.get("temperature/gpu_t_limit_temp", "gpu_temp_tlimit"))
-    slowdown = v.whole(fields.get("temperature/gpu_slowdown_t_limit_temp", "gpu_temp_slow_tlimit_threshold"))
-    limit = v.whole(fields.get("temperature/gpu_slowdown_temp", "gpu_temp_slow_threshold"))
-    celsius = v.whole(fields.get("temperature/gpu_current_temp", "temperature/gpu_temp", "gpu_temp"))
+    margin = whole(fields.get("temperature/gpu_t_limit_temp", "gpu_temp_tlimit"))
+    slowdown = whole(fields.get("temperature/gpu_slowdown_t_limit_temp", "gpu_temp_slow_tlimit_threshold"))
+    limit = whole(fields.get("temperature/gpu_slowdown_temp", "gpu_temp_slow_threshold"))
+    celsius = whole(fields.get("temperature/gpu_current_temp", "temperature/gpu_temp", "gpu_temp"))
     if margin is not None:
         return margin - min(0, slowdown or 0)
     return limit - celsius if limit and celsius is not None else None
@@ -241,21 +296,21 @@ def _margin(fields: Fields) -> int | None:
 
 def _errors(fields: Fields, since: str, bits: str, kind: str) -> int | None:
     """ECC errors: a total before Turing; since then by memory, of Hopper on with two kinds in the SRAM."""
-    total = v.whole(fields.get(f"{since}/{bits}/total"))
+    total = whole(fields.get(f"{since}/{bits}/total"))
     if total is not None:
         return total
     names = [f"{memory}_{kind}{part}" for memory in ("sram", "dram") for part in ("", "_parity", "_sec_ded", "_secded")]
-    counts = [v.whole(fields.get(f"{since}/{name}")) for name in names]
+    counts = [whole(fields.get(f"{since}/{name}")) for name in names]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
 def _row_remap(fields: Fields) -> RowRemap | None:
     """Return None unless the text states both whether remapping failed and is pending, or that one of them is so."""
-    failed = v.switch(fields.get("remapped_rows/remapping_failure_occurred", "remapped_rows/remapped_row_failure"))
-    pending = v.switch(fields.get("remapped_rows/pending", "remapped_rows/remapped_row_pending"))
-    corrected = v.whole(fields.get("remapped_rows/correctable_error", "remapped_rows/remapped_row_corr"))
-    uncorrected = v.whole(fields.get("remapped_rows/uncorrectable_error", "remapped_rows/remapped_row_unc"))
+    failed = switch(fields.get("remapped_rows/remapping_failure_occurred", "remapped_rows/remapped_row_failure"))
+    pending = switch(fields.get("remapped_rows/pending", "remapped_rows/remapped_row_pending"))
+    corrected = whole(fields.get("remapped_rows/correctable_error", "remapped_rows/remapped_row_corr"))
+    uncorrected = whole(fields.get("remapped_rows/uncorrectable_error", "remapped_rows/remapped_row_unc"))
     if not (failed or pending) and (failed is None or pending is None):
         return None
     return RowRemap(corrected=corrected or 0, uncorrected=uncorrected or 0, pending=bool(pending), failed=bool(failed))
@@ -264,10 +319,10 @@ def _row_remap(fields: Fields) -> RowRemap | None:
 def _retired_pages(fields: Fields) -> RetiredPages | None:
     # XML has two elements for it, under the former name and the present one.
     names = ("pending_page_blacklist", "pending_blacklist", "pending_retirement", "retired_pages/pending")
-    known = [answer for name in names if (answer := v.switch(fields.get(name))) is not None]
+    known = [answer for name in names if (answer := switch(fields.get(name))) is not None]
     pending = any(known) if known else None
-    single = v.whole(fields.get("retired_pages/single_bit_ecc", "multiple_single_bit_retirement/retired_count"))
-    double = v.whole(fields.get("retired_pages/double_bit_ecc", "double_bit_retirement/retired_count"))
+    single = whole(fields.get("retired_pages/single_bit_ecc", "multiple_single_bit_retirement/retired_count"))
+    double = whole(fields.get("retired_pages/double_bit_ecc", "double_bit_retirement/retired_count"))
     if pending is None or (not pending and (single is None or double is None)):
         return None
     return RetiredPages(single_bit=single or 0, double_bit=double or 0, pending=pending)
@@ -278,9 +333,9 @@ def _action(fields: Fields) -> str | None:
     if reported is not None:
         name = re.sub(r"[ _]", "-", reported.strip().lower())
         return name if name in ACTIONS else None if name in ("n/a", "not-supported") else f"unknown-{name}"
-    if v.switch(fields.get("gpu_reset_status/drain_and_reset_recommended")):
+    if switch(fields.get("gpu_reset_status/drain_and_reset_recommended")):
         return "drain-and-reset"
-    needed = v.switch(fields.get("gpu_reset_status/reset_required"))
+    needed = switch(fields.get("gpu_reset_status/reset_required"))
     return None if needed is None else "reset" if needed else "none"
 
 
@@ -289,7 +344,7 @@ def _reasons(fields: Fields) -> tuple[str, ...] | None:
 
     def reported(name: str) -> bool | None:
         sections = [f"{section}/{prefix}" for section in REASON_SECTIONS for prefix in REASON_PREFIXES]
-        return v.switch(fields.get(*(f"{section}{each}" for each in REASONS[name] for section in (*sections, *BELOW))))
+        return switch(fields.get(*(f"{section}{each}" for each in REASONS[name] for section in (*sections, *BELOW))))
 
     states = {name: reported(name) for name in REASONS}
     active = tuple(name for name, state in states.items() if state)

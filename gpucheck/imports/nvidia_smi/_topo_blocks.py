@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
 
-from gpucheck.imports._regex import regex
+from gpucheck.imports._text import regex
 
 CLASS = r"NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|X"
 # "?" is how our own text view writes a gap; nvidia-smi writes N/A or ERR! for a cell it could not fill.
@@ -120,7 +120,6 @@ def affinity(cells: Cells, columns: tuple[str, ...], cpu_at: int | None) -> dict
 def _place(
     tokens: list[str], rest: str, rest_at: int | None, cpu_at: int | None, columns: tuple[str, ...]
 ) -> list[str]:
-    """Fewer values than columns: find out which are blank."""
     if not tokens:
         return []
     if rest_at is not None and cpu_at is not None:
@@ -177,7 +176,6 @@ class Header:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """All columns that hold classes."""
         return self.gpus + self.nics
 
     @property
@@ -248,7 +246,6 @@ def _gpu_rows(lines: list[str]) -> Iterator[int]:
 
 
 def lone_header(lines: list[str]) -> int | None:
-    """Return the 1-based line of the first header, for reports that its rows are missing."""
     candidates = (i for i, line in enumerate(lines) if "GPU" in line and HEADER.search(line))
     for index in islice(candidates, MOST_TRIES):
         line = lines[index]
@@ -260,7 +257,6 @@ def lone_header(lines: list[str]) -> int | None:
 
 
 def lone_row(lines: list[str]) -> int | None:
-    """Return the 1-based line of the first row, for reports that its header is missing."""
     index = next(_gpu_rows(lines), None)
     return None if index is None else index + 1
 

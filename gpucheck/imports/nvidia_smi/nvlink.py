@@ -1,21 +1,19 @@
-"""``nvidia-smi nvlink``: states (-s), error counters (-e) and capabilities (-c) of every link."""
+"""nvidia-smi nvlink: states (-s), error counters (-e) and capabilities (-c) of every link; nvidia-smi -L."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
-from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import absent, left_out
-from gpucheck.imports._regex import regex
+from gpucheck.imports._text import left_out, regex, spans
 from gpucheck.imports.nvidia_smi._fields import named, part
 from gpucheck.model.diagnosis.observations import NvLinkCount
-from gpucheck.model.host.hardware import Gpu, NvLink, NvLink5Counts
+from gpucheck.model.host.hardware import Gpu, Health, NvLink, NvLink5Counts
 from gpucheck.model.paste import Part
 from gpucheck.printable import counted
 
-GPU = regex(r"^\s{0,8}GPU (\d{1,3}):\s*([^\n(]{0,80}?)(?: \(UUID: ([^)]{1,60})\))?\s*$")
+NVLINK_GPU = regex(r"^\s{0,8}GPU (\d{1,3}):\s*([^\n(]{0,80}?)(?: \(UUID: ([^)]{1,60})\))?\s*$")
 STATE = regex(r"^\s{0,24}Link (\d{1,2}): (?:(\d{1,4}(?:\.\d{1,4})?) GB/s|<?([Ii]nactive|[Aa]ctive|[Ss]leep)>?)\s*$")
 COUNT = regex(r"^\s{0,24}Link (\d{1,2}):? ([A-Z][A-Za-z0-9 ()/-]{2,60}?):\s+(\d{1,18}|N/A|Not Supported)\s*$")
 CAPABILITY = regex(r"^\s{0,24}Link (\d{1,2}), [A-Z][\w -]{2,60}?(?: is)?(?: supported)?: (?:true|false)\s*$")
@@ -28,7 +26,7 @@ BEGIN = regex(
 )
 LINE = regex(f"{BEGIN.pattern}|{COUNT.pattern}|{NEITHER.pattern}")
 FRAGMENT = regex(r"^\s{1,24}L(?:i|in|ink.{0,40})?\s*$")  # a line of a link that was cut
-INSIDE = regex(f"{LINE.pattern}|{GPU.pattern}|{FRAGMENT.pattern}")
+INSIDE = regex(f"{LINE.pattern}|{NVLINK_GPU.pattern}|{FRAGMENT.pattern}")
 COUNTERS = {"replay errors": "replay_errors", "recovery errors": "recovery_errors", "crc errors": "crc_errors"}
 # Of NVLink 5. Names as R570 prints them.
 COUNTERS_5 = {
@@ -75,12 +73,11 @@ class _Links:
         return replace(named(self.index, self.name, self.uuid), nvlinks=links)
 
 
-def parse(lines: list[str]) -> Part:
-    """The links of each GPU. Raises ImportProblem, and nothing else."""
+def nvlink_parse(lines: list[str]) -> Part | None:
     found: dict[int, _Links] = {}
     current: _Links | None = None
     for number, line in enumerate(lines, start=1):
-        if match := GPU.match(line):
+        if match := NVLINK_GPU.match(line):
             index = int(match[1])
             current = found.setdefault(index, _Links(index, match[2] or "", match[3] or "", number))
         elif current is not None:
@@ -91,11 +88,7 @@ def parse(lines: list[str]) -> Part:
             return Part(looked_at=("NVLinks of a GPU without a name",))
         if any(CAPABILITY.match(line) for line in lines):
             return Part(looked_at=("NVLink capabilities",))
-        raise absent(
-            "NVLink of a GPU",
-            "no line of a link follows a line that names its GPU",
-            "Save it again: nvidia-smi nvlink -s > links.txt",
-        )
+        return None
     listed = [found[index] for index in sorted(found)]
     most = max(len(one.active) for one in listed)
     cut = [one for one in listed if one.active and (one.is_cut or sorted(one.active) != list(range(most)))]
@@ -134,20 +127,50 @@ def _take(line: str, gpu: _Links) -> None:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """The links, from the line that names their GPU."""
     for begin, last in spans(lines, BEGIN, INSIDE):
         above = next((at for at in range(begin - 1, max(begin - 4, -1), -1) if lines[at].strip()), None)
         end = last
-        while end > begin and GPU.match(lines[end]):
+        while end > begin and NVLINK_GPU.match(lines[end]):
             end -= 1
-        yield above if above is not None and GPU.match(lines[above]) else begin, end
+        yield above if above is not None and NVLINK_GPU.match(lines[above]) else begin, end
 
 
-KIND = Kind(
+NVLINK = Kind(
     "nvidia-smi-nvlink",
     "the output of nvidia-smi nvlink",
-    parse,
+    nvlink_parse,
     holds="NVLinks",
     hints=("Link 0", "Link 1", "Link 2", "Link 3", "ink information as all links"),
     blocks=_blocks,
+)
+
+
+# ``nvidia-smi -L``: names and UUIDs.
+LIST_GPU = regex(r"^\s{0,8}GPU (\d{1,3}): ([^\n(]{1,80}?) \(UUID: (GPU-[0-9a-fA-Fx-]{1,60}|[^)]{1,60})\)\s*$")
+MIG = regex(r"^\s{1,12}MIG \S{1,30}\s+Device\s+\d{1,3}:\s*\(UUID: [^)]{1,80}\)\s*$")
+
+
+def list_parse(lines: list[str]) -> Part | None:
+    found: dict[int, Gpu] = {}
+    last = -1
+    for line in lines:
+        if match := LIST_GPU.match(line):
+            last = int(match[1])
+            found.setdefault(last, named(last, match[2], match[3]))
+        elif last in found and MIG.match(line):
+            found[last] = replace(found[last], health=Health(mig=True))
+    if not found:
+        return None
+    gpus = [found[index] for index in sorted(found)]
+    return part(gpus, extra=[f"the list of {counted(len(gpus), 'GPU')}"])
+
+
+LIST = Kind(
+    name="nvidia-smi",
+    title="the output of nvidia-smi -L",
+    parse=list_parse,
+    holds="names",
+    loose=True,
+    hints=("(UUID: ",),
+    blocks=lambda lines: spans(lines, LIST_GPU, MIG),
 )

@@ -1,14 +1,14 @@
-"""``nvidia-smi -q`` as text: the whole page or sections of it (``-d ECC``), of any driver from R290 to R610."""
+"""nvidia-smi -q as text, whole or in sections (-d ECC), of any driver from R290 to R610, as XML and as CSV."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import absent
-from gpucheck.imports._regex import regex
-from gpucheck.imports.nvidia_smi import _values as v
-from gpucheck.imports.nvidia_smi._fields import Fields, Path, gpu, name_of, not_understood, part
+from gpucheck.imports._text import regex, spans, until, with_lines_above
+from gpucheck.imports.nvidia_smi import _fields as v
+from gpucheck.imports.nvidia_smi._fields import REASONS, Fields, Path, gpu, name_of, not_understood, part
+from gpucheck.model.host.hardware import Gpu
 from gpucheck.model.paste import Message, Part
 
 NAME = "nvidia-smi-q"
@@ -33,7 +33,7 @@ SECTIONS = regex(
     r"Fabric)"
     r"(?:\s*:\s*N/A)?\s*$"
 )
-BEGIN = regex(f"{BANNER.pattern}|{GPU.pattern}|{SECTIONS.pattern}")
+TEXT_BEGIN = regex(f"{BANNER.pattern}|{GPU.pattern}|{SECTIONS.pattern}")
 INSIDE = regex("|".join(one.pattern for one in (PAIR, INDENTED, HEADINGS, BANNER)))
 # These repeat names of the GPU's own sections, for a part of it.
 OTHERS = {"mig_device", "mig_devices", "processes", "accounted_processes"}
@@ -51,11 +51,10 @@ REPAIRS = {
 }
 
 
-def parse(lines: list[str]) -> Part:
-    """The page, or a part of it. Raises ImportProblem, and nothing else."""
+def text_parse(lines: list[str]) -> Part | None:
     head: dict[str, str] = {}
     gpus: list[tuple[str | None, list[tuple[Path, str]]]] = []
-    for bus, path, value in _rows(lines):
+    for bus, path, value in _text_rows(lines):
         if path == ():
             gpus.append((bus, []))
         elif gpus:
@@ -65,7 +64,7 @@ def parse(lines: list[str]) -> Part:
         elif not path[0].startswith("vgpu"):  # a section without the line that names its GPU
             gpus.append((None, [(path, value)]))
     if not gpus and not head:
-        raise absent("nvidia-smi -q page", "no line is a section of it", "Save it again: nvidia-smi -q > gpus.txt")
+        return None
     return page(gpus, head, lines)
 
 
@@ -85,7 +84,7 @@ def page(gpus: Sequence[tuple[str | None, list[tuple[Path, str]]]], head: dict[s
     )
 
 
-def _rows(lines: Sequence[str]) -> Iterator[tuple[str | None, Path, str]]:
+def _text_rows(lines: Sequence[str]) -> Iterator[tuple[str | None, Path, str]]:
     """Bus id, path and value of each fact; an empty path where a GPU begins.
 
     The sections that a fact is in are recognized by indentation; in a page that lost it, the last name alone.
@@ -126,7 +125,6 @@ def _line(line: str) -> _Line | None:
 
 
 def _notes(fields: Fields, bus_id: str | None, lines: Sequence[str]) -> Iterator[Message]:
-    """Return what the text itself reports as wrong. lines: of the text, for the line number of the report."""
     if _unanswered(fields):
         bad = [value for path, value in fields.found.items() if len(path) == 1 and value in NO_ANSWER]
         yield _message("no-answer", f"{bad[0]} in {len(bad)} values", bus_id, lines, bad[0])
@@ -153,14 +151,210 @@ def _message(key: str, text: str, bus_id: str | None, lines: Sequence[str], frag
     return Message(key=f"{NAME}.{key}", text=text, line=line, gpu=bus_id)
 
 
-KIND = Kind(
+TEXT = Kind(
     NAME,
     "the output of nvidia-smi -q",
-    parse,
+    text_parse,
     holds="GPU state",
     hints=(
         *("NVSMI LOG", "GPU 0", "Mode", "Reasons", "Rows", "Pages", "Readings", "Usage", "Clocks", "Errors", "Info"),
         "Fabric",
     ),
-    blocks=lambda lines: spans(lines, BEGIN, INSIDE, again=BANNER),
+    blocks=lambda lines: spans(lines, TEXT_BEGIN, INSIDE, again=BANNER),
+)
+
+
+# ``nvidia-smi -q -x``: the same page as XML. Its tags are scanned, so that a page cut short is read to its end.
+#
+# Nothing is ever expanded or opened: a document type is skipped, an entity stays as it is written.
+TAG = regex(r"<(/?)([A-Za-z_]\w{0,60})((?:\s[^<>]{0,300})?)>([^<>]{0,400})")
+ID = regex(rf'\bid="({v.BUS_ID})"')
+MOST_GPUS = 128
+DECLARATION = regex(r"\s*<[?!]")
+END = "</nvidia_smi_log>"
+XML_BEGIN = regex(r"<nvidia_smi_log\b|<gpu id=\"[0-9A-Fa-f]{4,8}:")
+
+
+def xml_parse(lines: list[str]) -> Part | None:
+    head: dict[str, str] = {}
+    gpus: list[tuple[str | None, list[tuple[Path, str]]]] = []
+    above: list[str] = []
+    for close, tag, attributes, value in TAG.findall("\n".join(lines)):
+        if close:
+            if tag in above:
+                del above[len(above) - 1 - above[::-1].index(tag) :]
+            continue
+        if tag == "gpu" and not any(one in OTHERS for one in above) and len(gpus) < MOST_GPUS:
+            found = ID.search(attributes)
+            gpus.append((found[1] if found else None, []))
+            above = ["gpu"]
+            continue
+        if len(above) < MOST_DEPTH:
+            above.append(tag)
+        if value.strip() and not any(one in OTHERS for one in above):
+            if gpus:
+                gpus[-1][1].append((tuple(above[1:]), value))
+            else:
+                head.setdefault(tag, value.strip())
+    if not gpus and "driver_version" not in head:
+        return None
+    return page(gpus, head, lines)
+
+
+def _xml_blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    for first, last in with_lines_above(lines, until(lines, XML_BEGIN.search, END), DECLARATION.match):
+        while END not in lines[last] and last > first and not TAG.search(lines[last]):
+            last -= 1
+        yield first, last
+
+
+XML = Kind(
+    NAME,
+    "the output of nvidia-smi -q -x",
+    xml_parse,
+    holds="GPU state",
+    hints=("<nvidia_smi_log", "<gpu id="),
+    blocks=_xml_blocks,
+)
+
+
+# ``nvidia-smi --query-gpu=... --format=csv`` with its header line, which names the columns.
+MOST_COLUMNS = 400
+MOST_ROWS = 2000
+COLUMN = regex(r"[a-zA-Z][\w.]{0,80}(?: \[[^\]]{1,12}\])?")
+# As -q names them.
+PATHS = {
+    "index": "index",
+    "count": "attached_gpus",
+    "name": "product_name",
+    "gpu_name": "product_name",
+    "uuid": "gpu_uuid",
+    "gpu_uuid": "gpu_uuid",
+    "pci.bus_id": "pci/bus_id",
+    "gpu_bus_id": "pci/bus_id",
+    "pci.device_id": "pci/device_id",
+    "driver_version": "driver_version",
+    "vbios_version": "vbios_version",
+    "compute_cap": "compute_cap",
+    "persistence_mode": "persistence_mode",
+    "compute_mode": "compute_mode",
+    "pstate": "performance_state",
+    "pcie.link.gen.current": "pcie_generation/current",
+    "pcie.link.gen.gpucurrent": "pcie_generation/current",
+    "pcie.link.gen.max": "pcie_generation/max",
+    "pcie.link.width.current": "link_width/current",
+    "pcie.link.width.max": "link_width/max",
+    "mig.mode.current": "mig_mode/current",
+    "mig.mode.pending": "mig_mode/pending",
+    "ecc.mode.current": "ecc_mode/current",
+    "ecc.mode.pending": "ecc_mode/pending",
+    "ecc.errors.corrected.volatile.total": "volatile/single_bit/total",
+    "ecc.errors.uncorrected.volatile.total": "volatile/double_bit/total",
+    "ecc.errors.corrected.aggregate.total": "aggregate/single_bit/total",
+    "ecc.errors.uncorrected.aggregate.total": "aggregate/double_bit/total",
+    "retired_pages.single_bit_ecc.count": "retired_pages/single_bit_ecc",
+    "retired_pages.double_bit.count": "retired_pages/double_bit_ecc",
+    "retired_pages.pending": "retired_pages/pending",
+    "remapped_rows.correctable": "remapped_rows/correctable_error",
+    "remapped_rows.uncorrectable": "remapped_rows/uncorrectable_error",
+    "remapped_rows.pending": "remapped_rows/pending",
+    "remapped_rows.failure": "remapped_rows/remapping_failure_occurred",
+    "gpu_recovery_action": "gpu_recovery_action",
+    "temperature.gpu": "temperature/gpu",
+    "power.draw": "power_readings/power_draw",
+    "power.limit": "power_readings/power_limit",
+    "power.default_limit": "power_readings/default_power_limit",
+    "power.min_limit": "power_readings/min_power_limit",
+    "power.max_limit": "power_readings/max_power_limit",
+    "clocks.current.sm": "clocks/sm",
+    "clocks.sm": "clocks/sm",
+    "clocks.max.sm": "max_clocks/sm",
+    "clocks.applications.graphics": "applications_clocks/graphics",
+    "clocks.applications.gr": "applications_clocks/graphics",
+    "clocks.default_applications.graphics": "default_applications_clocks/graphics",
+    "memory.total": "fb_memory_usage/total",
+    "memory.used": "fb_memory_usage/used",
+    "utilization.gpu": "utilization/gpu",
+}
+# A row of a call with noheader: what the numbers are is unknown.
+NO_NAMES = regex(
+    r"\s{0,4}(?:\d{1,3}, ?)?(?:GPU-[0-9a-fA-F-]{36}, ?)?(?:NVIDIA|Tesla|GeForce|Quadro) ?[\w ./()-]{2,60}, ?"
+    r"[^,:]{0,40}\d[^,]{0,40}(?:,.{0,400})?"
+)
+REASON = regex(r"clocks_(?:event|throttle)_reasons\.(\w{1,40})")
+
+
+def _columns(line: str) -> list[str]:
+    if "," not in line or len(line) > 20_000:
+        return []
+    cells = [cell.strip() for cell in line.split(",")]
+    if len(cells) > MOST_COLUMNS or not all(COLUMN.fullmatch(cell) for cell in cells):
+        return []
+    names = [cell.split(" ")[0] for cell in cells]
+    known = [name for name in names if name in PATHS or REASON.fullmatch(name)]
+    # A table of anything may have an index and a name.
+    sure = any("." in name or name in ("driver_version", "pstate", "uuid", "compute_cap") for name in known)
+    return names if sure and len(known) >= 2 else []
+
+
+def _cells(line: str, columns: Sequence[str]) -> list[str]:
+    cells = [cell.strip() for cell in line.split(",")]
+    return cells if len(cells) == len(columns) else []
+
+
+def csv_parse(lines: list[str]) -> Part | None:
+    """The GPUs, each once: of several readings the last counts."""
+    if NO_NAMES.fullmatch(lines[0]) and not _columns(lines[0]):
+        return Part(messages=(Message(key="nvidia-smi.csv-without-names", text=lines[0].strip(), line=1),))
+    columns: list[str] = []
+    reported: dict[str, dict[str, str]] = {}
+    for line in lines:
+        if found := _columns(line):
+            columns = found
+        elif columns and (cells := _cells(line, columns)) and len(reported) < MOST_ROWS:
+            row = dict(zip(columns, cells, strict=True))
+            key = next((row[n] for n in ("pci.bus_id", "gpu_bus_id", "uuid", "index") if n in row), str(len(reported)))
+            reported[key] = row
+    if not reported:
+        return None
+    fields = [Fields(_csv_rows(row)) for row in reported.values()]
+    places = [v.whole(one.get("index")) for one in fields]
+    gpus: list[Gpu] = []
+    for at, one in enumerate(fields):
+        place = places[at]
+        gpus.append(gpu(one, at if place is None else place, v.bus_id(one.get("pci/bus_id"))))
+    return part(gpus, fields, driver=v.version(fields[0].get("driver_version")))
+
+
+def _csv_rows(row: dict[str, str]) -> Iterator[tuple[Path, str]]:
+    for name, value in row.items():
+        value = value.strip("[]") if value.startswith("[") else value
+        if name in PATHS:
+            yield tuple(PATHS[name].split("/")), value
+        elif match := REASON.fullmatch(name):
+            if match[1] == "active" and re.fullmatch(r"0x[0-9a-fA-F]{1,16}", value):
+                for bit, names in enumerate(REASONS.values()):
+                    yield ("clocks_event_reasons", names[0]), "Active" if int(value, 16) >> bit & 1 else "Not Active"
+            else:
+                yield ("clocks_event_reasons", match[1]), value
+
+
+def _csv_blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    at = 0
+    while at < len(lines):
+        columns = _columns(lines[at]) if "," in lines[at] else []
+        first, at = at, at + 1
+        if columns:
+            while at < len(lines) and (_cells(lines[at], columns) or lines[at].strip() == lines[first].strip()):
+                at += 1
+            if at > first + 1:
+                yield first, at - 1
+        elif NO_NAMES.fullmatch(lines[first]):
+            while at < len(lines) and NO_NAMES.fullmatch(lines[at]):
+                at += 1
+            yield first, at - 1
+
+
+CSV = Kind(
+    NAME, "the output of nvidia-smi --query-gpu", csv_parse, holds="GPU state", hints=(", ",), blocks=_csv_blocks
 )

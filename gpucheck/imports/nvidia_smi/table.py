@@ -6,11 +6,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpucheck.imports._blocks import spans, with_lines_above
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import absent
-from gpucheck.imports._regex import regex
-from gpucheck.imports.nvidia_smi import _values as v
+from gpucheck.imports._text import regex, spans, with_lines_above
+from gpucheck.imports.nvidia_smi import _fields as v
 from gpucheck.imports.nvidia_smi._fields import Fields, gpu, part
 from gpucheck.model.host.hardware import Gpu, GpuProcess, Health
 from gpucheck.model.paste import Message, Part
@@ -52,12 +50,11 @@ class _Row(NamedTuple):
     line: int
 
 
-def parse(lines: list[str]) -> Part:
-    """Its GPUs. Raises ImportProblem, and nothing else."""
+def parse(lines: list[str]) -> Part | None:
     rows = list(_rows(lines))
     title = next((match for line in lines if (match := TITLE.search(line))), None)
     if not rows and title is None:
-        raise absent("nvidia-smi table", "no line of it is a GPU", "Save it again: nvidia-smi > gpus.txt")
+        return None
     cuda = next((match[1] for line in lines if (match := CUDA.search(line))), None)
     users = _processes(lines)
     once = {row.place: row for row in reversed(rows)}
@@ -151,7 +148,6 @@ def _hot(row: _Row) -> Iterator[Message]:
 
 
 def _windows(rows: Sequence[_Row]) -> Iterator[Message]:
-    """Whether the column of persistence mode is that of the driver model, as on Windows."""
     for row in rows[:1]:
         if row.first["persistence"] in ("WDDM", "TCC", "MCDM"):
             yield Message(key=f"{TABLE_KEY}.windows", text=row.first[0].strip(), line=row.line)

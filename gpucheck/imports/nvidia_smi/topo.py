@@ -4,12 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from gpucheck.imports._blocks import spans
-from gpucheck.imports._kind import TOPOLOGY, Kind
-from gpucheck.imports._problem import ImportProblem
-from gpucheck.imports._regex import regex
-from gpucheck.imports._text import first_line, quoted
-from gpucheck.imports._topology import of_topology
+from gpucheck.imports._kind import TOPOLOGY, Kind, of_topology
+from gpucheck.imports._text import ImportProblem, first_line, quoted, regex, spans
 from gpucheck.imports.nvidia_smi._topo_blocks import (
     GPU_ROW,
     Block,
@@ -40,7 +36,6 @@ DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 
 
 def parse(lines: list[str]) -> Part:
-    """The first ``topo -m`` matrix in the text. Raises ImportProblem, and nothing else."""
     return of_topology(topology(lines))
 
 
@@ -49,7 +44,7 @@ def topology(lines: list[str]) -> Topology:
 
     matrix: n x n classes in header order, SOC read as SYS, None where neither the row nor the mirrored row has the
     cell. TopologyGpu.numa_affinity and gpu_numa_id are as printed; numa_node only where the affinity is one node.
-    findings: what is missing or contradicts itself. Raises ImportProblem, and nothing else.
+    findings: what is missing or contradicts itself.
     """
     found = [block for block in blocks(lines) if not block.is_p2p_status]
     usable = [block for block in found if block.good]
@@ -108,7 +103,6 @@ class _Table:
                 self.rows[row.label] = row
 
     def printed(self, a: str, b: str) -> str | None:
-        """The cell as the row of `a` has it."""
         row, column = self.rows.get(a), self.columns[b]
         return row.cells.values[column] if row and column < len(row.cells.values) else None
 
@@ -117,7 +111,6 @@ class _Table:
         return "X" if a == b else self.printed(a, b) or self.printed(b, a)
 
     def affinity(self, gpu: str) -> dict[str, str | None]:
-        """cpu, numa and gpu_numa_id of a GPU, absent where blank."""
         row = self.rows.get(gpu)
         if row is None or not is_whole(row, self.block.header):
             return {}

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import absent
-from gpucheck.imports._regex import regex
+from gpucheck.imports._text import regex
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, Words
 from gpucheck.model.facts import Facts
 from gpucheck.model.paste import Part
@@ -21,8 +20,8 @@ MOST_ABOVE = 4  # lines between the command and the table
 KINDS = {"r": "read access", "w": "write access", "n": "NVLink access", "a": "atomic operations", "p": "PCIe access"}
 
 
-def parse(lines: list[str]) -> Part:
-    """The table. Raises ImportProblem, and nothing else.
+def parse(lines: list[str]) -> Part | None:
+    """The table.
 
     p2p_status: of reading or writing; of a table of another kind nothing is kept. Where the command is not in the
     text, NS may be of another kind of access (no NVLink, no atomic operations), and is taken as unknown.
@@ -38,11 +37,7 @@ def parse(lines: list[str]) -> Part:
             columns = [int(gpu) for gpu in re.findall(r"GPU(\d{1,3})", line)]
     columns = columns or sorted(rows)
     if not rows or len(set(columns)) != len(columns) or len(columns) > MOST_GPUS:
-        raise absent(
-            "nvidia-smi topo -p2p table",
-            "no row of it names a GPU and its statuses",
-            "Save it again: nvidia-smi topo -p2p r > p2p.txt",
-        )
+        return None
     access = [KINDS[letter] for letter in KINDS if command and letter in command]
     counted = f"{' and '.join(access) or 'peer access'} of {len(columns)} GPUs as the driver reports it"
     if command is not None and not set(command) & {"r", "w"}:
@@ -65,7 +60,6 @@ def _known(status: Words) -> Words | None:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Each table with its header, the command above it and the legend below it."""
     at = 0
     while at < len(lines):
         if not (ROW.match(lines[at]) and STATUS_CELL.search(lines[at])):

@@ -8,12 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import absent
-from gpucheck.imports._regex import regex
-from gpucheck.imports.pci._devices import HEAD, Device, devices, merged
-from gpucheck.imports.pci._registers import ACS, LINK, REDIRECTS, acs_value
+from gpucheck.imports._text import regex, spans
+from gpucheck.imports.pci._devices import ACS, HEAD, LINK, REDIRECTS, Device, acs_value, devices, merged
 from gpucheck.model.diagnosis.observations import AcsReading, Observations, ObservedGpu, ObservedHost, Port
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.hardware import AcsControl, PciDevice, PcieLink
@@ -46,7 +43,6 @@ def is_tree(line: str) -> bool:
 
 
 def nodes(lines: Iterable[str]) -> dict[str, Node]:
-    """Every device of all trees in these lines, by its bus id."""
     found: dict[str, Node] = {}
     forks: dict[int, _Bus] = {}
     for line in lines:
@@ -182,7 +178,6 @@ def redirected_cards(
 
 
 def functions(found: Iterable[Device], every: Mapping[str, Device], tree: Mapping[str, Node]) -> tuple[PciDevice, ...]:
-    """The functions whose ids were printed (-nn, -n)."""
     return tuple(_function(one, path_of(one, every, tree)) for one in found if one.ids and one.class_id)
 
 
@@ -230,15 +225,14 @@ INSIDE = regex(
 LINK_ERRORS = frozenset({"DLP", "FCP", "RxOF", "MalfTLP", "ECRC"})
 
 
-def parse(lines: list[str]) -> Part:
-    """Devices, their links and trees. Raises ImportProblem, and nothing else."""
+def parse(lines: list[str]) -> Part | None:
     unnamed: list[tuple[int, str]] = []
     every = merged(devices(lines, unnamed))
     tree = nodes(lines)
     bare = _controls(unnamed)
     downgraded = list(_downgraded(unnamed))
     if not every and not tree and not bare and not downgraded:
-        raise absent("PCI device", "no line names a device as lspci does", "Give all of it: sudo lspci -vvv")
+        return None
     gpus = [device for device in every.values() if device.is_gpu]
     _add_from_tree(gpus, every, tree)
     gpus.sort(key=lambda gpu: gpu.bus_id)
@@ -262,7 +256,6 @@ def parse(lines: list[str]) -> Part:
 
 
 def _add_from_tree(gpus: list[Device], every: dict[str, Device], tree: dict[str, Node]) -> None:
-    """GPUs that only the tree names (-tv)."""
     for bus_id, node in tree.items():
         if bus_id not in every and IS_GPU.match(node.name) and not NO_GPU.search(node.name):
             gpus.append(Device(bus_id, name=node.name, is_gpu=True))
@@ -307,7 +300,6 @@ def _of_links(downgraded: list[tuple[int, str]]) -> Iterator[Message]:
 
 
 def _of_cards(gpus: list[Device], every: dict[str, Device], tree: dict[str, Node]) -> Iterator[Message]:
-    """Bridges that redirect between a GPU and a network card for RDMA below the same switch."""
     for gpu in gpus:
         for card, bridges in redirected_cards(gpu, every, tree):
             text = f"{', '.join(bridges)} redirect between GPU {gpu.bus_id} and {card.head}"

@@ -12,7 +12,7 @@ from gpucheck.checks.kernel import log as check
 from gpucheck.checks.kernel._events import Machine, events, messages, named
 from gpucheck.host.kernel_log import ABOUT_GPUS
 from gpucheck.host.recording.redaction import Pseudonyms, redacted
-from gpucheck.imports.logs import kernel_log as reader
+from gpucheck.imports import logs as reader
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.messages import messages as classes
 from gpucheck.model import KernelLine, KernelLog, Verdict

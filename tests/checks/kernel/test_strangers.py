@@ -7,8 +7,8 @@ import pytest
 from gpucheck.checks.kernel import log as check
 from gpucheck.checks.kernel.log import _compiled, _family
 from gpucheck.host.kernel_log import ABOUT_GPUS
+from gpucheck.imports import logs as reader
 from gpucheck.imports import read_all
-from gpucheck.imports.logs import kernel_log as reader
 from gpucheck.knowledge.messages import families, trouble
 from gpucheck.model import KernelLog, Verdict
 from gpucheck.run.pastes import diagnosis

@@ -4,8 +4,8 @@ from collections import Counter
 
 from gpucheck import imports
 from gpucheck.diagnose import diagnose
+from gpucheck.imports import logs as kernel_log
 from gpucheck.imports._text import decode, lines_of
-from gpucheck.imports.logs import kernel_log
 from gpucheck.model import KernelLog, Topology
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.run.pastes import diagnosis
@@ -63,9 +63,9 @@ def _logged(log: KernelLog) -> None:
 def _forced(kind: imports.Kind) -> Function:
     def run(data: bytes) -> None:
         with refusing():
-            found = kind.parse(lines_of(decode(data))).topology
-            if found is not None:
-                _judged(found)
+            part = kind.parse(lines_of(decode(data)))
+            if part is not None and part.topology is not None:
+                _judged(part.topology)
 
     return run
 

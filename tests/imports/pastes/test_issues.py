@@ -3,7 +3,6 @@
 import pytest
 
 from gpucheck import imports
-from gpucheck.imports.frameworks import environment_report
 from gpucheck.model import Verdict
 from gpucheck.model.paste import Message, Part, Reading
 from gpucheck.run.pastes import diagnosis
@@ -59,7 +58,7 @@ def test_a_report_without_gpus_is_read():
 
 def test_prose_is_no_report():
     with pytest.raises(imports.ImportProblem):
-        environment_report.KIND.parse(["OS: CentOS 7", "GPU 0: NVIDIA H100"])
+        imports.read_all(b"OS: CentOS 7\nGPU 0: NVIDIA H100\n", "prose", "environment-report")
 
 
 def test_a_report_says_that_no_gpu_can_be_used():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.imports.pci._registers import acs_value
+from gpucheck.imports.pci._devices import acs_value
 from gpucheck.imports.pci.lspci import nodes
 from gpucheck.model import Verdict
 from tests.imports.pastes import reading

@@ -1,8 +1,4 @@
-r"""A kernel log as people paste it: dmesg, journalctl, syslog, /dev/kmsg, or the bare messages.
-
-Every form gives the same messages. What stands before a message is taken off piece by piece: quotes, priorities,
-times, host and program. Lines that the kernel or syslog joined (``#012``, ``\x0a``) are taken apart again.
-"""
+"""Logs of the kernel, of fabric manager and of the DCGM host engine, and the kernel's parameters."""
 
 import json
 import re
@@ -11,16 +7,22 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import absent
-from gpucheck.imports._regex import regex
-from gpucheck.imports._text import first_line, plain, quoted
-from gpucheck.knowledge.messages import families, messages
+from gpucheck.imports._kind import LONGEST, Kind
+from gpucheck.imports._text import absent, first_line, plain, quoted, regex
+from gpucheck.knowledge.messages import families, meaning, messages
+from gpucheck.model.diagnosis.observations import Observations, ObservedHost
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.readings import KernelLine, KernelLog
-from gpucheck.model.paste import Part
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
+# Logs and error messages of installers and services.
+
+
+# A kernel log as people paste it: dmesg, journalctl, syslog, /dev/kmsg, or the bare messages.
+#
+# Every form gives the same messages. What stands before a message is taken off piece by piece: quotes, priorities,
+# times, host and program. Lines that the kernel or syslog joined (``#012``, ``\x0a``) are taken apart again.
 COMMAND = "gpucheck diagnose FILE"
 MAX_LINE = 16_384
 SHORTEST = 7  # MESSAGE, the shortest line that means something
@@ -96,8 +98,7 @@ def _is_log(lines: list[str]) -> bool:
     return any(IS_KERNEL_LOG.search(line) for line in head) or any(found.kernel for found in _records(head))
 
 
-def parse(lines: list[str]) -> Part:
-    """The messages as facts of a host. Raises ImportProblem, and nothing else."""
+def parse(lines: list[str]) -> Part | None:
     log = log_of(lines)
     return Part(facts=Facts(kernel_log=log), looked_at=(f"{counted(len(log.lines), 'line')} of a kernel log",))
 
@@ -133,7 +134,6 @@ def _words() -> tuple[str, ...]:
 
 
 def _by_driver(pattern: str) -> bool:
-    """Whether whatever matches begins with a word of DRIVER."""
     rest, before = pattern, ""
     while rest != before:
         rest, before = GROUP.sub("", rest), rest
@@ -210,7 +210,6 @@ def _stripped(line: str) -> _Line:
 
 
 def _parts(text: str) -> list[str]:
-    """Lines that syslog, /dev/kmsg or a JSON string joined."""
     return re.split(r"\n|#012|\\x0a|\\n", text)
 
 
@@ -275,7 +274,7 @@ FIELDS = regex(r'(?: {4}|\t)?(?:MESSAGE(?:=|$)|_TRANSPORT=|__CURSOR=|"MESSAGE" :
 VERBOSE_HEAD = regex(r".{0,60}\[s=[0-9a-f]")
 
 
-class Message(NamedTuple):
+class _Record(NamedTuple):
     """A message and its times. clock: microseconds since 1970, as the journal has it."""
 
     text: str
@@ -290,22 +289,22 @@ class Fields:
         self.clock: str | None = None
         self.in_message = False
 
-    def take(self, line: str) -> Message | None:
+    def take(self, line: str) -> _Record | None:
         """The message if the line holds one; an empty one for any other line of a record; None for other lines."""
         match = FIELD.fullmatch(line) or PRETTY.fullmatch(line)
         if match is None and self.in_message:
-            return Message(line.lstrip(), clock=self.clock)
+            return _Record(line.lstrip(), clock=self.clock)
         if match is None:
             # journalctl -o export writes a message of several lines below its name.
             self.in_message = line.lstrip() == "MESSAGE"
-            return Message("") if self.in_message or VERBOSE_HEAD.match(line) else None
+            return _Record("") if self.in_message or VERBOSE_HEAD.match(line) else None
         self.in_message = False
         if "REALTIME" in match["name"]:
             self.clock = match["value"].strip('"')
-        return Message(_unquoted(match["value"]) if match["name"] == "MESSAGE" else "", clock=self.clock)
+        return _Record(_unquoted(match["value"]) if match["name"] == "MESSAGE" else "", clock=self.clock)
 
 
-def record(line: str) -> Message | None:
+def record(line: str) -> _Record | None:
     """Return one record of journalctl -o json, json-sse or json-seq; None for any other line."""
     line = line.lstrip().removeprefix("data: ")
     if not line.startswith("{") or '"MESSAGE"' not in line:
@@ -319,7 +318,7 @@ def record(line: str) -> Message | None:
     micro = str(found.get("_SOURCE_MONOTONIC_TIMESTAMP", ""))
     seconds = int(micro) / 1e6 if micro.isascii() and micro.isdigit() and len(micro) < 19 else None
     clock = found.get("__REALTIME_TIMESTAMP")
-    return Message(_text(found.get("MESSAGE")), seconds, clock if isinstance(clock, str) else None)
+    return _Record(_text(found.get("MESSAGE")), seconds, clock if isinstance(clock, str) else None)
 
 
 def _text(message: Any) -> str:
@@ -336,3 +335,91 @@ def _unquoted(value: str) -> str:
         return str(json.loads(value))
     except ValueError:
         return value.strip('"')
+
+
+# fabricmanager.log and nv-hostengine.log: lines that begin with date, level and thread.
+#
+# All such lines belong to the log; most state that fabric manager works. Its messages in a journal are read as a kernel
+# log.
+NAME = "fabric-manager-log"
+HEAD = regex(
+    r"^\s{0,4}\[[A-Z][a-z]{2} \d{1,2} \d{4} \d\d:\d\d:\d\d\] \[(?P<level>[A-Z]{4,9})\] \[tid \d{1,9}\] (?P<text>.*)$"
+)
+# nv-hostengine.log of DCGM: 2026-01-16 09:54:30.534 ERROR [3279516:3279516] text [/builds/dcgm/...cpp:855] [function]
+ENGINE = regex(
+    r"^\s{0,4}\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} (?P<level>[A-Z]{4,8})\s{1,4}\[\d{1,9}:\d{1,9}\] (?P<text>.*)$"
+)
+# Lines that belong to the one before. A report of an NVLink error has a list of fields.
+MORE = regex(
+    r"^(?:Message payload details:|Message header details:|"
+    r"(?:moduleId|nodeId|partitionId|gpuGuid|portNum|portStatus|errorCode|errorSubcode|portDownReasonCode|isErrorFirst|"
+    r"errorStatus|switchGuid|switchChipId) : )"
+)
+BAD = ("ERROR", "FATAL", "CRITICAL")
+
+
+def _fabric_is_line(line: str) -> bool:
+    line = line[:LONGEST]
+    return HEAD.match(line) is not None or ENGINE.match(line) is not None or MORE.match(line) is not None
+
+
+def fabric_parse(lines: list[str]) -> Part | None:
+    found: list[Message] = []
+    count = 0
+    for number, line in enumerate(lines, start=1):
+        head = HEAD.match(line[:LONGEST]) or ENGINE.match(line[:LONGEST])
+        if head is None:
+            continue
+        count += 1
+        known = meaning(NAME, line[:LONGEST])
+        if known is not None and not known[0].key.endswith(".error"):
+            row, gpu = known
+            found.append(Message(key=row.key, text=line.strip()[:LONGEST], line=number, gpu=gpu))
+        elif head["level"] in BAD and head.re is HEAD:
+            found.append(Message(key=f"{NAME}.error", text=line.strip()[:LONGEST], line=number))
+    if not count:
+        return None
+    return Part(messages=tuple(found), looked_at=(f"{counted(count, 'line')} of the fabric manager log",))
+
+
+FABRIC = Kind(
+    name=NAME,
+    title="a log of fabric manager or of the DCGM host engine",
+    parse=fabric_parse,
+    loose=True,
+    hints=("] [tid ", "Message payload details:", "gpuGuid", "DEBUG [", "INFO  [", "ERROR [", "WARN  ["),
+    line=_fabric_is_line,
+)
+
+
+# The kernel's parameters (/proc/cmdline, the first line of its log, GRUB's file): what they set the IOMMU to.
+#
+# AMD's IOMMU needs no parameter, so their absence is no evidence. Sources: Linux
+# Documentation/admin-guide/kernel-parameters.txt; arch/x86/Kconfig and drivers/iommu/Kconfig (IOMMU_DEFAULT_DMA_LAZY).
+LINE = regex(r"(?:BOOT_IMAGE=|\broot=(?:UUID=|/dev/)|GRUB_CMDLINE_LINUX(?:_DEFAULT)?=|[Cc]ommand line: )")
+OFF = regex(r"(?<![\w.])(?:(?:intel_|amd_)?iommu=off)(?![\w=])")
+IDENTITY = regex(r"(?<![\w.])(?:iommu=pt|iommu\.passthrough=1|iommu=[\w,]*\bpt\b)(?![\w=])")
+TRANSLATING = regex(r"(?<![\w.])(?:intel_iommu=on\b|iommu\.passthrough=0|iommu=nopt|iommu=force)")
+
+
+def boot_parse(lines: list[str]) -> Part | None:
+    text = " ".join(lines)
+    if OFF.search(text):
+        host, words = ObservedHost(iommu="off"), "is off"
+    elif IDENTITY.search(text):
+        host, words = ObservedHost(iommu="identity"), "passes addresses through"
+    elif TRANSLATING.search(text):
+        host, words = ObservedHost(iommu="translating"), "translates"
+    else:
+        return None
+    return Part(facts=Facts(observed=Observations(host=host)), looked_at=(f"kernel parameters: the IOMMU {words}",))
+
+
+BOOT = Kind(
+    "kernel-parameters",
+    "the kernel's parameters (/proc/cmdline)",
+    boot_parse,
+    hints=("iommu",),
+    marks=("iommu",),
+    line=lambda line: "iommu" in line and LINE.search(line) is not None,
+)

@@ -9,7 +9,7 @@ import pytest
 from gpucheck import imports
 from gpucheck.checks.kernel import log as check
 from gpucheck.imports import ImportProblem
-from gpucheck.imports.logs.kernel_log import read
+from gpucheck.imports.logs import read
 from gpucheck.model import KernelLine
 from tests.imports.pastes.reading import kinds
 from tests.shared import sampled

@@ -1,19 +1,44 @@
-"""The elements of an NCCL topology as leaves (GPUs, network cards) with the switches above them.
+"""NCCL's topology XML: what NCCL_TOPO_DUMP_FILE writes, and what cloud vendors publish for NCCL_TOPO_FILE.
 
-expat itself, not defusedxml: that package's last release is of 2021, and it bounds neither depth nor the number of
-elements.
-No document type is accepted, so there are no entities to expand and nothing outside the text is ever opened.
+Elements as NVIDIA/nccl src/graph/xml.cc reads and writes them. A ``cpu`` is a NUMA node; a ``pci`` with children is a
+PCIe switch, named by its upstream port; host bridges and root ports are not written. So two devices of one NUMA node
+with no switch in common may share a host bridge (PHB) or not (NODE): they are counted as NODE, the farther one.
+
+Only a dump of NCCL itself has ``gpu`` elements, and NVLinks in them. The files of vendors (aws-ofi-nccl,
+azhpc-images) have none: NCCL adds the NVLinks that NVML reports on the machine.
 """
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from xml.parsers import expat
 
-from gpucheck.imports._common import linux_bus_id
-from gpucheck.imports._problem import ImportProblem
-from gpucheck.imports._text import quoted
-from gpucheck.model.host.hardware import NumaNode, PcieLink, WiredFunction
+from gpucheck.imports._kind import TOPOLOGY, Kind, of_topology
+from gpucheck.imports._text import ImportProblem, linux_bus_id, quoted, regex, until
+from gpucheck.knowledge.codes import Subject
+from gpucheck.model.finding import Finding
+from gpucheck.model.host.hardware import (
+    NVSWITCH,
+    Nic,
+    NumaNode,
+    NvLinkBundle,
+    Pair,
+    PcieLink,
+    TopologyGpu,
+    WiredFunction,
+    Wiring,
+)
+from gpucheck.model.paste import Part
+from gpucheck.model.topology import Topology
 
+# The elements of an NCCL topology as leaves (GPUs, network cards) with the switches above them.
+#
+# expat itself, not defusedxml: that package's last release is of 2021, and it bounds neither depth nor the number of
+# elements.
+# No document type is accepted, so there are no entities to expand and nothing outside the text is ever opened.
+TITLE = "NCCL topology XML"
+AGAIN = "Dump it again: NCCL_TOPO_DUMP_FILE=topo.xml, then any NCCL program with GPUs"
 MOST_ELEMENTS = 50_000
 """The largest multi-node dump has a few thousand."""
 MOST_DEPTH = 64
@@ -31,32 +56,31 @@ class Element:
     children: list["Element"] = field(default_factory=list)
 
     def get(self, name: str) -> str:
-        """An attribute without the blanks around it, empty where it is absent."""
         return self.attributes.get(name, "").strip()
 
     def all(self, tag: str) -> list["Element"]:
         return [child for child in self.children if child.tag == tag]
 
 
-def parse(text: str, title: str, first_line: int = 1) -> Element:
-    """The root element. title: how a message names the dump. Raises ImportProblem for everything else.
+def _parsed(text: str, first_line: int) -> Element:
+    """The root element. first_line: where `text` begins in the input. Raises ImportProblem for everything else.
 
-    first_line: where `text` begins in the input. Character data is left out: what comes after the root is not read.
+    Character data is left out: what comes after the root is not read.
     """
-    reader = _Reader(title, first_line)
+    reader = _Reader(first_line)
     try:
         reader.parser.Parse(text.encode("utf-8", errors="replace"), True)
     except expat.ExpatError as error:
         if reader.root is None or reader.open:
-            raise reader.problem(expat.ErrorString(error.code), error.lineno) from None
+            raise reader.problem(f"the XML is broken or cut short: {expat.ErrorString(error.code)}") from None
     if reader.root is None:
-        raise reader.problem("no element found", 1)
+        raise reader.problem("the XML is cut short: no element found")
     return reader.root
 
 
 class _Reader:
-    def __init__(self, title: str, first_line: int) -> None:
-        self.title, self.first_line = title, first_line
+    def __init__(self, first_line: int) -> None:
+        self.first_line = first_line
         self.root: Element | None = None
         self.open: list[Element] = []
         self.count = 0
@@ -65,33 +89,23 @@ class _Reader:
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
 
-    def problem(self, why: str, line: int) -> ImportProblem:
-        return ImportProblem(
-            f"{self.title} cannot be read",
-            where=f"line {line + self.first_line - 1}",
-            why=f"the XML is broken or cut short there: {why}",
-            do="Dump it again: NCCL_TOPO_DUMP_FILE=topo.xml, then any NCCL program",
-        )
-
-    def _refuse(self, why: str) -> None:
-        raise ImportProblem(
-            f"{self.title} is rejected",
-            where=f"line {self.parser.CurrentLineNumber + self.first_line - 1}",
-            why=why,
-            do="Import the file as NCCL wrote it: NCCL_TOPO_DUMP_FILE=topo.xml",
-        )
+    def problem(self, why: str) -> ImportProblem:
+        line = self.parser.CurrentLineNumber + self.first_line - 1
+        return ImportProblem(f"{TITLE} cannot be read", where=f"line {line}", why=why, do=AGAIN)
 
     def _doctype(self, name: str, *_: object) -> None:
-        self._refuse(f"it declares a document type, {quoted(name)}; NCCL writes none, and entities are never expanded")
+        raise self.problem(
+            f"it declares a document type, {quoted(name)}; NCCL writes none, and entities are never expanded"
+        )
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         self.count += 1
         if self.count > MOST_ELEMENTS:
-            self._refuse(f"it has more than {MOST_ELEMENTS} elements; a topology has some thousand at most")
+            raise self.problem(f"it has more than {MOST_ELEMENTS} elements; a topology has some thousand at most")
         if len(self.open) >= MOST_DEPTH:
-            self._refuse(f"elements are nested more than {MOST_DEPTH} deep; PCI bridges are not")
+            raise self.problem(f"elements are nested more than {MOST_DEPTH} deep; PCI bridges are not")
         if any(len(value) > MOST_ATTRIBUTE for value in attributes.values()):
-            self._refuse(f"an attribute of {quoted(tag)} is longer than {MOST_ATTRIBUTE} characters")
+            raise self.problem(f"an attribute of {quoted(tag)} is longer than {MOST_ATTRIBUTE} characters")
         element = Element(tag, attributes, self.parser.CurrentLineNumber + self.first_line - 1)
         if self.open:
             self.open[-1].children.append(element)
@@ -305,3 +319,167 @@ def _number(text: str) -> int | None:
 def _family(number: int | None) -> int | None:
     """NCCL writes base + (extended << 4), where /proc/cpuinfo has base + extended: 175 is family 25 (Zen 3 and 4)."""
     return number if number is None or number < 16 else (number & 15) + (number >> 4)
+
+
+SOURCE = "nccl-xml"
+SUBJECT = Subject(check="topology")
+BEGIN = regex(r"<\?xml|<!DOCTYPE|<system\b")
+SHAPE = regex(r"<system\b[^<>]{0,200}>\s*(?:<!--|<cpu\b|<pci\b|<gpu\b|<nic\b|</system|\Z)|<system\s+version\s*=")
+BEGIN_OF_ANY = regex(rf"{BEGIN.pattern}|<graphs\s+version")
+
+
+def parse(lines: list[str]) -> Part:
+    """Return the GPUs in NVML's order if the dump has it (``dev``), else by rank, else by place in the file."""
+    text = "\n".join(lines)
+    begin, end = BEGIN.search(text), text.rfind("</system>")
+    if begin is None or not SHAPE.search(text):
+        why = "this is a graph dump of NCCL (NCCL_GRAPH_DUMP_FILE), which holds rings and trees, not the machine"
+        raise ImportProblem(f"no {TITLE} in the input", why=why, do=AGAIN)
+    first_line = text.count("\n", 0, begin.start()) + 1
+    root = _parsed(text[begin.start() : end + len("</system>") if end > begin.start() else len(text)], first_line)
+    system = read_system(root)
+    if root.tag != "system" or not system.gpus:
+        why = "it has neither a gpu element nor a pci element of class 0x0302"
+        if root.tag != "system":
+            why = f"the outermost element is {quoted(root.tag)}, not system"
+        raise ImportProblem(f"no GPU in this {TITLE}", where=f"line {root.line}", why=why, do=AGAIN)
+    return of_topology(_topology(system))
+
+
+def _topology(system: System) -> Topology:
+    gpus, nics = system.gpus, system.nics
+    cells = {(i, j): _cell(gpus[i], gpus[j]) for i, j in combinations(range(len(gpus)), 2)}
+    matrix = tuple(
+        tuple("X" if i == j else cells[min(i, j), max(i, j)] for j in range(len(gpus))) for i in range(len(gpus))
+    )
+    return Topology(
+        source=SOURCE,
+        gpus=tuple(_gpu(i, leaf, system) for i, leaf in enumerate(gpus)),
+        matrix=matrix,
+        nics=tuple(
+            Nic(
+                label=f"NIC{i}",
+                name=nic.name or nic.bus_id or None,
+                classes=tuple(path_class(nic, gpu) for gpu in gpus),
+                peers=tuple("X" if nic is other else path_class(nic, other) for other in nics),
+                pci_bus_id=nic.bus_id or None,
+                numa_node=nic.numa_node,
+            )
+            for i, nic in enumerate(nics)
+        ),
+        pairs=tuple(Pair(a=i, b=j, cls=cls) for (i, j), cls in cells.items()),
+        findings=tuple(_findings(system)),
+        wiring=_wiring(system),
+    )
+
+
+def _cell(a: Leaf, b: Leaf) -> str | None:
+    links = _nvlinks(a, b)
+    return f"NV{links}" if links else path_class(a, b)
+
+
+def _nvlinks(a: Leaf, b: Leaf) -> int:
+    """Count direct links as the end with more of them reports, links to switches as the GPU with fewer has."""
+    direct = max(a.peers.get(b.bus_id, 0), b.peers.get(a.bus_id, 0))
+    return direct or min(sum(a.switches.values()), sum(b.switches.values()))
+
+
+def path_class(a: Leaf, b: Leaf) -> str | None:
+    """PIX in one switch, PXB below a common one, NODE in one NUMA node, SYS between them; None between two hosts."""
+    if a.host != b.host:
+        return None
+    if a.chain and b.chain and a.chain[0] == b.chain[0]:
+        return "PIX" if a.chain == b.chain else "PXB"
+    if a.numa_node is None or b.numa_node is None:
+        return None
+    return "NODE" if a.numa_node == b.numa_node else "SYS"
+
+
+def _gpu(index: int, leaf: Leaf, system: System) -> TopologyGpu:
+    node = system.node_of(leaf)
+    sm = leaf.compute_capability
+    return TopologyGpu(
+        index=index,
+        pci_bus_id=leaf.bus_id or None,
+        compute_capability=f"{sm // 10}.{sm % 10}" if sm else None,
+        numa_node=leaf.numa_node,
+        cpu_affinity=node.cpus if node else None,
+        numa_affinity=None if leaf.numa_node is None else str(leaf.numa_node),
+    )
+
+
+def _wiring(system: System) -> Wiring | None:
+    """None where dumps of several hosts were fused: their bus ids are the same."""
+    if len({leaf.host for leaf in (*system.gpus, *system.nics)}) > 1:
+        return None
+    leaves = [(f"GPU{i}", "gpu", leaf) for i, leaf in enumerate(system.gpus)]
+    leaves += [(f"NIC{i}", "nic", leaf) for i, leaf in enumerate(system.nics)]
+    functions = (
+        WiredFunction(
+            bus_id=leaf.bus_id or label,
+            kind="gpu" if kind == "gpu" else "nic",
+            label=label,
+            above=leaf.chain[-1] if leaf.chain else None,
+            numa_node=leaf.numa_node,
+            link=leaf.link,
+        )
+        for label, kind, leaf in leaves
+    )
+    return Wiring(
+        nodes=tuple(system.nodes),
+        functions=(*system.switches, *functions),
+        nvlinks=tuple(_bundles(system.gpus)),
+        nvlinks_known=_lists_nvlinks(system),
+    )
+
+
+def _lists_nvlinks(system: System) -> bool:
+    return any(gpu.nvlinks for gpu in system.gpus)
+
+
+def _bundles(gpus: tuple[Leaf, ...]) -> Iterator[NvLinkBundle]:
+    number = {gpu.bus_id: i for i, gpu in enumerate(gpus)}
+    for i, gpu in enumerate(gpus):
+        for peer, links in gpu.peers.items():
+            j = number.get(peer)
+            if j is not None and (i < j or gpu.bus_id not in gpus[j].peers):
+                yield NvLinkBundle(a=f"GPU{i}", b=f"GPU{j}", links=links)
+        for switch, links in gpu.switches.items():
+            yield NvLinkBundle(a=f"GPU{i}", b=NVSWITCH if switch.startswith("ffff") else switch, links=links)
+
+
+def _findings(system: System) -> Iterator[Finding]:
+    near = [(a, b) for a, b in combinations(system.gpus, 2) if _cell(a, b) == "NODE"]
+    vague = sum(a.bus_id.split(":")[0] == b.bus_id.split(":")[0] for a, b in near)
+    if vague:
+        yield SUBJECT.skips("topology.host-bridges-unnamed", f"{vague} pairs are NODE that may be PHB")
+    if not _lists_nvlinks(system):
+        yield SUBJECT.skips("topology.file-without-nvlinks", "NVLinks not listed")
+    unplaced = [gpu for gpu in system.gpus if gpu.numa_node is None]
+    if unplaced:
+        seen = f"{len(unplaced)} of {len(system.gpus)} GPUs outside any cpu element with a NUMA node"
+        yield SUBJECT.unknown("topology.gpus-without-node", seen, "every GPU below a cpu element")
+    yield from _nvlink_findings(system)
+    for problem in system.oddities[:8]:
+        yield SUBJECT.warns("topology.file-unexpected", problem, "the file as NCCL writes it")
+
+
+def _nvlink_findings(system: System) -> Iterator[Finding]:
+    for a, b in combinations(system.gpus, 2):
+        ends = a.peers.get(b.bus_id, 0), b.peers.get(a.bus_id, 0)
+        if ends[0] != ends[1]:
+            pair = Subject(check=SUBJECT.check, name=f"pair:{a.bus_id}-{b.bus_id}", unit="links")
+            yield pair.warns("topology.link-ends-uneven", min(ends), max(ends))
+    totals = [sum(gpu.switches.values()) for gpu in system.gpus]
+    most = max(totals)
+    for gpu, links in zip(system.gpus, totals, strict=True):
+        if links < most and sum(totals) > most:
+            subject = Subject(check=SUBJECT.check, name=f"gpu:{gpu.bus_id}", unit="links")
+            yield subject.warns("topology.switch-links-uneven", links, most)
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    return until(lines, lambda line: "<" in line and BEGIN_OF_ANY.search(line), "</system>", "</graphs>")
+
+
+XML = Kind("nccl-topology", TITLE, parse, holds=TOPOLOGY, hints=("<system", "<graphs"), blocks=_blocks)

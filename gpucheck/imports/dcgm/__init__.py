@@ -1,1 +1,0 @@
-"""What NVIDIA Data Center GPU Manager prints."""

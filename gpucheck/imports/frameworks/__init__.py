@@ -1,1 +1,0 @@
-"""Reports that machine learning frameworks print of the machine they run on."""

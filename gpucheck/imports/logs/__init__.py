@@ -1,1 +1,0 @@
-"""Logs and error messages of installers and services."""

@@ -1,0 +1,234 @@
+"""Ports of RDMA devices as the tools of several packages print them."""
+
+import ipaddress
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gpucheck.imports._kind import Kind
+from gpucheck.imports._text import regex, spans
+from gpucheck.model.facts import Facts
+from gpucheck.model.host.network import RdmaDevice, RdmaPort
+from gpucheck.model.paste import Message, Part
+from gpucheck.printable import counted
+
+NAME = "rdma-port"
+
+
+class Port(NamedTuple):
+    """One port and its device, as a tool prints them; None is not reported. card: equal for the ports of one card."""
+
+    device: str
+    port: RdmaPort
+    model: str | None = None
+    card: str | None = None
+
+
+def part_of(ports: Sequence[Port], what: str = "RDMA port") -> Part:
+    devices: dict[str, RdmaDevice] = {}
+    changed: dict[str, Message] = {}
+    for one in ports:
+        known = devices.get(one.device, RdmaDevice(name=one.device, model=one.model, card=one.card))
+        others = tuple(port for port in known.ports if port.number != one.port.number)
+        before = next((port for port in known.ports if port.number == one.port.number), one.port)
+        if before.state != one.port.state:
+            text = f"{one.device} port {one.port.number}: {before.state}, then {one.port.state}"
+            changed.setdefault(f"{one.device}/{one.port.number}", Message(key=f"{NAME}.changed", text=text))
+        devices[one.device] = replace(known, ports=(*others, one.port))
+    every = [port for device in devices.values() for port in device.ports]
+    up = sum(port.is_active for port in every)
+    count = f"{counted(len(every), what)}, of which {up} {'is' if up == 1 else 'are'} active"
+    return Part(facts=Facts(rdma=tuple(devices.values())), messages=tuple(changed.values()), looked_at=(count,))
+
+
+NUMBER = regex(r"^(\d{1,4}(?:\.\d{1,2})?)")
+STATE = regex(r"^(?:\d: )?(?:PORT_)?([A-Za-z]\w{1,20})")
+
+
+# What ibstat, ibstatus and ibv_devinfo call it -> a field of the port, or of its device.
+FIELDS = {
+    **dict.fromkeys(("ca type", "vendor_part_id"), "model"),
+    **dict.fromkeys(("system image guid", "sys_image_guid"), "card"),
+    **dict.fromkeys(("physical state", "phys state", "phys_state"), "physical"),
+    **dict.fromkeys(("link layer", "link_layer"), "link_layer"),
+    "state": "state",
+    "rate": "rate",
+}
+
+
+def _with(port: RdmaPort, field: str, value: str) -> RdmaPort:
+    if field == "rate":
+        match = NUMBER.match(value)
+        return replace(port, rate_gbit_s=float(match[1]) if match else None)
+    match = STATE.match(value)
+    return replace(port, **{field: match[1].lower()}) if match else port
+
+
+def kind(name: str, title: str, hint: str, card: re.Pattern[str], port: re.Pattern[str], inside: str) -> Kind:
+    """card: begins a device; port: begins a port, whose number is the last group."""
+
+    def parse(lines: list[str]) -> Part | None:
+        found: list[Port] = []
+        device, values = "", dict[str, str]()
+        for line in lines:
+            if match := card.match(line):
+                device, values = match[1], {}
+            if match := port.match(line):
+                number = int(match[match.re.groups])
+                found.append(Port(device, RdmaPort(number=number), values.get("model"), values.get("card")))
+                continue
+            label, _, value = (text.strip() for text in line.partition(":"))
+            field = FIELDS.get(label.lower())
+            if field in ("model", "card"):
+                values[field] = value[:60]
+            elif field and found and found[-1].device == device:
+                found[-1] = found[-1]._replace(port=_with(found[-1].port, field, value))
+        return part_of(found) if found else None
+
+    within = regex(inside)
+    return Kind(name, title, parse, hints=(hint,), blocks=lambda lines: spans(lines, card, within))
+
+
+IBSTAT = kind(
+    "ibstat",
+    "the output of ibstat",
+    "CA '",
+    regex(r"^\s{0,12}CA '([\w.-]{1,60})'"),
+    regex(r"^\s{0,24}Port (\d{1,3}):\s*$"),
+    r"^\s{0,32}(?:CA type|Number of ports|Firmware version|Hardware version|Node GUID|System image GUID|"
+    r"Port \d{1,3}|State|Physical state|Rate|Base lid|LMC|SM lid|Capability mask|Port GUID|Link layer)\s{0,4}:",
+)
+# The older script of the same package.
+STATUS = regex(r"^\s{0,12}Infiniband device '([\w.-]{1,60})' port (\d{1,3}) status:")
+IBSTATUS = kind(
+    "ibstat",
+    "the output of ibstatus",
+    "Infiniband device",
+    STATUS,
+    STATUS,
+    r"^\s{0,24}(?:default gid|base lid|sm lid|state|phys(?:ical)? state|rate|link_layer):",
+)
+IBV_DEVINFO = kind(
+    "ibv_devinfo",
+    "the output of ibv_devinfo",
+    "hca_id",
+    regex(r"^\s{0,12}hca_id:\s{1,16}([\w.-]{1,60})"),
+    regex(r"^\s{0,40}port:\s{1,16}(\d{1,3})\s*$"),
+    r"^\s{0,48}(?:transport|fw_ver|node_guid|sys_image_guid|vendor_id|vendor_part_id|hw_ver|board_id|phys_port_cnt|port|state|"
+    r"max_\w{2,40}|active_\w{3,10}|sm_lid|port_\w{3,20}|link_layer|phys_state|page_size_cap|device_cap\w{0,20}|local_ca_\w{3,20}|"
+    r"atomic_cap|\w{3,30}_caps?|odp_caps|hca_core_clock|GID\[|\w{2,30}_(?:count|len|supported|mask|delay|lid|lmc|sl|timeout))"
+    r"\s{0,4}:|^\s{8,60}[A-Z][A-Z0-9_]{4,40}\s*$|^\s{0,48}GID\[",
+)
+
+
+# rdma link (iproute2) and ibdev2netdev: one line for each port.
+LINK = regex(
+    r"^\s{0,12}(?:link |\d{1,3}/\d{1,3}: )(?P<name>[\w.-]{1,60})/(?P<port>\d{1,3}):? "
+    r".{0,200}?\bstate (?P<state>[A-Z_]{2,20})\b"
+    r"(?:.{0,100}?\bphysical_state (?P<physical>[A-Z_]{2,30}))?"
+)
+NETDEV = regex(
+    r"^\s{0,12}(?P<name>[\w.-]{1,60}) port (?P<port>\d{1,3}) ==> (?P<netdev>[\w.-]{1,60}) \((?P<state>Up|Down)\)\s*$"
+)
+
+
+def rdma_link_parse(lines: list[str]) -> Part | None:
+    found = [
+        (match["name"], match["port"], match["state"].lower(), (match["physical"] or "").lower() or None)
+        for match in filter(None, map(LINK.match, lines))
+    ]
+    known = {row[:2] for row in found}
+    # ibdev2netdev prints the state of the interface, which an IPoIB interface does not have.
+    found += [
+        (match["name"], match["port"], "active" if match["state"] == "Up" else "down", None)
+        for match in filter(None, map(NETDEV.match, lines))
+        if (match["name"], match["port"]) not in known
+    ]
+    ports = [
+        Port(name, RdmaPort(number=int(port), state=state, physical=physical)) for name, port, state, physical in found
+    ]
+    return part_of(ports) if ports else None
+
+
+RDMA_LINK = Kind(
+    name="rdma-link",
+    title="the output of rdma link or ibdev2netdev",
+    parse=rdma_link_parse,
+    hints=("state ", " ==> "),
+    line=lambda line: LINK.match(line) is not None or NETDEV.match(line) is not None,
+)
+
+
+# GID tables as show_gids prints them, and as the GID lines of ibv_devinfo -v alone.
+GIDS_NAME = "show_gids"
+VERBOSE = regex(
+    r"^\s{0,40}GID\[\s{0,4}(?P<index>\d{1,3})\]:\s{1,24}(?P<gid>[0-9a-fA-F:.]{2,45}|ip-\w{8})"
+    r"(?:, (?:IB/)?RoCE v(?P<version>[12]))?\s*$"
+)
+ROW = regex(
+    r"^\s{0,8}(?P<device>[\w.-]{1,60})\s{1,16}(?P<port>\d{1,3})\s{1,16}(?P<index>\d{1,3})\s{1,16}"
+    r"(?P<gid>[0-9a-f]{4}(?::[0-9a-f]{4}){7}|ip-\w{8})\s{1,40}(?:(?:[\d.]{7,15}|ip-\w{8})\s{1,24})?v(?P<version>[12])\b"
+)
+AROUND = regex(r"^\s{0,8}(?:DEV\s{1,16}PORT\s{1,16}INDEX\s|---\s{1,16}----\s{1,16}-----|n_gids_found=\d)")
+# Version and whether the address is routed, by index.
+Table = dict[int, tuple[str | None, bool]]
+MOST_TABLES = 256
+
+
+def gids_parse(lines: list[str]) -> Part | None:
+    tables = list(_tables(lines))[:MOST_TABLES]
+    if not tables:
+        return None
+    routed = sorted(
+        {i for _, table in tables for i, (version, is_routed) in table.items() if version == "2" and is_routed}
+    )
+    where = f": RoCE v2 of a routed address at index {', '.join(map(str, routed))}" if routed else ""
+    return Part(messages=tuple(_differing(tables)), looked_at=(f"{counted(len(tables), 'GID table')}{where}",))
+
+
+def _tables(lines: list[str]) -> Iterator[tuple[str, Table]]:
+    """Each table with its port, empty where no line names it. An index that does not rise begins the next."""
+    port, table = "", Table()
+    for match in filter(None, map(_entry, lines)):
+        index, own = int(match["index"]), "/".join(match.groupdict().get(name) or "" for name in ("device", "port"))
+        if table and (own != port or index <= max(table)):
+            yield port, table
+            table = {}
+        port = own
+        table[index] = (match["version"], _is_routed(match["gid"]))
+    if table:
+        yield port, table
+
+
+def _entry(line: str) -> re.Match[str] | None:
+    return VERBOSE.match(line) or ROW.match(line)
+
+
+def _is_routed(gid: str) -> bool:
+    try:
+        address = ipaddress.IPv6Address(gid)
+    except ValueError:
+        return False
+    return not address.is_link_local and int(address) != 0
+
+
+def _differing(tables: list[tuple[str, Table]]) -> Iterator[Message]:
+    first: dict[str, Table] = {}
+    for port, table in tables:
+        known = first.setdefault(port, table)
+        # Addresses differ between hosts, and a redacted one (ip-0a1b2c3d) is not known to be routed.
+        if {i: version for i, (version, _) in known.items()} != {i: version for i, (version, _) in table.items()}:
+            text = f"GID tables with {len(known)} and {len(table)} entries"
+            yield Message(key=f"{GIDS_NAME}.differ", text=text)
+            return
+
+
+GIDS = Kind(
+    name=GIDS_NAME,
+    title="the output of show_gids",
+    parse=gids_parse,
+    hints=("GID[", "INDEX", "n_gids_found", " v1", " v2"),
+    line=lambda line: _entry(line) is not None or AROUND.match(line) is not None,
+)
