@@ -323,8 +323,8 @@ ONLY_SIGN = {
 ANSWERS = ("texts", "folders", "services", "packages")
 LOST = {"packages": None, "libraries": None, "kernels": (), "dkms": (), "device_files": (), "secure_boot": None}
 # Where None is a value that was not reported; of a recording, so many of them are taken out, one by one.
-# Of these fields, None is what a GPU without that mode, or a network card whose driver has no board_id, reports.
-NO_MODE = ("mig_pending", "licensed", "board")
+# Of these fields, None is what a GPU without that mode reports.
+NO_MODE = ("mig_pending", "licensed")
 REPORTED, DRAWN = ("nvml", "pci", "rdma", "system", "driver", "limits"), 30
 
 

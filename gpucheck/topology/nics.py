@@ -32,6 +32,11 @@ class Card(NamedTuple):
     product: tuple[str | None, ...]
 
     @property
+    def model(self) -> tuple[str, str]:
+        """Vendor and device number of PCI, which cards of several boards may share."""
+        return self.pci.vendor_id, self.pci.device_id
+
+    @property
     def slot(self) -> str:
         """What all functions of one card have in common."""
         return self.pci.bus_id.rpartition(".")[0]

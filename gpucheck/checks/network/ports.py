@@ -13,7 +13,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.network import RdmaDevice, RdmaPort
-from gpucheck.topology.nics import AMAZON
+from gpucheck.topology.nics import AMAZON, Card
 
 NAME = "nic-ports"
 # So many equal cards of one state show what is usual on this host; one may itself be the odd one.
@@ -62,8 +62,8 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         for card in found
         for port in card.device.ports
     ]
-    # Without its link layer a card is equal to no other, so that nothing would be compared.
-    reasons = [(card, card.device.unread or _no_layer(card.device)) for card in found]
+    # Without its link layer or its board a card is equal to no other, so that nothing would be compared.
+    reasons = [(card, card.device.unread or _no_layer(card.device) or _no_board(card, found)) for card in found]
     unread = [
         about(NAME, card).unknown("network.device-unreadable", device=card.device.name, reason=reason)
         for card, reason in reasons
@@ -84,6 +84,12 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
 def _no_layer(device: RdmaDevice) -> str | None:
     ports = [str(port.number) for port in device.ports if port.link_layer is None]
     return f"no link_layer of port {', '.join(ports)}" if ports else None
+
+
+def _no_board(card: Card, every: Sequence[Card]) -> str | None:
+    """A driver has board_id for all cards of a product, as mlx5, or for none, as EFA."""
+    models = {other.model for other in every if other.device.board is not None}
+    return "no board_id" if card.device.board is None and card.model in models else None
 
 
 def of_printed(devices: Sequence[RdmaDevice]) -> Iterator[Finding]:

@@ -50,6 +50,15 @@ def test_a_card_that_could_not_be_read_is_unknown():
     ]
 
 
+def test_a_card_without_a_board_is_unknown_where_its_equals_have_one():
+    """It would be compared with no other, and a port that is down would pass."""
+    unknown = (UNKNOWN, "network.device-unreadable", "nic:0000:34:00.0")
+    no_driver_has_one = host(*(card(board=None),) * 3, card(DOWN, board=None))
+
+    assert unknown in judged(host(*ALIKE, card(DOWN, board=None)))
+    assert judged(no_driver_has_one) == [(FAIL, "network.port-down", "nic:0000:34:00.0")]
+
+
 def test_a_host_without_any_active_port_is_one_unknown():
     """It may not be connected yet, or its leaf switch may be off: the host alone does not show which."""
     assert judged(host(card(DOWN), card(DOWN), card(DOWN))) == [(UNKNOWN, "network.no-port-active", "host")]
