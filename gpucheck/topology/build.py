@@ -14,6 +14,7 @@ from gpucheck.model.host.hardware import Expected, Gpu, Nic, Pair, PciDevice, To
 from gpucheck.model.host.readings import NvmlFailure, NvmlReading
 from gpucheck.model.topology import Topology
 from gpucheck.topology.expected import expected, gpu_nvlink, narrowest, nvlink_expected, pcie_expected, slower
+from gpucheck.topology.nics import SLINGSHOT
 from gpucheck.topology.pcie import Cpu, classify, identify, known
 from gpucheck.topology.view import DISTANCE, Problem, View
 from gpucheck.topology.wiring import Paths, wire
@@ -101,16 +102,20 @@ def _named(gpu: Gpu, devices: dict[str, PciDevice]) -> TopologyGpu:
 MELLANOX = "15b3"
 
 
+def _is_of_jobs(device: PciDevice) -> bool:
+    return device.vendor_id == MELLANOX or (device.vendor_id, device.device_id) in SLINGSHOT
+
+
 def network_cards(gpus: tuple[Gpu, ...], devices: dict[str, PciDevice]) -> tuple[Nic, ...]:
     """NIC0, NIC1, ... in the order of their names: one for each RDMA device.
 
-    A Mellanox function counts without one too: a container may hide /sys/class/infiniband. Then its network interface
-    names it, or its bus id.
+    A Mellanox function counts without one too: a container may hide /sys/class/infiniband. So does Slingshot, which has
+    none. Then its network interface names it, or its bus id.
     """
     cards = [
         (name, device)
         for device in devices.values()
-        if device.is_network_card and (device.infiniband_names or device.vendor_id == MELLANOX)
+        if device.is_network_card and (device.infiniband_names or _is_of_jobs(device))
         for name in device.infiniband_names or device.net_names[:1] or (device.bus_id,)
     ]
     cards.sort(key=lambda card: (_natural(card[0]), card[1].bus_id))

@@ -1,7 +1,8 @@
 """Network cards that carry the traffic between the GPUs of hosts, by their place among the GPUs; never by a name.
 
 A card below a PCIe switch with a GPU is one, and so are equal cards that are as many as the GPUs on every NUMA node:
-on Grace each GPU and each card has a root port of its own. The role of any other card is not known.
+on Grace each GPU and each card has a root port of its own. EFA is made for this traffic alone (EC2 user guide), and a
+guest sees no switches. The role of any other card is not known.
 """
 
 from collections import Counter
@@ -14,8 +15,10 @@ from gpucheck.model.host.network import RdmaDevice
 # A switch of several GPUs begins below the root port.
 SHARED = 2
 ENOUGH = 2
-
-
+# The vendor of EFA.
+AMAZON = "1d0f"
+# Slingshot, Cassini 1 and 2: its driver cxi has network interfaces and no RDMA device.
+SLINGSHOT = (("17db", "0501"), ("1590", "0371"))
 # Virtual functions as a guest sees them, ConnectX-4 to -7: drivers/net/ethernet/mellanox/mlx5/core/main.c of Linux.
 VIRTUAL = {("15b3", device) for device in ("1014", "1016", "1018", "101a", "101c", "101e")}
 
@@ -40,10 +43,6 @@ class Card(NamedTuple):
     def slot(self) -> str:
         """What all functions of one card have in common."""
         return self.pci.bus_id.rpartition(".")[0]
-
-
-# The vendor of EFA.
-AMAZON = "1d0f"
 
 
 def variables(cards: Iterable[Card]) -> tuple[str, ...]:
@@ -82,7 +81,8 @@ def cards_of_gpus(devices: Iterable[RdmaDevice], pci: Iterable[PciDevice]) -> tu
         for name in function.infiniband_names
         if name in named and (function.vendor_id, function.device_id) not in VIRTUAL
     ]
-    return tuple(card for card in every if card.gpus) or _one_a_gpu(every, gpus)
+    amazon = tuple(card for card in every if gpus and card.pci.vendor_id == AMAZON)
+    return tuple(card for card in every if card.gpus) or amazon or _one_a_gpu(every, gpus)
 
 
 def _card(device: RdmaDevice, function: PciDevice, gpus: list[PciDevice]) -> Card:

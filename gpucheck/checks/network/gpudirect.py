@@ -19,9 +19,10 @@ MODULES = "/proc/modules"
 PEER_MEMORY = re.compile(r"^(nvidia_peermem|nv_peer_mem) ", re.MULTILINE)
 RELEASE = re.compile(r"(\d{1,3})\.(\d{1,3})\.")
 DMA_BUF = (5, 12)
-# The driver of the cards that has it from that version on; of others it depends on theirs.
-WITH_DMA_BUF = "mlx5_core"
-WITH_BACKPORTS = ".el8"
+# Drivers of cards that register DMA-BUF (reg_user_mr_dmabuf in drivers/infiniband/hw of Linux), and a version of Linux
+# in which they do; of others it depends on their own version.
+WITH_DMA_BUF = {"mlx5_core": DMA_BUF, "efa": (6, 1)}
+WITH_BACKPORTS, NEVER = ".el8", 1000
 
 
 def evaluate(facts: Facts) -> Iterator[Finding]:
@@ -45,7 +46,7 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     elif peer:
         yield host.passes(peer[1])
     elif driver.loaded_flavour == "open" and kernel is not None and kernel >= DMA_BUF:
-        if all(card.pci.driver == WITH_DMA_BUF for card in found):
+        if all(kernel >= WITH_DMA_BUF.get(card.pci.driver or "", (NEVER, 0)) for card in found):
             yield host.passes("DMA-BUF")
         else:
             yield host.unknown("network.gpudirect-unknown")

@@ -16,7 +16,7 @@ from gpucheck.knowledge.systems import ASSET, PRODUCT, VENDOR, KnownSystem, know
 from gpucheck.model import Check, Finding
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.hardware import PciDevice
-from gpucheck.topology.nics import SHARED
+from gpucheck.topology.nics import SHARED, SLINGSHOT
 
 # GPUs and network cards below one switch
 Below = tuple[list[PciDevice], list[PciDevice]]
@@ -99,7 +99,9 @@ def _no_rdma(facts: Facts, cards: list[PciDevice], system: KnownSystem | None) -
     if system is not None and not system.count:
         return host.skips("network.no-rdma-by-design", 0, system=system.name)
     if not useless:
-        return host.skips("network.no-rdma-device", 0)
+        slingshot = sum((card.vendor_id, card.device_id) in SLINGSHOT for card in cards)
+        code = "network.slingshot-not-read" if slingshot else "network.no-rdma-device"
+        return host.skips(code, slingshot)
     if facts.system.container is not None:
         return host.unknown("network.rdma-not-visible", 0, container=facts.system.container)
     return host.warns("network.no-rdma-of-any-card", 0, len(useless))

@@ -6,6 +6,7 @@ from gpucheck.knowledge.port_counters import CEILINGS
 from gpucheck.simulator.faults import check_choice, fault
 from gpucheck.simulator.faults.work import part
 from gpucheck.simulator.machine import Machine
+from gpucheck.simulator.machine.machine import Function
 
 DOWN = {
     "polling": {"ports/1/state": "1: DOWN", "ports/1/phys_state": "2: Polling"},
@@ -29,11 +30,19 @@ RATES = {
 }
 
 
+def _connectx(machine: Machine, nic: int) -> Function:
+    """A card of NVIDIA by its number. Raises ValueError for others, whose drivers show and log something else."""
+    card = machine.nic(nic)
+    if not card.ids.startswith("15b3:"):
+        raise ValueError(f"nic={nic}: EFA, whose driver reports every port as active and without errors")
+    return card
+
+
 @fault("a port of a network card is down, or has no subnet manager")
 def nic_down(machine: Machine, nic: int, state: str = "polling") -> None:
     """A bad cable or transceiver, or a switch port that is off; with state=init no subnet manager knows the port."""
     check_choice("state", state, DOWN)
-    card = machine.nic(nic)
+    card = _connectx(machine, nic)
     linked = state == "init"
     card.rdma |= DOWN[state] | ({} if linked else {"ports/1/rate": LOWEST_RATE})
     if card.rdma["ports/1/link_layer"] == "InfiniBand":
@@ -43,7 +52,7 @@ def nic_down(machine: Machine, nic: int, state: str = "polling") -> None:
 @fault("a port of a network card is active at a lower rate")
 def nic_rate(machine: Machine, nic: int, gbit: int = 100) -> None:
     """A worn cable or a switch port with another setting: the link trained at fewer or slower lanes."""
-    card = machine.nic(nic)
+    card = _connectx(machine, nic)
     now = float(card.rdma["ports/1/rate"].partition(" ")[0])
     slower = [rate for rate in RATES if rate < now]
     if gbit not in slower:
@@ -54,7 +63,7 @@ def nic_rate(machine: Machine, nic: int, gbit: int = 100) -> None:
 @fault("a network card runs other firmware than its equals")
 def nic_firmware(machine: Machine, nic: int, version: str = "28.36.1010") -> None:
     """A card that was replaced, or left out of an update."""
-    card = machine.nic(nic)
+    card = _connectx(machine, nic)
     if version == card.rdma["fw_ver"]:
         raise ValueError(f"version={version}: this card has it")
     card.rdma["fw_ver"] = version
@@ -73,7 +82,7 @@ def nic_missing(machine: Machine, nic: int, what: str = "card") -> None:
 @fault("the link of an Ethernet network card goes down and up")
 def nic_flap(machine: Machine, nic: int, times: int = 3) -> None:
     """A marginal cable or transceiver: the driver logs each change of the link."""
-    card = machine.nic(nic)
+    card = _connectx(machine, nic)
     if card.rdma["ports/1/link_layer"] != "Ethernet":
         raise ValueError(f"nic={nic}: an InfiniBand port, whose link state the kernel does not log")
     if not 1 <= times <= 100:
@@ -88,13 +97,13 @@ def nic_flap(machine: Machine, nic: int, times: int = 3) -> None:
 def nic_driver(machine: Machine, nic: int, what: str = "health") -> None:
     """The driver logs that the firmware no longer counts, or that it does not answer a command."""
     check_choice("what", what, LOGGED)
-    machine.log(f"mlx5_core {machine.nic(nic).bus_id}: {LOGGED[what]}", age_s=600)
+    machine.log(f"mlx5_core {_connectx(machine, nic).bus_id}: {LOGGED[what]}", age_s=600)
 
 
 @fault("a transceiver is above its temperature limit")
 def nic_hot(machine: Machine, nic: int) -> None:
     """The driver logs an event of the port's module."""
-    card = machine.nic(nic)
+    card = _connectx(machine, nic)
     machine.log(
         f"mlx5_core {card.bus_id}: Port module event[error]: module 0, Cable error, High Temperature", age_s=600
     )
@@ -102,7 +111,7 @@ def nic_hot(machine: Machine, nic: int) -> None:
 
 def _moves(machine: Machine, nic: int, ethernet: dict[str, float], infiniband: dict[str, float]) -> None:
     """Counters of a card rise by so many a second."""
-    card = machine.nic(nic)
+    card = _connectx(machine, nic)
     rates = ethernet if card.rdma["ports/1/link_layer"] == "Ethernet" else infiniband
     _moving(machine)[f"{card.infiniband[0]}/1"] = rates
 
@@ -136,7 +145,7 @@ def nic_congestion(machine: Machine, nic: int) -> None:
 @fault("a port has another address, partition or MTU than its equals")
 def nic_address(machine: Machine, nic: int, what: str = "") -> None:
     """InfiniBand: no lid, or another pkey. Ethernet: no routed gid, or another mtu. By default the first of both."""
-    card = machine.nic(nic)
+    card = _connectx(machine, nic)
     own = ("gid", "mtu") if card.rdma["ports/1/link_layer"] == "Ethernet" else ("lid", "pkey")
     check_choice("what", what, ("", *own))
     if what == "mtu":
@@ -163,7 +172,7 @@ def nic_pcie(machine: Machine, nic: int, width: int = 0, gen: int = 0) -> None:
 @fault("error counters of a port are at the largest value of their registers")
 def nic_saturated(machine: Machine, nic: int) -> None:
     """They were not cleared since the card was installed: what comes now is not counted."""
-    card = machine.nic(nic)
+    card = _connectx(machine, nic)
     names = [name for name in card.rdma if name.rpartition("/")[2] in CEILINGS]
     card.rdma |= {name: str(CEILINGS[name.rpartition("/")[2]]) for name in names}
 

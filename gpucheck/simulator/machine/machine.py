@@ -402,19 +402,18 @@ def _rdma(rdma: Rdma, *, cable: bool) -> dict[str, str]:
     """What drivers/infiniband/core/sysfs.c shows. A port without a cable polls, and shows the lowest rate."""
     infiniband = rdma.layer == "InfiniBand"
     counters = {f"ports/1/counters/{name}": str(value) for name, value in COUNTERS.items()}
+    product = {"hca_type": rdma.model, "board_id": rdma.board}
     return {
         "node_type": "1: CA",
-        "hca_type": rdma.model,
-        "board_id": rdma.board,
+        **{name: text for name, text in product.items() if text is not None},
         "fw_ver": rdma.firmware,
         "ports/1/state": "4: ACTIVE" if cable else "1: DOWN",
         "ports/1/phys_state": "5: LinkUp" if cable else "2: Polling",
         "ports/1/rate": rdma.rate if cable else "10 Gb/sec (4X)",
         "ports/1/link_layer": rdma.layer,
         "ports/1/lid": "0x1" if infiniband and cable else "0xffff" if infiniband else "0x0",
-        **(
-            {"ports/1/pkeys/0": "0xffff", "ports/1/pkeys/1": "0x0000", **counters} if infiniband else _roce(cable=cable)
-        ),
+        **({"ports/1/pkeys/0": "0xffff", "ports/1/pkeys/1": "0x0000", **counters} if infiniband else {}),
+        **(_roce(cable=cable) if rdma.layer == "Ethernet" else {}),
     }
 
 

@@ -105,12 +105,15 @@ BUS_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 
 
 class Rdma(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The RDMA device of a network card, as its files in sysfs. rate: of an active port, ``400 Gb/sec (4X NDR)``."""
+    """The RDMA device of a network card, as its files in sysfs. rate: of an active port, ``400 Gb/sec (4X NDR)``.
+
+    layer, model, board: ``Unknown`` and None for EFA, whose driver has no other answer.
+    """
 
     rate: str
-    layer: Literal["InfiniBand", "Ethernet"]
-    model: str
-    board: str
+    layer: Literal["InfiniBand", "Ethernet", "Unknown"]
+    model: str | None = None
+    board: str | None = None
     firmware: str
 
 

@@ -63,7 +63,10 @@ def write_driver(machine: Machine, tree: Tree, kernel: str, *, whole: bool) -> N
         loaded += MODULES if whole else CORE_MODULES
         if whole:
             _started(machine, tree, driver.loaded_version)
-    if any(function.kind == "nic" for function in machine.functions.values()):
+    drivers = {driver_of(machine, function) for function in machine.functions.values() if function.kind == "nic"}
+    if "efa" in drivers:
+        loaded += [("efa", 110592, 0, "-")]
+    if "mlx5_core" in drivers:
         loaded += [("mlx5_ib", 450560, 0, "-"), ("mlx5_core", 2138112, 1, "mlx5_ib,")]
         if machine.peer_memory and driver.loaded_flavour == "proprietary":
             loaded += [("nvidia_peermem", 16384, 0, "-")]

@@ -116,7 +116,7 @@ def _resizable(space: bytearray, bar1_mib: int) -> None:
 
 SPEED = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}  # GT/s by PCIe generation
 NO_RESPONSE = {"current_link_speed": "Unknown", "current_link_width": "63"}
-MELLANOX = "15b3:"
+NIC_DRIVERS = {"15b3": "mlx5_core", "1d0f": "efa", "17db": "cxi_ss1"}
 MIB = 1 << 20
 REGISTERS = 16 * MIB
 # The names and the order of drivers/pci/pcie/aer.c
@@ -173,7 +173,7 @@ def driver_of(machine: Machine, function: Function) -> str | None:
     if function.kind in BRIDGES:
         return "pcieport"
     if function.kind == "nic":
-        return "mlx5_core" if function.ids.startswith(MELLANOX) else None
+        return NIC_DRIVERS.get(function.ids.partition(":")[0])
     if machine.driver.loaded_version is not None:
         return "nvidia-nvswitch" if function.kind == "nvswitch" else "nvidia"
     return "nouveau" if machine.driver.nouveau_loaded and function.kind == "gpu" else None

@@ -118,6 +118,8 @@ def test_ports_whose_driver_has_one_answer_are_no_evidence():
     efa = tuple(replace(one, vendor_id="1d0f") if one.is_network_card else one for one in found.pci)
 
     assert judged(facts(pci=efa, rdma=found.rdma)) == [(SKIP, "network.port-state-fixed", "host")]
+    unread = named([*found.rdma[:2], card(unread="no answer within 5 s")])
+    assert judged(facts(pci=efa, rdma=unread)) == [(UNKNOWN, "network.device-unreadable", "nic:0000:24:00.0")]
 
 
 def test_hosts_without_rdma_and_with_one_unused_port_are_skipped():

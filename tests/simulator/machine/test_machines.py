@@ -34,6 +34,8 @@ REAL = {
 }
 KNOWN = {
     "oci-h100-x8": {"NV18": 28},
+    "aws-p4d-x8": {"NV12": 28},
+    "slingshot-a100-x4": {"NV4": 6},
     "dgx1-p100": {"NV1": 16, "SYS": 12},
     "hgx-h200-x8": {"NV18": 28},
     "hgx-b200-x8": {"NV18": 28},
