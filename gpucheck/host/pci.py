@@ -2,9 +2,9 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from gpucheck.host.readers.config_space import (
     EXPRESS,
@@ -28,6 +28,8 @@ GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}  # by
 NO_WIDTH = (0, 63, 255)
 MEMORY_64 = 0x0010_0000  # IORESOURCE_MEM_64 in Linux' include/linux/ioport.h
 STANDARD_BARS = 6
+LARGEST_REQUEST = 5  # 4096 bytes; 6 and 7 are reserved
+T = TypeVar("T")
 Kind = Literal["root-port", "switch-upstream", "switch-downstream", "bridge"]
 PORTS: dict[int, Kind] = {4: "root-port", 5: "switch-upstream", 6: "switch-downstream"}
 
@@ -90,22 +92,29 @@ def _placed(root: Path) -> Iterator[_Function]:
         parts = folder.split("/")
         above = tuple(part for part in parts[:-1] if BUS_ID.fullmatch(part))
         roots = [part.removeprefix("pci") for part in parts if ROOT.fullmatch(part)]
-        bridge = _read_bridge(f"{folder}/config") if is_bridge else None
+        bridge = _of_config(f"{folder}/config", read_bridge, Bridge()) if is_bridge else None
         yield _Function(folder, found.vendor, class_id, above, roots[-1] if roots else "", bridge)
 
 
-def _read_bridge(config: str) -> Bridge:
+def _of_config(config: str, take: Callable[[Read], T], nothing: T) -> T:
     """Only the registers on the way are read: each byte is an access to the device."""
     try:
         descriptor = os.open(config, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return Bridge()
+        return nothing
     try:
-        return read_bridge(lambda offset, size: os.pread(descriptor, size, offset))
+        return take(lambda offset, size: os.pread(descriptor, size, offset))
     except OSError:
-        return Bridge()
+        return nothing
     finally:
         os.close(descriptor)
+
+
+def read_request(read: Read) -> int | None:
+    """Max_Read_Request_Size in bytes (PCI Express base specification, 7.5.3.4); None where it cannot be read."""
+    express = capability(read, EXPRESS)
+    control = None if express is None else word(read, express + 8)
+    return None if control is None or control >> 12 & 7 > LARGEST_REQUEST else 128 << (control >> 12 & 7)
 
 
 def _facing_down(functions: Iterable[_Function]) -> dict[str, bool]:
@@ -136,6 +145,7 @@ def _device(function: _Function, other_end: str | None, groups: Path) -> PciDevi
     folder, bridge = function.folder, function.bridge
     network, gpu = function.class_id[:4] in NETWORK, function.class_id[:2] == "03"
     group = _target(f"{folder}/iommu_group")
+    rdma = folder_names(f"{folder}/infiniband") or () if network else ()
     return PciDevice(
         bus_id=function.bus_id,
         vendor_id=function.vendor,
@@ -154,7 +164,8 @@ def _device(function: _Function, other_end: str | None, groups: Path) -> PciDevi
         aer=_aer(folder),
         bar1_bytes=bar1_bytes(text(f"{folder}/resource") or "") if gpu else None,
         net_names=_interfaces(folder) if network else (),
-        infiniband_names=folder_names(f"{folder}/infiniband") or () if network else (),
+        infiniband_names=rdma,
+        max_read_request=_of_config(f"{folder}/config", read_request, None) if rdma else None,
     )
 
 

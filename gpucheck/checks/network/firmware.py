@@ -1,7 +1,8 @@
-"""Firmware of network cards: do equal boards of this host run the same version?
+"""Firmware and PCIe settings of network cards: are they the same on equal boards of this host?
 
-Source: fw_ver and board_id of /sys/class/infiniband/<device>. Only boards with the same id take the same firmware;
-without both files, as of EFA and Soft-RoCE, there is nothing to compare.
+Source: fw_ver and board_id of /sys/class/infiniband/<device>, and Max_Read_Request_Size of the PCI Express capability,
+which only root can read. Only boards with the same id take the same firmware; without both files, as of EFA and
+Soft-RoCE, there is nothing to compare.
 """
 
 from collections import Counter
@@ -22,33 +23,44 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     for device in facts.rdma:
         if device.board and device.firmware:
             boards.setdefault(device.board, []).append(device)
-    evidence = tuple(f"{one.name}: board {board}, firmware {one.firmware}" for board in boards for one in boards[board])
+    functions = {name: function for function in facts.pci for name in function.infiniband_names}
+    requests = {name: f"{f.max_read_request} B" for name, f in functions.items() if f.max_read_request is not None}
+    evidence = tuple(
+        f"{one.name}: board {board}, firmware {one.firmware}"
+        + (f", reads of {requests[one.name]}" if one.name in requests else "")
+        for board in boards
+        for one in boards[board]
+    )
     host = Subject(check=NAME, evidence=evidence)
     compared = {board: devices for board, devices in boards.items() if len(devices) > 1}
     if not compared:
         yield host.skips("network.no-equal-boards" if facts.rdma else "network.no-rdma-device", len(boards))
         return
-    places = {name: function.bus_id for function in facts.pci for name in function.infiniband_names}
-    own = [finding for board, devices in compared.items() for finding in _differing(host, board, devices, places)]
+    places = {name: function.bus_id for name, function in functions.items()}
+    own: list[Finding] = []
+    for board, devices in compared.items():
+        versions = {device.name: str(device.firmware) for device in devices}
+        sizes = {device.name: requests[device.name] for device in devices if device.name in requests}
+        own += _differing(host, board, versions, places, ("network.firmware-differs", "network.firmware-mixed"))
+        own += _differing(host, board, sizes, places, ("network.read-request-differs", "network.read-request-mixed"))
     yield from own or [host.passes(", ".join(f"{board}: {one[0].firmware}" for board, one in compared.items()))]
 
 
-def _differing(host: Subject, board: str, devices: list[RdmaDevice], places: dict[str, str]) -> Iterator[Finding]:
-    versions = Counter(device.firmware for device in devices).most_common()
-    if len(versions) == 1:
+def _differing(
+    host: Subject, board: str, values: dict[str, str], places: dict[str, str], codes: tuple[str, str]
+) -> Iterator[Finding]:
+    """values: by device. codes: of a device that differs from most, and of devices without a majority."""
+    counts = Counter(values.values()).most_common(2)
+    if len(counts) < 2:
         return
-    usual, count = versions[0]
-    if count == versions[1][1]:
-        seen = ", ".join(sorted(str(version) for version, _ in versions))
-        yield host.warns("network.firmware-mixed", seen, "one version", board=board)
+    (usual, count), (_, second) = counts
+    if count == second:
+        yield host.warns(codes[1], ", ".join(sorted(set(values.values()))), "one value", board=board)
         return
-    for device in devices:
-        if device.firmware != usual:
-            name = f"nic:{places.get(device.name, device.name)}"
-            subject = Subject(check=NAME, name=name, evidence=host.evidence)
-            yield subject.warns(
-                "network.firmware-differs", device.firmware, usual, device=device.name, board=board, usual=usual
-            )
+    for device, value in values.items():
+        if value != usual:
+            subject = Subject(check=NAME, name=f"nic:{places.get(device, device)}", evidence=host.evidence)
+            yield subject.warns(codes[0], value, usual, device=device, board=board, usual=usual)
 
 
 CHECK = Check(NAME, frozenset({"hardware", "network", "quick"}), evaluate=evaluate, needs=NEEDS)

@@ -234,6 +234,7 @@ class PciDevice(msgspec.Struct, frozen=True, kw_only=True):
     aer: None where the operating system does not own error reporting.
     bar1_bytes: size of base address register 1, the window through which others see the GPU's memory.
     net_names, infiniband_names: of a network card, its interfaces (``ens1f0``) and RDMA devices (``mlx5_0``).
+    max_read_request: of a network card, bytes that it asks for at once; None where root alone may read it.
     """
 
     bus_id: str
@@ -254,6 +255,7 @@ class PciDevice(msgspec.Struct, frozen=True, kw_only=True):
     bar1_bytes: int | None = None
     net_names: tuple[str, ...] = ()
     infiniband_names: tuple[str, ...] = ()
+    max_read_request: int | None = None
 
     @property
     def is_network_card(self) -> bool:

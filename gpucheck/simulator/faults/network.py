@@ -159,9 +159,16 @@ def nic_address(machine: Machine, nic: int, what: str = "") -> None:
 
 
 @fault("the PCIe link of a network card has fewer lanes or a lower generation than both ends support")
-def nic_pcie(machine: Machine, nic: int, width: int = 0, gen: int = 0) -> None:
-    """A card that is not fully seated, or a worn riser. Without parameters half of the lanes are lost."""
+def nic_pcie(machine: Machine, nic: int, width: int = 0, gen: int = 0, reads: int = 0) -> None:
+    """A card that is not fully seated, or a worn riser. Without parameters half of the lanes are lost.
+
+    reads: instead of that, the card asks for so many bytes at once, as the firmware of a host sets it for some slots.
+    """
     card = machine.nic(nic)
+    if reads:
+        check_choice("reads", str(reads), ("128", "256"))
+        card.read_request = reads
+        return
     width, gen = width or (card.width if gen else card.width // 2), gen or card.generation
     if (width, gen) >= (card.width, card.generation) or width > card.width or gen > card.generation:
         raise ValueError(f"width={width},gen={gen}: less than Gen{card.generation} x{card.width}")

@@ -140,7 +140,7 @@ class Function:
     acs_capability, acs_control: registers of a port that can isolate, None for one that cannot.
     errors: (correctable, nonfatal or fatal; the kernel's name of the error) -> how often since boot.
     net, infiniband: as in a profile. rdma: the files of each RDMA device below its folder. mtu, statistics: of each
-    interface, by ethtool's names.
+    interface, by ethtool's names. read_request: bytes that the function asks for at once.
     rebar: the size of BAR 1 can be changed. lost: it no longer answers, every register reads as ones.
     """
 
@@ -166,6 +166,7 @@ class Function:
     rdma: dict[str, str] = field(default_factory=dict)
     mtu: int = 1500
     statistics: dict[str, int] = field(default_factory=dict)
+    read_request: int = 512
     lost: bool = False
 
 
@@ -281,12 +282,15 @@ class Machine:
         return cpus()[self.profile.cpu] if self.profile.cpu else None
 
     def nic(self, number: int) -> Function:
-        """A network card with an RDMA device by its number, in the order of bus ids. Raises ValueError."""
-        nics = [one for _, one in sorted(self.functions.items()) if one.infiniband]
+        """A network card with an RDMA device by its number in the profile, by bus id. Raises ValueError."""
+        nics = sorted(device.bus_id for device in self.profile.devices if device.infiniband)
         if not 0 <= number < len(nics):
             numbers = f"network cards 0 to {len(nics) - 1}" if nics else "no network card with RDMA"
             raise ValueError(f"there is no network card {number}; profile {self.profile.name} has {numbers}")
-        return nics[number]
+        card = self.functions.get(nics[number])
+        if card is None or not card.infiniband:
+            raise ValueError(f"network card {number} is missing already")
+        return card
 
     def chosen(self, words: str) -> list[SimulatedGpu]:
         """One GPU by its number in the profile, or ``all`` of them. Raises ValueError for anything else."""

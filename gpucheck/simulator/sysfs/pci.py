@@ -44,7 +44,7 @@ PORT_TYPE = {"gpu": 0, "nvswitch": 0, "nic": 0, "root-port": 4, "switch-upstream
 BRIDGES = ("root-port", "switch-upstream", "switch-downstream")
 # Where the capabilities stand; the specification leaves that to the device.
 POWER_MANAGEMENT, EXPRESS, AER, FURTHER = 0x40, 0x60, 0x100, 0x150
-PAYLOAD_256, READ_512 = 1, 2
+PAYLOAD_256 = 1
 # A correctable error's bit in the AER status register
 CORRECTABLE = {"RxErr": 0, "BadTLP": 6, "BadDLLP": 7, "Rollover": 8, "Timeout": 12, "NonFatalErr": 13}
 
@@ -91,7 +91,8 @@ def _express(space: bytearray, function: Function) -> None:
     status = function.generation | function.width << 4 | 1 << 12 | (1 << 13 if below else 0)
     speeds = sum(1 << generation for generation in range(1, function.max_generation + 1))
     struct.pack_into("<BBH", space, EXPRESS, 0x10, 0, 2 | kind << 4 | slot)
-    struct.pack_into("<IHH", space, EXPRESS + 4, PAYLOAD_256, PAYLOAD_256 << 5 | READ_512 << 12 | 0x0F, 0)
+    request = function.read_request.bit_length() - 8  # 0 is 128 bytes
+    struct.pack_into("<IHH", space, EXPRESS + 4, PAYLOAD_256, PAYLOAD_256 << 5 | request << 12 | 0x0F, 0)
     struct.pack_into("<IHH", space, EXPRESS + 0x0C, link, 0x0040, status)
     struct.pack_into("<I", space, EXPRESS + 0x2C, speeds)
     struct.pack_into("<H", space, EXPRESS + 0x30, function.max_generation)

@@ -1,6 +1,7 @@
 """Firmware of network cards: equal boards run the same."""
 
 import pytest
+from msgspec.structs import replace
 
 from gpucheck.checks.network import firmware
 from tests.checks.judging import SKIP, judge
@@ -14,6 +15,30 @@ def test_the_card_that_differs_is_named():
 
     assert (finding.code, finding.subject) == ("network.firmware-differs", "nic:0000:24:00.0")
     assert (finding.seen, finding.wanted) == ("28.36.1010", "28.39.2048")
+
+
+def requesting(*sizes):
+    """Equal cards that ask for so many bytes at once."""
+    found = host(*(card() for _ in sizes))
+    cards = iter(sizes)
+    return replace(
+        found,
+        pci=tuple(replace(f, max_read_request=next(cards)) if f.is_network_card else f for f in found.pci),
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "codes"),
+    [
+        ((4096, 4096, 512), ["network.read-request-differs"]),
+        ((4096, 512), ["network.read-request-mixed"]),
+        ((512, 512, 512), [None]),
+        ((None, None, None), [None]),
+        ((4096, 4096, None), [None]),
+    ],
+)
+def test_sizes_of_pcie_reads_are_compared_where_root_could_read_them(sizes, codes):
+    assert [finding.code for finding in judge(firmware, requesting(*sizes))] == codes
 
 
 @pytest.mark.parametrize(
