@@ -89,7 +89,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     if full:
         _confirm(yes=yes)
     from gpucheck.host.recording import encode, recording
-    from gpucheck.host.recording.redaction import Redaction, encodable
+    from gpucheck.host.recording.redaction import encodable, of_recording
 
     source = open_host(profile, faults, None, deadline_s=timeout)
     _read_all(source)
@@ -103,11 +103,11 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     if left := kept.missing(Facts.__struct_fields__):
         note(f"not recorded, because it could not be read: {', '.join(left)}")
     mode = 0o600 if no_redact else PRIVATE
-    clean = None if no_redact else Redaction(kept)
+    clean = None if no_redact else of_recording(kept)
     if full:
         kept = _with_full(source, kept, clean, output, mode)
         # Again and all of it: a program may have printed a name that was not known before.
-        clean = None if no_redact else Redaction(kept)
+        clean = None if no_redact else of_recording(kept)
     kept = _clean(kept, clean)
     content = encode(kept)
     write_result(content, output, mode=mode)
@@ -189,7 +189,9 @@ def _note_full(kept: "Recording", full: "FullRecord", output: Path) -> None:
 
 def _clean(recording: "Recording", redaction: "Redaction | None") -> "Recording":
     """The recording with what --full added, as it is written."""
-    return recording if redaction is None else redaction.with_full(recording.full, recording.differences)
+    from gpucheck.host.recording.redaction import redacted
+
+    return recording if redaction is None else redacted(recording, redaction)
 
 
 def _counted(counts: dict[str, int]) -> str:

@@ -1,7 +1,6 @@
 """A report in the format that was asked for."""
 
 import os
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -74,7 +73,6 @@ def write_report(
     write_result(show(build(), format_, verbose=verbose, width=columns(output), change=change), output)
 
 
-UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 ACCOUNTS = ("USER", "LOGNAME", "SUDO_USER")
 NO_REDACT = click.option(
     "--no-redact",
@@ -87,14 +85,13 @@ def redaction_of(report: Any) -> Callable[[str], str]:
     """Return the redaction of texts about a report, which may be of several hosts."""
     import msgspec
 
-    from gpucheck.host.recording.redaction import of_texts
+    from gpucheck.host.recording.redaction import Redaction
 
     parts = [report, *getattr(report, "machines", ()), *getattr(report, "hosts", ())]
     hosts = filter(None, (getattr(one, name, None) for one in parts for name in ("host", "machine")))
     users = filter(None, (os.environ.get(name) for name in ACCOUNTS))
     texts = dict.fromkeys(_texts(msgspec.to_builtins(report)))
-    uuids = tuple(text for text in texts if UUID.fullmatch(text))
-    return of_texts(hosts, texts, users=users, uuids=uuids)
+    return Redaction(hosts, texts, users=users).text
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpucheck.checks.kernel import log as check
 from gpucheck.checks.kernel._events import Machine, events, messages, named
 from gpucheck.host.kernel_log import ABOUT_GPUS
-from gpucheck.host.recording.redaction import Pseudonyms, redacted
+from gpucheck.host.recording.redaction import of_recording, redacted
 from gpucheck.imports import logs as reader
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.messages import messages as classes
@@ -172,7 +172,7 @@ def test_redaction_changes_no_finding(text):
     """The same checks, subjects, verdicts and causes; only names, UUIDs and serial numbers in the evidence differ."""
     log = kernel_log(*text.splitlines())
     kept = msgspec.structs.replace(written(facts(), ()), kernel_log=log)
-    after = redacted(kept, Pseudonyms(b"salt")).kernel_log
+    after = redacted(kept, of_recording(kept)).kernel_log
 
     def outcome(judged_log):
         said = check.of_log(judged_log)
