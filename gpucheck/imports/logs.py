@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from gpucheck.imports._kind import LONGEST, Kind
 from gpucheck.imports._text import absent, first_line, plain, quoted, regex
 from gpucheck.knowledge.messages import families, meaning, messages
-from gpucheck.model.diagnosis.observations import Observations, ObservedHost
+from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, ObservedHost, Port
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.readings import KernelLine, KernelLog
 from gpucheck.model.paste import Message, Part
@@ -29,6 +29,11 @@ SHORTEST = 7  # MESSAGE, the shortest line that means something
 MOST_LINES = 500_000  # the newest are kept
 LARGE = 4 << 20  # of a larger log only what can mean something is read
 DIGITS = b"0123456789"
+AVAILABLE = regex(
+    r"\b(?P<bus>[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]): [\d.]{1,9} Gb/s available PCIe bandwidth, limited by"
+    r" .{1,30} x(?P<width>\d{1,2}) link at \S{1,20} \(capable of .{1,50} x(?P<most>\d{1,2}) link\)"
+)
+OF_NVIDIA = regex(r"\b(?:nvidia (?P<bus>[0-9a-f]{4}:[0-9a-f:]{5}\.0): |pci (?P<seen>[0-9a-f:.]{12}): \[10de:)")
 LOOK = 10_000  # a log shows what it is in its first lines
 # Pieces before a message, one after the other. None can match nothing.
 PIECE = regex(
@@ -100,7 +105,21 @@ def _is_log(lines: list[str]) -> bool:
 
 def parse(lines: list[str]) -> Part | None:
     log = log_of(lines)
-    return Part(facts=Facts(kernel_log=log), looked_at=(f"{counted(len(log.lines), 'line')} of a kernel log",))
+    observed = Observations(gpus=tuple(_narrow(log)))
+    return Part(
+        partial=bool(observed.gpus),
+        facts=Facts(kernel_log=log, observed=observed),
+        looked_at=(f"{counted(len(log.lines), 'line')} of a kernel log",),
+    )
+
+
+def _narrow(log: KernelLog) -> Iterator[ObservedGpu]:
+    """GPUs whose link had fewer lanes than they can use when the kernel found them (pcie_print_link_status)."""
+    found = {match["bus"]: match for line in log.lines if (match := AVAILABLE.search(line.text))}
+    gpus = {match["bus"] or match["seen"] for line in log.lines if (match := OF_NVIDIA.search(line.text))}
+    for bus_id, match in found.items():
+        if bus_id in gpus and int(match["width"]) < int(match["most"]):
+            yield ObservedGpu(bus_id=bus_id, pcie=Port(width=int(match["width"]), max_width=int(match["most"])))
 
 
 def log_of(lines: list[str]) -> KernelLog:

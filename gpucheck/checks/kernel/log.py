@@ -110,7 +110,7 @@ class _Group:
 
     def text(self) -> str:
         # Of AER's errors the port reports that one came, and the device what it was.
-        reported = sum("message received" in event.message.text for event in self.events)
+        reported = sum(" received" in event.message.text for event in self.events)
         times = max(reported, len(self.events) - reported)
         return self.meaning.summary if times == 1 else f"{self.meaning.summary}, {times} times"
 

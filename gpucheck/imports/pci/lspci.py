@@ -333,7 +333,7 @@ def _looked_at(gpus: list[Device], *, acs: int, bare: int) -> Iterator[str]:
     if linked:
         yield f"PCIe links of {counted(linked, 'GPU')}"
     if acs or bare:
-        yield f"ACS registers of {acs or bare} PCIe devices"
+        yield f"ACS registers of {counted(acs or bare, 'PCIe device')}"
 
 
 KIND = Kind(
