@@ -76,9 +76,12 @@ class Group(NamedTuple):
 
     @property
     def action(self) -> str:
-        """What is asked for and of whom: ``reset-gpu (owner: node)``; empty where nothing follows."""
+        """What is asked for and of whom: ``reset-gpu (owner: node)``; empty where nothing follows.
+
+        To contact support is the action of programs where the steps are those of a person: reseat a card, fix a fan.
+        """
         one = self.first
-        asks = one.verdict in TROUBLE and one.action not in (None, "none")
+        asks = one.verdict in TROUBLE and one.action not in (None, "none", "contact-support")
         return f"{one.action} (owner: {one.owner})" if asks else ""
 
     @property
@@ -97,11 +100,17 @@ def group_faults(faults: Iterable[Fault], gpus: Iterable[str] = ()) -> list[Grou
     """Return one group per fault, the same fault of several GPUs once. gpus: bus ids of all GPUs of the host."""
     everyone, also = frozenset(gpus), {id(fault.lead): fault for fault in faults}
     return [
-        group._replace(
-            also=tuple(group_equal((one for lead in group.findings for one in also[id(lead)].also), everyone))
-        )
+        _with_others(group, group_equal((one for lead in group.findings for one in also[id(lead)].also), everyone))
         for group in group_equal((fault.lead for fault in also.values()), everyone)
     ]
+
+
+def _with_others(group: Group, others: Sequence[Group]) -> Group:
+    """The group of a fault with what else was found of it. The same check of the same thing adds its evidence only."""
+    own = (group.checks, group.where, group.verdict)
+    again = [one for one in others if (one.checks, one.where, one.verdict) == own]
+    evidence = dict.fromkeys(line for one in (group, *again) for line in one.evidence)
+    return group._replace(evidence=tuple(evidence), also=tuple(one for one in others if one not in again))
 
 
 def group_equal(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> list[Group]:

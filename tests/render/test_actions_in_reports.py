@@ -42,6 +42,10 @@ def test_nothing_is_shown_where_nothing_is_to_be_done(format_, fields):
     assert "<dt>action" not in found
 
 
+def test_people_are_shown_steps_where_the_action_of_programs_is_support():
+    assert ["owner:" in told(format_, action="contact-support") for format_ in ("text", "html", "junit")] == [0, 0, 1]
+
+
 def test_findings_that_ask_for_different_things_are_two_blocks():
     one, other = finding(**ASKED), replace(finding(**ASKED), subject="gpu:0000:02:00.0", action="replace", owner="site")
 

@@ -37,7 +37,6 @@ def test_a_block_names_the_other_checks_and_shows_their_evidence_once():
         f"FAIL    pcie-link  GPU 1 ({BUS[1]}): pcie-link saw it",
         "        why       why pcie-link",
         "        fix       fix pcie-link",
-        "        action    contact-support (owner: site)",
         "        cause     pcie-width-reduced (certain)",
         "        also      p2p-bandwidth: p2p-bandwidth saw it",
         "        also      topology (WARN): topology saw it",
@@ -45,6 +44,13 @@ def test_a_block_names_the_other_checks_and_shows_their_evidence_once():
         "        evidence  evidence of p2p-bandwidth",
         "        evidence  evidence of topology",
     ]
+
+
+def test_the_same_check_of_the_same_thing_adds_its_evidence_only():
+    found = lines(finding("pcie-link", seen="8 lanes"), finding("pcie-link", seen="x8", evidence=("read under load",)))
+
+    assert not [line for line in found if line.strip().startswith("also")]
+    assert "        evidence  read under load" in found
 
 
 def test_verbose_has_the_reasons_and_fixes_of_all():
