@@ -1,7 +1,6 @@
 """Test the rates, results and clocks of every GPU"""
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from gpucheck.cli._shared.common import (
     start_simulation,
     usage_errors,
 )
-from gpucheck.cli._shared.progress import bar
+from gpucheck.cli._shared.progress import steps
 from gpucheck.cli._shared.shown import FORMATS, measured, write_report
 from gpucheck.model.finding import EXIT_NOT_WRITTEN, exit_status
 
@@ -63,8 +62,8 @@ def burnt_in(
     begun = "continued" if os.path.lexists(state) else "begun"
     note(f"gpucheck: burn-in of {span(seconds)}, {begun}, kept in {state}; Ctrl-C ends it with what is proven so far")
     try:
-        with bar(sys.stderr) as shown, measured_host() as host, usage_errors(StateError):
-            return burn_in(host, burn_in_options, Shown(step=shown, note=note), keep)
+        with steps(0, "step") as shown, measured_host() as host, usage_errors(StateError):
+            return burn_in(host, burn_in_options, Shown(step=shown, note=shown.note), keep)
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise
@@ -134,7 +133,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     def measure(keep: "Callable[[ComputeReport], None]") -> "ComputeReport":
         if level == "burn-in":
             return burnt_in(options, seconds, state or default_state(), max_temperature, keep)
-        with bar(sys.stderr) as shown, measured_host() as host:
+        with steps(0, "step") as shown, measured_host() as host:
             return compute(host, options, lambda step, number, count: shown(step.label, number, count), keep=keep)
 
     report = measured(

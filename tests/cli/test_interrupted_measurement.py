@@ -6,7 +6,7 @@ import signal as signals
 
 import pytest
 
-from gpucheck.cli._shared import progress
+from gpucheck.cli.bandwidth import Copies
 from gpucheck.compute.burnin import measure as burn_in
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.measure import Heard
@@ -26,7 +26,7 @@ def cut(monkeypatch):
 
     def cut(command, number, signal):
         seen = []
-        owner, name = (progress.Display, "step") if command == "bandwidth" else (Heard, "run")
+        owner, name = (Copies, "step") if command == "bandwidth" else (Heard, "run")
         original = getattr(owner, name)
 
         def step(*arguments):
