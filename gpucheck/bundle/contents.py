@@ -296,10 +296,10 @@ def bundled_plan(plan: Plan, manifest: Manifest, name: str) -> Plan | Refusal:
         plan,
         repositories=(repository,),
         prerequisites=(),
-        dkms_source=msgspec.UNSET,
+        dkms_source=None,
         # The bundle has no later kernel, and so no package that follows one.
-        header_metapackage=msgspec.UNSET,
-        kernel_modules={**plan.kernel_modules, "flavors": False} if plan.kernel_modules else msgspec.UNSET,
+        header_metapackage=None,
+        kernel_modules={**plan.kernel_modules, "flavors": False} if plan.kernel_modules else None,
     )
 
 

@@ -1,6 +1,7 @@
 """Fill images/versions.yml from the stack resolver and from the locks, and report outdated values."""
 
 import re
+from itertools import takewhile
 from pathlib import Path
 
 import msgspec
@@ -15,49 +16,6 @@ from gpucheck.processes.temporary import temporary_folder
 from gpucheck.stack import Refusal, UnknownInput, resolve
 from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
-
-KNOWN_WHEELS = "images/known-wheels.txt"
-LINE = re.compile(r"([0-9a-f]{64})  (\S+\.whl)")
-
-
-def known_wheels(root: Path) -> dict[str, str]:
-    """Return wheel -> sha256 of the checkout's list; empty without a list. Raises VersionsError with file and line."""
-    path = root / KNOWN_WHEELS
-    if not path.exists():
-        return {}
-    found = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        match = LINE.fullmatch(line)
-        if match is None:
-            raise VersionsError(
-                f"{path}:{number}: {line[:80]!r} is not an sha256sum line: 64 hex digits, two spaces, a wheel's name. "
-                "Correct or remove it."
-            )
-        found[match[2]] = match[1]
-    return found
-
-
-def wheels_of(known: dict[str, str], name: str, version: str) -> dict[str, str]:
-    return {
-        wheel: digest for wheel, digest in known.items() if wheel.split("-")[:2] == [name.replace("-", "_"), version]
-    }
-
-
-def add_known(lock: str, known: dict[str, str]) -> str:
-    """Return the lock's text with the known hashes added to those of uv, without duplicates, sorted as uv does."""
-    blocks = re.split(r"\n(?=\S)", lock.rstrip("\n"))
-    return "\n".join(_with_hashes(block, known) for block in blocks) + "\n" if lock.strip() else lock
-
-
-def _with_hashes(block: str, known: dict[str, str]) -> str:
-    requirement, *hashes = (line.rstrip("\\").strip() for line in block.splitlines())
-    name, _, version = requirement.partition(";")[0].partition("==")
-    more = {f"--hash=sha256:{digest}" for digest in wheels_of(known, name.strip(), version.strip()).values()}
-    if not more - set(hashes):
-        return block
-    return " \\\n    ".join([requirement, *sorted({*hashes, *more})])
 
 
 def without_hash(lock: str) -> list[str]:
@@ -114,29 +72,25 @@ def fill_one(name: str, row: Variant, os: str, root: Path) -> Variant:
         conflict = answer.conflicts[0]
         raise VersionsError(f"{FILE}: {name}: no set exists: {conflict.because}. Try: {conflict.try_}")
     locked = read_lock(lock_path(root, name))
-    if row.framework == "torch":
-        filled = _torch(name, answer, known_wheels(root))
-    else:
-        filled = _tensorflow(name, answer, cpu=not row.spec.gpus)
-    carried = filled.cuda is not None
-    found = {part: next((locked[w] for w in CARRIERS[part] if w in locked), None) for part in CARRIERS if carried}
-    if found.get("cuda"):
-        found["cuda"] = ".".join(str(found["cuda"]).split(".")[:2])
-    changes = {part: value for part, value in found.items() if value}
+    filled = _torch(answer) if row.framework == "torch" else _tensorflow(answer, cpu=not row.spec.gpus)
+    if filled is None:
+        because = f"the resolver found no {row.framework} for these GPUs"
+        raise VersionsError(f"{FILE}: {name}: {because}. Details: gpucheck stack resolve")
+    changes = {}
+    for part, wheels in CARRIERS.items() if filled.cuda else ():
+        if version := next((locked[wheel] for wheel in wheels if wheel in locked), None):
+            changes[part] = ".".join(version.split(".")[:2]) if part == "cuda" else version
     return msgspec.structs.replace(row, filled=msgspec.structs.replace(filled, **changes))
 
 
-def _torch(name: str, answer: StackSet, known: dict[str, str]) -> Filled:
+def _torch(answer: StackSet) -> Filled | None:
     choice = answer.torch
     if choice is None:
-        raise VersionsError(
-            f"{FILE}: {name}: the resolver found no torch for these GPUs. Details: gpucheck stack resolve"
-        )
+        return None
     release = next(r for r in tables.torch().releases if r.version == choice.version)
     build = next((b for b in release.builds if b.build == choice.build), None)
-    # The tables have PyPI's aarch64 wheels, and those of PyTorch's index with a known hash.
-    local = wheels_of(known, "torch", f"{choice.version}+{choice.build}")
-    arm = release.aarch64.build == choice.build or any(wheel.endswith("_aarch64.whl") for wheel in local)
+    # The tables have PyPI's aarch64 wheels; PyTorch's index has CPU builds for aarch64 too.
+    arm = choice.build in (release.aarch64.build, "cpu")
     minor = ".".join(choice.cuda.split(".")[:2]) if choice.cuda else None
     return Filled(
         version=choice.version,
@@ -153,12 +107,10 @@ def _torch(name: str, answer: StackSet, known: dict[str, str]) -> Filled:
     )
 
 
-def _tensorflow(name: str, answer: StackSet, *, cpu: bool) -> Filled:
+def _tensorflow(answer: StackSet, *, cpu: bool) -> Filled | None:
     choice = answer.tensorflow
     if choice is None:
-        raise VersionsError(
-            f"{FILE}: {name}: the resolver found no TensorFlow for these GPUs. Details: gpucheck stack resolve"
-        )
+        return None
     release = next(r for r in tables.tensorflow().releases if r.version == choice.version)
     minor = ".".join((release.cuda or "").split(".")[:2])
     # On x86-64 the wheels are two, tensorflow and tensorflow-cpu; on Arm tensorflow's own wheel is CPU only.
@@ -190,18 +142,12 @@ def out_of_step(versions: Versions, root: Path) -> list[str]:
 
 
 def _words(value: object) -> str:
-    return (
-        " ".join(map(str, value)) or "nothing"
-        if isinstance(value, tuple)
-        else "nothing"
-        if value is None
-        else str(value)
-    )
+    return (" ".join(map(str, value)) if isinstance(value, tuple) else str(value or "")) or "nothing"
 
 
 def to_text(versions: Versions, old: str) -> str:
     """Return the file's text: the leading comment of the old text, then every value that is not None."""
-    comment = "".join(line for line in old.splitlines(keepends=True)[: _comment_lines(old)])
+    comment = "".join(takewhile(lambda line: line.startswith("#"), old.splitlines(keepends=True)))
     plain = msgspec.to_builtins(versions)
     parts = [plain["base"], plain["stand_in"]]
     for row in plain["variants"].values():
@@ -212,17 +158,12 @@ def to_text(versions: Versions, old: str) -> str:
     return comment + yaml.safe_dump(plain, sort_keys=False, width=120, allow_unicode=True)
 
 
-def _comment_lines(text: str) -> int:
-    lines = text.splitlines()
-    return next((index for index, line in enumerate(lines) if not line.startswith("#")), len(lines))
-
-
 TOOLS = "cyclonedx-bom"
 # torch's wheel lists numpy as optional, but training data needs it.
 ADDITIONAL = {"torch": ("numpy",), "tensorflow": ()}
 # The substitute base has this version, the pinned base a newer one.
 OLDEST_PYTHON = "3.11"
-HASH_HINT = f"add the wheel's sha256 to {KNOWN_WHEELS}, or name an index that states hashes"
+HASH_HINT = "name an index that states hashes with --index URL"
 HINT = "name the index that has the wheels with --index URL, or a directory of them with --find-links DIR"
 
 
@@ -275,19 +216,11 @@ def compile_lock(
         held.write_text("\n".join(limits) + "\n", encoding="utf-8")
         sources = [root / "pyproject.toml", requested] if project else [requested]
         words: list[str | Path] = [*python_module("uv"), "pip", "compile", "--quiet", "--no-config", *sources]
-        words += [
-            "--constraint",
-            held,
-            "--universal",
-            "--python-version",
-            OLDEST_PYTHON,
-            "--no-header",
-            "--no-annotate",
-            "--generate-hashes",
-        ]
+        words += ["--constraint", held, "--universal", "--python-version", OLDEST_PYTHON]
+        words += ["--no-header", "--no-annotate", "--generate-hashes"]
         run([*words, *options, "--output-file", made], what=f"locking {target.stem}", hint=HINT)
         target.parent.mkdir(parents=True, exist_ok=True)
-        text = add_known(made.read_text(encoding="utf-8"), known_wheels(root))
+        text = made.read_text(encoding="utf-8")
         if bare := without_hash(text):
             raise LabError(f"locking {target.stem}: no index gave a hash for {', '.join(bare)}\ndo: {HASH_HINT}")
         target.write_text(text, encoding="utf-8")

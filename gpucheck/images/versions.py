@@ -8,7 +8,7 @@ import msgspec
 import yaml
 
 from gpucheck.foreign.documents import Loader
-from gpucheck.knowledge import code_runs, tables
+from gpucheck.knowledge import code_runs
 from gpucheck.knowledge.gpus import gpu_table
 from gpucheck.knowledge.strict import did_you_mean
 from gpucheck.lab.system import LabError, run
@@ -185,31 +185,17 @@ def require_platform(client: "DockerClient", versions: Versions, name: str) -> N
     """Raise LabError if the engine's architecture has no wheels of this build, or is not that of this host."""
     here = next((arch for arch, machine in MACHINES.items() if machine == platform.machine()), platform.machine())
     engine = str(client.version().get("Arch") or here)
-    row = versions.variant(name)
-    if f"linux/{engine}" not in row.filled.platforms:
-        others = [other for other, one in versions.variants.items() if f"linux/{engine}" in one.filled.platforms]
+    platforms = [one.removeprefix("linux/") for one in versions.variant(name).filled.platforms]
+    if engine not in platforms:
         raise LabError(
-            f"{name} cannot be built for linux/{engine}: {why_not(row, engine)}\n"
-            f"do: build it on {' or '.join(p.removeprefix('linux/') for p in row.filled.platforms)}, or build here one "
-            f"of: {', '.join(others) or 'none'}"
+            f"{name} cannot be built for linux/{engine}: no official wheels of exactly this build are known\n"
+            f"do: build it on {' or '.join(platforms)}, or another variant (gpucheck image list)"
         )
     if engine != here:
         raise LabError(
             f"the Docker engine is linux/{engine} and this host linux/{here}, whose pip downloads its own wheels\n"
             f"do: build on a host that is {engine}, or with the context: gpucheck image context {name}"
         )
-
-
-def why_not(row: Variant, arch: str) -> str:
-    """Return which wheel is missing for an architecture, as text."""
-    filled = row.filled
-    machine = MACHINES.get(arch, arch)
-    if row.framework == "tensorflow":
-        return f"the {machine} wheel of TensorFlow on PyPI is CPU only"
-    release = next((r for r in tables.torch().releases if r.version == filled.version), None)
-    if machine == "aarch64" and filled.index == "pypi" and release is not None and release.aarch64.build == "cpu":
-        return f"the aarch64 wheel of torch {filled.version} on PyPI is CPU only (CUDA for aarch64 begins with 2.11.0)"
-    return f"no {machine} wheel of torch {filled.version}+{filled.build} is known"
 
 
 def check_lock(name: str, row: Variant, lock: Path, python: str, glibc: str, options: list[str]) -> None:

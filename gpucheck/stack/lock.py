@@ -16,8 +16,8 @@ from gpucheck.foreign import read_text
 from gpucheck.foreign.documents import bounded, parse
 from gpucheck.knowledge import generation_of, gpu_by_pci_id, tables
 from gpucheck.stack.components import COMPONENTS, exact_spec
+from gpucheck.stack.components.driver import WAY, present_driver
 from gpucheck.stack.facts import HostFacts, normal_arch, os_of_facts
-from gpucheck.stack.present import WAY, present_driver
 from gpucheck.stack.rdma import Rdma, rdma_of_facts
 from gpucheck.stack.resolve import resolve_target
 from gpucheck.stack.spec import StackSpec, check_value

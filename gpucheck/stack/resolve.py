@@ -4,7 +4,7 @@ The domain is small (a few branches, some dozen releases of each component), so 
 tried best first, and every other component is chosen to fit the driver. No host is accessed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import msgspec
@@ -12,12 +12,12 @@ import msgspec
 from gpucheck.knowledge import site_tables, tables
 from gpucheck.stack.components import BY_NAME, BY_TURN, COMPONENTS, VERSIONED, driver, exact_spec
 from gpucheck.stack.components.base import Choice
+from gpucheck.stack.components.driver import kept
 from gpucheck.stack.facts import target_of
-from gpucheck.stack.present import kept
 from gpucheck.stack.rules.archive import archive_of
 from gpucheck.stack.rules.driver import folder_of, is_a, r13_forward_compatibility
 from gpucheck.stack.spec import StackSpec, managed
-from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.stack_set import SCHEMA, StackSet
 from gpucheck.stack.types import Clash, Conflict, DriverChoice, Reason, Reasons, Refusal, Target
 from gpucheck.stack.versions import parse, request
 
@@ -45,7 +45,7 @@ def resolve_target(target: Target, spec: StackSpec) -> StackSet | Refusal:
     if isinstance(found, StackSet):
         return found
     unknown = all(clash.unknown for clash in found)
-    return Refusal(conflicts=conflicts(target, spec, found, search), unknown=unknown)
+    return Refusal(conflicts=conflicts(target, spec, found), unknown=unknown)
 
 
 def search(target: Target, spec: StackSpec) -> StackSet | tuple[Clash, ...]:
@@ -109,11 +109,12 @@ def _complete(
         choice.chosen[component.name] = found
     fields = [component.fields(choice.chosen[component.name]) for component in COMPONENTS]
     return StackSet(
+        schema_=SCHEMA,
         gpus=tuple(gpu.name for gpu in target.gpus),
         os=target.os.id,
         arch=target.arch,
         **{key: value for row in fields for key, value in row.items()},
-        source=spec.source if spec.source in ("debian", "ubuntu") else msgspec.UNSET,
+        source=spec.source if spec.source in ("debian", "ubuntu") else None,
         reasons=tuple(choice.reasons),
     )
 
@@ -123,27 +124,24 @@ def counted(gpus: Sequence[str]) -> str:
     return " + ".join(f"{list(gpus).count(name)} x {name}" for name in dict.fromkeys(gpus))
 
 
-Search = Callable[[Target, StackSpec], StackSet | tuple[Clash, ...]]
-
-
-def conflicts(target: Target, spec: StackSpec, clashes: tuple[Clash, ...], search: Search) -> tuple[Conflict, ...]:
+def conflicts(target: Target, spec: StackSpec, clashes: tuple[Clash, ...]) -> tuple[Conflict, ...]:
     """Return the clashes as conflicts without duplicates, the first with the change that resolves it."""
-    change = nearest_spec(target, spec, clashes, search)
+    change = nearest_spec(target, spec, clashes)
     seen: dict[str, Conflict] = {}
     for clash in clashes:
-        seen.setdefault(clash.because, _conflict(target, spec, clash, change, search))
+        seen.setdefault(clash.because, _conflict(target, spec, clash, change))
     return tuple(seen.values())
 
 
-def _conflict(target: Target, spec: StackSpec, clash: Clash, change: dict[str, str] | None, search: Search) -> Conflict:
+def _conflict(target: Target, spec: StackSpec, clash: Clash, change: dict[str, str] | None) -> Conflict:
     if change:
         words = ", ".join(f"{key} {value}" for key, value in change.items())
         now = ", ".join(f"{key} {getattr(spec, key)}" for key in change)
         advice = f"{words} instead of {now}"
     elif clash.rule == "R24":
-        advice = _with_that_branch(target, spec, search)
+        advice = _with_that_branch(target, spec)
     else:
-        advice = _other_hosts(target, spec, clash, search)
+        advice = _other_hosts(target, spec, clash)
     if clash.way:
         advice = f"{clash.way}; or {advice}" if change else clash.way
     if clash.rule == "R1":
@@ -158,7 +156,7 @@ def _conflict(target: Target, spec: StackSpec, clash: Clash, change: dict[str, s
     )
 
 
-def nearest_spec(target: Target, spec: StackSpec, clashes: tuple[Clash, ...], search: Search) -> dict[str, str] | None:
+def nearest_spec(target: Target, spec: StackSpec, clashes: tuple[Clash, ...]) -> dict[str, str] | None:
     """Return the fewest values to change so that a set exists, with the new values; None if no value helps."""
     for released in _relaxations(spec, clashes):
         # A revision of Ubuntu's archive does not exist in NVIDIA's repositories.
@@ -170,6 +168,10 @@ def nearest_spec(target: Target, spec: StackSpec, clashes: tuple[Clash, ...], se
             values = {**exact_spec(found), "source": found.source or "nvidia", "torch_origin": "auto"}
             return {key: values[key] for key in keys}
     return None
+
+
+def _works(target: Target, spec: StackSpec) -> bool:
+    return isinstance(search(target, spec), StackSet)
 
 
 def _relaxations(spec: StackSpec, clashes: tuple[Clash, ...]) -> Iterator[tuple[str, ...]]:
@@ -186,17 +188,13 @@ def _relaxations(spec: StackSpec, clashes: tuple[Clash, ...]) -> Iterator[tuple[
         yield from combinations(stated, count)
 
 
-def _other_hosts(target: Target, spec: StackSpec, clash: Clash, search: Search) -> str:
+def _other_hosts(target: Target, spec: StackSpec, clash: Clash) -> str:
     """Return the advice if no version helps: other hosts, another system, other hardware."""
-
-    def works(other: Target, other_spec: StackSpec) -> bool:
-        return isinstance(search(other, other_spec), StackSet)
-
     # What would be allowed then could not be installed.
     if target.os.repository is None and not managed(spec) and (clash.component == "os" or clash.rule == "R15"):
         return f"a newer release, such as rocky-9: NVIDIA has no package repository for {target.os.name}"
     component = BY_NAME.get(clash.component)
-    own = component.advice(clash.rule, target, spec, works) if component else None
+    own = component.advice(clash.rule, target, spec, _works) if component else None
     if own:
         return own
     if clash.component == "arch":
@@ -210,7 +208,7 @@ def _other_hosts(target: Target, spec: StackSpec, clash: Clash, search: Search) 
     return "change the hardware or the operating system: no version of any component helps"
 
 
-def _with_that_branch(target: Target, spec: StackSpec, search: Search) -> str:
+def _with_that_branch(target: Target, spec: StackSpec) -> str:
     """Return systems of the same distribution, then of the same family, whose repository has the missing version."""
     systems = [row for row in tables.operating_systems().systems if row.id != target.os.id and not row.explicit_only]
     newest_first = sorted(systems, key=lambda row: parse(row.version), reverse=True)
@@ -218,8 +216,7 @@ def _with_that_branch(target: Target, spec: StackSpec, search: Search) -> str:
     works = [
         row.name
         for row in near
-        if row.family == target.os.family
-        and isinstance(search(msgspec.structs.replace(target, os=row), spec), StackSet)
+        if row.family == target.os.family and _works(msgspec.structs.replace(target, os=row), spec)
     ]
     ways = [f"{works[0]}, whose repository has it"] if works else []
     ways += [otherwise] if (otherwise := folder_of(target).otherwise) else []

@@ -11,16 +11,17 @@ from gpucheck.foreign import read_text
 from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, did_you_mean, document
 from gpucheck.stack.components import COMPONENTS, VERSIONED
 from gpucheck.stack.components.base import MANAGED
-from gpucheck.stack.settings.driver import (
+from gpucheck.stack.settings import (
     Imex,
     Mok,
+    Tuning,
     host_path,
     read_driver_extra,
     read_imex,
     read_module_options,
     read_mok,
+    read_tuning,
 )
-from gpucheck.stack.settings.tuning import Tuning, read_tuning
 
 SCHEMA = "gpucheck.spec/1"
 MOST_BYTES = 1 << 20

@@ -10,7 +10,7 @@ from gpucheck.stack.types import DriverChoice, Reason, TensorflowChoice, TorchCh
 SCHEMA = "gpucheck.stack/1"
 
 
-class SetFields(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class SetFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"schema_": "schema"}):
     """One compatible set. nccl includes the CUDA of its package: ``2.29.3+cuda12.9``. None = not installed.
 
     source: the distribution's archive with the packages; omitted for NVIDIA's repositories.
@@ -18,7 +18,7 @@ class SetFields(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     unconfirmed: packages of its plan that no public document shows; omitted from a lock, as the plan lists them.
     """
 
-    schema_: str = SCHEMA
+    schema_: str
     gpus: tuple[str, ...]
     os: str
     arch: str
@@ -32,23 +32,26 @@ class SetFields(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     container_toolkit: str | None
     torch: TorchChoice | None
     tensorflow: TensorflowChoice | None
-    source: Literal["debian", "ubuntu"] | msgspec.UnsetType = msgspec.UNSET
-    dcgm: str | msgspec.UnsetType = msgspec.UNSET
-    gdrcopy: str | msgspec.UnsetType = msgspec.UNSET
+    source: Literal["debian", "ubuntu"] | None = None
+    dcgm: str | None = None
+    gdrcopy: str | None = None
     reasons: tuple[Reason, ...]
-    unconfirmed: tuple[Unconfirmed, ...] | msgspec.UnsetType = msgspec.UNSET
+    unconfirmed: tuple[Unconfirmed, ...] | None = None
 
 
 # Other fields are defined by their component; a set without the component omits them.
-ADDED = [
-    (row.name, str | None | msgspec.UnsetType, msgspec.UNSET)
-    for row in VERSIONED
-    if row.name not in SetFields.__struct_fields__
-]
+ADDED = [(row.name, str | None, None) for row in VERSIONED if row.name not in SetFields.__struct_fields__]
 if TYPE_CHECKING:
     StackSet = SetFields
 else:
     StackSet = msgspec.defstruct(
-        "StackSet", ADDED, bases=(SetFields,), frozen=True, kw_only=True, rename={"schema_": "schema"}, module=__name__
+        "StackSet",
+        ADDED,
+        bases=(SetFields,),
+        frozen=True,
+        kw_only=True,
+        omit_defaults=True,
+        rename={"schema_": "schema"},
+        module=__name__,
     )
     StackSet.__doc__ = SetFields.__doc__

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Iterator
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.tables import sources
 from gpucheck.knowledge.tables import torch as torch_table
@@ -142,7 +140,7 @@ def refused_text(lock: Lock) -> Iterator[str]:
 def kernel_warnings(lock: Lock) -> Iterator[str]:
     """Yield hosts' kernels that the driver of their group was not seen to build on."""
     for name, group in lock.groups.items():
-        if group.stack.source is msgspec.UNSET:
+        if group.stack.source is None:
             for reason in r15_newer_kernel(group.stack.driver.branch, (host.kernel for host in group.hosts.values())):
                 yield f"WARNING {name}: {reason.because}"
 

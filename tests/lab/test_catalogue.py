@@ -14,7 +14,7 @@ from gpucheck.simulator.machine.profile import gpu_model
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.settings.tuning import Tuning
+from gpucheck.stack.settings import Tuning
 from gpucheck.stack.spec import Repository, StackSpec
 
 PACKAGES = catalogue.packages()

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import yaml
 
-from gpucheck.stack.settings.tuning import RECOMMENDED
+from gpucheck.stack.settings import RECOMMENDED
 from tests.lab.e2e import HOSTS, INVENTORY, boots, installed, make, on_host, provision_json, specified, with_spec
 
 pytestmark = pytest.mark.more_labs

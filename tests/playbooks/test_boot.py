@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.stack.settings.tuning import GRUB, kernel_arguments
+from gpucheck.stack.settings import GRUB, kernel_arguments
 from tests.playbooks.modules import module, shared
 from tests.playbooks.stubs import put
 

@@ -50,7 +50,7 @@ class Site:
         """The report of the plan with the repositories in a directory."""
         kind = self.found.package_manager
         rows = tuple(dict(row) | self.publisher.row(root, kind, name=row["name"]) for row in self.found.repositories)
-        changed = msgspec.structs.replace(self.found, repositories=rows, dkms_source=msgspec.UNSET)
+        changed = msgspec.structs.replace(self.found, repositories=rows, dkms_source=None)
         return check_plans([changed], Network(Access(seconds=5)), NOW)
 
     def change(self, name, **changes):
@@ -82,7 +82,7 @@ def test_an_address_that_one_group_takes_unsigned_is_verified_for_the_group_that
     (tmp_path / "all/repodata/repomd.xml.asc").unlink()
     rows = [tuple(dict(row) | publisher.row(tmp_path / "all", "dnf", name=row["name"], signed=signed)
                   for row in site.found.repositories) for signed in ("packages", "both")]  # fmt: skip
-    plans = [msgspec.structs.replace(site.found, repositories=one, dkms_source=msgspec.UNSET) for one in rows]
+    plans = [msgspec.structs.replace(site.found, repositories=one, dkms_source=None) for one in rows]
 
     report = check_plans(plans, Network(Access(seconds=60)), NOW)
 
@@ -155,7 +155,7 @@ def test_the_same_at_nvidias_own_address_is_no_mirror(site, publisher):
         shutil.copytree(site.root / "all", place)
         shutil.copy(site.root / "all/key.asc", site.root / "saved" / place_of(row["key_url"]))
         rows.append(dict(row) | {"key_fingerprint": publisher.fingerprint})
-    found = msgspec.structs.replace(site.found, repositories=tuple(rows), dkms_source=msgspec.UNSET)
+    found = msgspec.structs.replace(site.found, repositories=tuple(rows), dkms_source=None)
 
     (missing,) = only(check_plans([found], Saved(site.root / "saved"), NOW), "missing")
 

@@ -12,7 +12,6 @@ from gpucheck.stack import HostFacts, Refusal, StackSpec, resolve, wants
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.resolve import counted
-from gpucheck.stack.settings.tuning import Tuning
 from gpucheck.stack.spec import Repository, parse_spec
 from gpucheck.stack.text import plan_text, rules_page
 from gpucheck.stack.text import rows as stack_rows
@@ -29,25 +28,8 @@ ARCHIVES = {
     "debian-12-archive": ("debian-12", StackSpec(source="debian")),
     "ubuntu-24.04-archive": ("ubuntu-24.04", StackSpec(source="ubuntu", driver=UBUNTUS)),
 }
-# What is in a plan only where it is asked for: a system, a GPU set, and the specification.
-BARE_METAL = Tuning(iommu="passthrough", acs="off")
 SITE = "https://packages.example/{distro}/{arch}/"
 GDRCOPY = {"gdrcopy": Repository(url=SITE, key_url=f"{SITE}key.asc", key_fingerprint="0123456789" * 4)}
-OPTIONS = {
-    "gdrcopy-ubuntu-22.04-h100": ("ubuntu-22.04", "h100-pcie-x2", StackSpec(gdrcopy="auto", repositories=GDRCOPY)),
-    "gdrcopy-rocky-9-a100": ("rocky-9", "a100-sxm4-x8", StackSpec(gdrcopy="2.5.1-1.el9", repositories=GDRCOPY)),
-    "gdrcopy-without-its-repository": ("ubuntu-24.04", "t4-x1", StackSpec(gdrcopy="2.6")),
-    "dcgm-ubuntu-22.04-v100": ("ubuntu-22.04", "v100-sxm2-x8", StackSpec(dcgm="auto")),
-    "dcgm-ubuntu-24.04-h100": ("ubuntu-24.04", "h100-sxm5-x8", StackSpec(dcgm="4.5.2")),
-    "dcgm-rocky-9-mixed": ("rocky-9", "mixed-v100-a100", StackSpec(dcgm="auto")),
-    "isolation-ubuntu-22.04-a100": ("ubuntu-22.04", "a100-sxm4-x8", StackSpec(tuning=BARE_METAL)),
-    "ubuntu-22.04-archive-nvswitch": (
-        "ubuntu-22.04",
-        "h100-sxm5-x8",
-        StackSpec(source="ubuntu", driver=UBUNTUS.replace("24.04", "22.04")),
-    ),
-    "dcgm-debian-12-archive": ("debian-12", "t4-x1", StackSpec(dcgm="auto", source="debian")),
-}
 LAB = {"lab-apt": ("ubuntu-22.04", "p100-pcie-x2"), "lab-dnf": ("rocky-9", "h100-sxm5-x8")}
 
 
@@ -103,22 +85,6 @@ def kept(value: dict[str, Any], against: tuple[str, str] | None) -> str:
 def golden(system: str, gpus: str) -> dict[str, Any]:
     """What a review of one plan needs to see, without the reasons that repeat in every plan."""
     system, spec = ARCHIVES.get(system, (system, SPECS.get(system, StackSpec())))
-    return review(system, gpus, spec)
-
-
-def option(name: str) -> dict[str, Any]:
-    """The same for a plan with options, and what these need beside packages."""
-    return review(*OPTIONS[name])
-
-
-def option_base(name: str) -> tuple[str, str]:
-    """The plan without the options, of the same GPU set where there is one."""
-    system, gpus, _ = OPTIONS[name]
-    return (system, gpus) if (system, gpus) in PLANS else (system, BREADTH)
-
-
-def review(system: str, gpus: str, spec: StackSpec) -> dict[str, Any]:
-    """The plan of one host, as a review needs it."""
     made = lock(spec, [host(system, gpus)])
     found = plan(made, host="node01")
     if isinstance(found, Refusal):
@@ -140,20 +106,10 @@ def review(system: str, gpus: str, spec: StackSpec) -> dict[str, Any]:
         "python": found.python["interpreter"],
         "files": [file["path"] for file in found.files],
         "services": [row["name"] if row["enabled"] else f"{row['name']} (not enabled)" for row in found.services],
-        **_beside(found.components),
-        **({"tuning": found.tuning} if found.tuning else {}),
         "torch": f"{torch.version}+{torch.build} on Python {torch.python}" if torch else None,
         "tensorflow": msgspec.to_builtins(tensorflow),
         "not_confirmed": [r.because for r in (*found.stack.reasons, *found.reasons) if not r.confirmed],
     }
-
-
-def _beside(components: dict[str, Any]) -> dict[str, Any]:
-    rest = {
-        name: {key: value for key, value in part.items() if key not in ("packages", "holds")}
-        for name, part in components.items()
-    }
-    return {"options": found} if (found := {name: part for name, part in rest.items() if part}) else {}
 
 
 # Inputs of a row of specs.yml that its base may state otherwise.
@@ -292,10 +248,6 @@ def main() -> None:
         path = FOLDER / system / f"{gpus}.yml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(kept(golden(system, gpus), base(system, gpus)), encoding="utf-8")
-    for name in OPTIONS:
-        path = FOLDER / "options" / f"{name}.yml"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(kept(option(name), option_base(name)), encoding="utf-8")
     (FOLDER / "specs.yml").write_text(specs_text(), encoding="utf-8")
     (FOLDER / "resolve.yml").write_text(_dumped([answered(row) for row in questions()]), encoding="utf-8")
     for name in LAB:

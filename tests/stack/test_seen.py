@@ -1,7 +1,5 @@
 """A stated version that the tables lack: taken as unconfirmed, as a record shows it or exactly as it is stated."""
 
-import json
-
 import pytest
 
 from gpucheck.knowledge import _load
@@ -142,12 +140,6 @@ def test_range_takes_nothing_from_records(site, wanted):
     assert "is known" in refusal(["T4"], "ubuntu-24.04", wanted).because
 
 
-def test_gpu_that_the_nearest_release_does_not_serve_is_refused(site):
-    site(recorded=SEEN.replace("libcudnn9-cuda-13", "libcudnn9-cuda-12"))
-
-    assert refusal(["P100"], "ubuntu-24.04", "cudnn=9.27.9", "cuda=12.9").rule == "R7"
-
-
 def test_site_rows_extend_and_replace_and_every_output_names_them(site, tmp_path):
     before = packages().container_toolkit.versions
     names = site(packages="container_toolkit: {versions: ['1.18.9']}\nnccl: {revision: '2'}\n")
@@ -177,14 +169,3 @@ def test_unusable_site_file_is_named(site, tmp_path, name, text, message):
 
     assert done.exit_code in (3, 64)
     assert message in done.stderr
-
-
-def test_command_line_takes_the_folder_and_names_it(site, tmp_path):
-    (tmp_path / "recorded.yml").write_text(SEEN)
-    words = ("resolve", "--gpu", "T4", "--os", "ubuntu-24.04", "--want", "nccl=2.30.4", "--format", "json")
-    done = run("--knowledge-dir", str(tmp_path), *words)
-
-    assert done.exit_code == 0
-    assert json.loads(done.stdout)["nccl"] == "2.30.4+cuda13.2"
-    assert f"tables with rows from {tmp_path}: recorded.yml" in done.stderr
-    assert "tables with your own rows" in done.stdout

@@ -186,9 +186,9 @@ def _of_this_host(
     source: "Source", gpus: tuple[str, ...], os_name: str | None, arch: str | None, nvswitches: int | None
 ) -> Requested:
     from gpucheck.stack import target_of
+    from gpucheck.stack.components.driver import present_driver
     from gpucheck.stack.facts import OsFacts, facts_of, find_os
     from gpucheck.stack.lock import target_of_facts
-    from gpucheck.stack.present import present_driver
 
     facts, marks = facts_of(source), (source.read("simulation").simulation, replay_mark(source))
     if gpus:

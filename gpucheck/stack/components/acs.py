@@ -3,7 +3,7 @@
 from typing import Any
 
 from gpucheck.stack.components.base import Component
-from gpucheck.stack.settings.tuning import acs_component
+from gpucheck.stack.settings import acs_component
 from gpucheck.stack.types import PlanInput, StackSet
 
 

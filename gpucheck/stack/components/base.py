@@ -108,11 +108,11 @@ class Component:
 
     def fields(self, chosen: Any) -> dict[str, Any]:
         """Return the fields of the set."""
-        return {self.name: chosen or msgspec.UNSET if self.optional else chosen}
+        return {self.name: chosen}
 
     def value(self, stack: StackSet) -> str | None:
         """Return the version in a set, as the specification names it; None = omitted."""
-        value: str | None = getattr(stack, self.name, None) or None
+        value: str | None = getattr(stack, self.name, None)
         return value
 
     def exact(self, stack: StackSet) -> str:

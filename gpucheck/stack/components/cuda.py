@@ -59,10 +59,6 @@ def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tupl
         if nearest and absent is None and not r2_full_function(toolkit, driver):
             # Tried before, among those that the driver supports completely.
             continue
-        absent = r24_cuda(target, toolkit)
-        if nearest and absent is None and not r2_full_function(toolkit, driver):
-            # Tried before, among those that the driver supports completely.
-            continue
         clash = _toolkit_clash(target, driver, toolkit, full=full)
         if clash is None and toolkit.version in KNOWN_BAD_CUDA and requested.version != toolkit.version:
             continue

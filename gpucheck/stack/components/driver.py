@@ -1,5 +1,10 @@
-"""The driver: its branch and release, its packages, and the files that every GPU host gets with it."""
+"""The driver: its branch and release, its packages, and the files that every GPU host gets with it.
 
+``driver: keep``: the driver that a host has, such as the archive's, of a runfile, or of a vendor's image. The set is
+chosen for it; its packages, files and services, the fabric manager and the kernel's arguments stay as they are.
+"""
+
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,9 +13,9 @@ import msgspec
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.packages import Archive, packages
 from gpucheck.knowledge.tables import Branch, OperatingSystem
-from gpucheck.stack import archived, present
 from gpucheck.stack.components.base import MANAGED, SYSTEM, Choice, Component, Works
 from gpucheck.stack.components.kernel_module import r14_flavour
+from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.packages import (
     Package,
     at_driver_version,
@@ -23,9 +28,8 @@ from gpucheck.stack.packages import (
 )
 from gpucheck.stack.rules import archive as archive_rules
 from gpucheck.stack.rules import driver as rules
-from gpucheck.stack.rules import ubuntu as ubuntu_rules
 from gpucheck.stack.rules.driver import r24_branch
-from gpucheck.stack.settings.driver import MODULE_OPTIONS, MOK, extra_packages, mok_file, options_line
+from gpucheck.stack.settings import MODULE_OPTIONS, MOK, extra_packages, mok_file, options_line
 from gpucheck.stack.types import (
     KEEP,
     Clash,
@@ -71,6 +75,77 @@ Pin-Priority: 1000
 """
 
 
+VERSION = re.compile(r"\d{3}(\.\d{1,3}){1,2}")
+STATED = "the specification"
+WAY = "install a driver of your own, and run again; or state a driver in stack.yml, which gpucheck installs"
+# Keys of stack.yml that belong to the driver, with what they are without a statement.
+OF_THE_DRIVER = {"kernel_module": "auto", "gdrcopy": "none", "driver_extra": (), "module_options": {}, "kernel": "keep"}
+# A repository of NVIDIA's has the driver as well: these stay away from the system's own upgrades.
+KEPT_PIN = """# The driver is your own (driver: keep in stack.yml): none comes from NVIDIA's repository.
+Package: nvidia-container-toolkit* libnvidia-container*
+Pin: version *
+Pin-Priority: 500
+
+Package: nvidia-* libnvidia-* libcuda1 cuda-drivers* firmware-nvidia-* libxnvctrl* xserver-xorg-video-nvidia*
+Pin: release o=NVIDIA
+Pin-Priority: -1
+"""
+KEPT_EXCLUDE = (
+    "nvidia-driver* nvidia-open* kmod-nvidia* nvidia-kmod* nvidia-fabric* nvidia-persistenced nvidia-modprobe "
+    "nvidia-settings nvidia-xconfig libnvidia-cfg* libnvidia-fbc* libnvidia-gpucomp* libnvidia-ml* libnvidia-nscq* "
+    "libnvsdm* cuda-drivers* nvidia-imex* xorg-x11-nvidia"
+)
+
+
+def present_driver(host: HostFacts) -> DriverChoice | str:
+    """Return the driver of a host, or why it cannot be kept."""
+    seen = host.driver
+    version, flavour = seen.loaded_version or seen.installed_version, seen.loaded_flavour or seen.installed_flavour
+    if not version or flavour not in ("open", "proprietary"):
+        return f"{host.host} has no NVIDIA driver that could be kept: no module is loaded and none is installed"
+    if not VERSION.fullmatch(version):
+        return f"the version of the driver of {host.host} is {version[:40]!r}"
+    if seen.loaded_version and seen.installed_version and seen.loaded_version != seen.installed_version:
+        return (
+            f"driver {seen.loaded_version} is loaded on {host.host} and {seen.installed_version} is installed: the "
+            "next boot changes it"
+        )
+    kind: rules.Flavour = "open" if flavour == "open" else "proprietary"
+    return DriverChoice(branch=version.partition(".")[0], version=version, kernel_module=kind, kept=True)
+
+
+def kept(target: Target, spec: StackSpec) -> Iterator[tuple[DriverChoice, tuple[Reason, ...]]]:
+    if spec.driver == KEEP and target.present:
+        text = "the driver of the hosts, which is kept: its packages, services and fabric manager are not managed"
+        yield target.present, (Reason(component="driver", because=text, source="the facts"),)
+
+
+def nothing_to_keep(target: Target) -> Iterator[Clash]:
+    if target.present is None:
+        because = "driver: keep plans for the driver that a host has, and no host was read"
+        between = (Fact("driver: keep is requested", STATED), Fact("the driver is not known", "the facts"))
+        way = "give the facts of the hosts (gpucheck stack lock --facts), or state a driver"
+        yield Clash(component="driver", rule="", between=between, because=because, way=way)
+
+
+def keep_contradictions(spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
+    """Yield the stated keys that would change the driver."""
+    if spec.driver != KEEP:
+        return
+    because = "it belongs to the driver, which keep does not change. Leave it out, or state a driver"
+    for key, unset in OF_THE_DRIVER.items():
+        if getattr(spec, key) != unset:
+            yield ("driver", key), because
+    if spec.source not in ("auto", "nvidia"):
+        yield ("driver", "source"), f"{spec.source} is where the driver comes from. Leave it out, or state a driver"
+    if spec.mok.key:
+        yield ("driver", "mok"), because
+    if spec.imex.service != "none":
+        yield ("driver", "imex"), because
+    if spec.tuning.iommu != "leave":
+        yield ("driver", "tuning"), "iommu changes the kernel's arguments, which keep does not. Leave it out"
+
+
 def branches(spec: StackSpec, archive: Archive | None) -> tuple[Branch, ...]:
     """Return the branches to try, best first; with an archive, the branch of the archive; none for a kept driver."""
     if spec.driver == KEEP:
@@ -90,8 +165,8 @@ def of_branch(target: Target, spec: StackSpec, branch: Branch, archive: Archive 
         if check:
             return check
     if archive is not None:
-        return archived.archive_driver(spec.driver, branch, archive)
-    missing = r24_branch(target, branch) if spec.source != ubuntu_rules.UBUNTU else None
+        return archive_rules.archive_driver(spec.driver, branch, archive)
+    missing = r24_branch(target, branch) if spec.source != archive_rules.UBUNTU else None
     if missing:
         return missing
     flavour = r14_flavour(target, spec.kernel_module, branch)
@@ -104,7 +179,7 @@ def of_branch(target: Target, spec: StackSpec, branch: Branch, archive: Archive 
         kernel_module=flavour,
         revision=request(spec.driver).package_revision or None,
     )
-    origin = ubuntu_rules.r22_ubuntu_branch(target, spec, branch)
+    origin = archive_rules.r22_ubuntu_branch(target, spec, branch)
     return choice, (reason, *origin, *_driver_reasons(target, branch, choice))
 
 
@@ -163,7 +238,7 @@ class Driver(Component):
         request(value)
 
     def contradictions(self, spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
-        return present.contradictions(spec)
+        return keep_contradictions(spec)
 
     def host_clashes(self, target: Target, spec: StackSpec, archive: Archive | None) -> Iterator[Clash]:
         old = rules.end_of_life(target.os, tables.operating_systems().as_of)
@@ -177,14 +252,14 @@ class Driver(Component):
             because = f"on {target.os.name} the specification must state driver and cuda"
             yield Clash(component="os", rule="R15", between=between, because=because)
         if spec.driver == KEEP:
-            yield from present.nothing_to_keep(target)
+            yield from nothing_to_keep(target)
             return
         yield from filter(None, (rules.r20_architecture(target), *map(rules.r9_architecture_ended, target.models)))
         flavour = r14_flavour(target, spec.kernel_module)
         if isinstance(flavour, Clash):
             yield flavour
         yield from archive_rules.r22_host(target, spec)
-        yield from ubuntu_rules.r22_ubuntu_host(target, spec)
+        yield from archive_rules.r22_ubuntu_host(target, spec)
         if archive is not None and spec.driver_extra:
             because = f"the packages of driver_extra in the archive of {archive.os} are not known"
             stated = Fact(f"driver_extra is {', '.join(spec.driver_extra)}", "the specification")
@@ -223,7 +298,7 @@ class Driver(Component):
         system, stack = plan.system, plan.stack
         if stack.driver.kept:
             return component([])
-        held = archived.archive_packages(plan)
+        held = archive_rules.archive_packages(plan)
         if held is not None:
             return component(held)
         own = _packages(system, stack)
@@ -240,7 +315,7 @@ class Driver(Component):
         if plan.stack.driver.kept:
             if plan.apt:
                 yield file("/etc/apt/apt.conf.d/51gpucheck-nvidia", UNATTENDED)
-                yield file("/etc/apt/preferences.d/gpucheck-nvidia", present.KEPT_PIN)
+                yield file("/etc/apt/preferences.d/gpucheck-nvidia", KEPT_PIN)
             return
         yield file("/etc/modprobe.d/gpucheck-nouveau.conf", NOUVEAU, initramfs=True)
         if plan.spec.module_options:
@@ -255,7 +330,7 @@ class Driver(Component):
     def notes(self, plan: PlanInput) -> Iterator[Reason]:
         """Yield unconfirmed package names and keys; for an archive, that it replaces its release."""
         if plan.stack.source:
-            yield from archived.archive_notes(plan)
+            yield from archive_rules.archive_notes(plan)
             return
         key = packages().repositories.keys[plan.system.repository or ""]
         known = () if MANAGED in plan.spec.repositories else (("repositories", key.unconfirmed),)

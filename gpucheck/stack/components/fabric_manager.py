@@ -7,11 +7,9 @@ import msgspec
 
 from gpucheck.knowledge import gpu_table
 from gpucheck.knowledge.packages import Archive, packages
-from gpucheck.stack.archived import ubuntu_fabric
 from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.packages import component, fabric_packages, file, package, started
-from gpucheck.stack.rules.archive import r22_needed
-from gpucheck.stack.rules.ubuntu import r22_ubuntu_lacks
+from gpucheck.stack.rules.archive import r22_needed, r22_ubuntu_lacks, ubuntu_fabric
 from gpucheck.stack.types import Clash, Conflict, Fabric, Fact, PlanInput, Reason, Reasons, StackSet, StackSpec, Target
 from gpucheck.stack.versions import parse
 

@@ -7,9 +7,8 @@ from gpucheck.knowledge.packages import Archive, packages
 from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.components.fabric_manager import r17_fabric
 from gpucheck.stack.packages import component, fabric_packages, file
-from gpucheck.stack.rules.archive import r22_needed
-from gpucheck.stack.rules.ubuntu import r22_ubuntu_lacks
-from gpucheck.stack.settings.driver import imex_files, imex_service
+from gpucheck.stack.rules.archive import r22_needed, r22_ubuntu_lacks
+from gpucheck.stack.settings import imex_files, imex_service
 from gpucheck.stack.types import Clash, PlanInput, StackSet, StackSpec, Target
 
 

@@ -11,9 +11,9 @@ import msgspec
 
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import OperatingSystem
-from gpucheck.stack.archived import kernel_modules
 from gpucheck.stack.components import BY_TURN, COMPONENTS
 from gpucheck.stack.components.base import MANAGED
+from gpucheck.stack.components.driver import KEPT_EXCLUDE
 from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, RefusedHost, group_name, still_valid, target_of_group
 from gpucheck.stack.packages import PlanGap, file, repository
 from gpucheck.stack.plan.parts import (
@@ -34,10 +34,10 @@ from gpucheck.stack.plan.parts import (
     unconfirmed,
 )
 from gpucheck.stack.plan.parts import reasons as unconfirmed_reasons
-from gpucheck.stack.present import KEPT_EXCLUDE
 from gpucheck.stack.rdma import rdma_plan
+from gpucheck.stack.rules.archive import kernel_modules
 from gpucheck.stack.rules.driver import r15_newer_kernel
-from gpucheck.stack.settings.tuning import tuning_plan
+from gpucheck.stack.settings import tuning_plan
 from gpucheck.stack.spec import DIGEST, Repository, StackSpec, managed
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Conflict, Fact, PlanInput, Reason, Refusal, Target, Unconfirmed
@@ -49,7 +49,7 @@ EPEL = "epel"
 LATER = ("container_engine", "tuning", "kernel_lock")
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename={"schema_": "schema"}):
     """The public contract ``gpucheck.plan/1``. host: the host that ``headers`` are for, None = all of the group.
 
     hosts: the hosts of the plan; the plan of one host names that host alone, so that new hosts do not change it.
@@ -77,7 +77,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     unconfirmed: rows that no public document shows in NVIDIA's repositories; the reasons list them as text.
     """
 
-    schema_: str = SCHEMA
+    schema_: str
     group: str
     hosts: tuple[str, ...]
     host: str | None
@@ -87,28 +87,28 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     order: tuple[str, ...]
     stack: StackSet
     repositories: tuple[dict[str, str | None], ...]
-    sources: Literal["managed"] | msgspec.UnsetType = msgspec.UNSET
-    archive: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-    tuning: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-    container_engines: tuple[dict[str, Any], ...] | msgspec.UnsetType = msgspec.UNSET
-    kernel: Literal["upgrade"] | msgspec.UnsetType = msgspec.UNSET
-    mok: dict[str, str | None] | msgspec.UnsetType = msgspec.UNSET
-    kernel_lock: Literal["hold"] | msgspec.UnsetType = msgspec.UNSET
+    sources: Literal["managed"] | None = None
+    archive: dict[str, Any] | None = None
+    tuning: dict[str, Any] | None = None
+    container_engines: tuple[dict[str, Any], ...] | None = None
+    kernel: Literal["upgrade"] | None = None
+    mok: dict[str, str | None] | None = None
+    kernel_lock: Literal["hold"] | None = None
     module_stream: dict[str, str] | None
     components: dict[str, dict[str, Any]]
     prerequisites: tuple[str, ...]
-    dkms_source: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-    python: dict[str, Any] = msgspec.field(default_factory=dict)
+    dkms_source: dict[str, Any] | None = None
+    python: dict[str, Any]
     headers: tuple[str, ...]
-    header_metapackage: str | msgspec.UnsetType = msgspec.UNSET
-    kernel_modules: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-    compilers: tuple[str, ...] = ()
+    header_metapackage: str | None = None
+    kernel_modules: dict[str, Any] | None = None
+    compilers: tuple[str, ...]
     files: tuple[dict[str, Any], ...]
     services: tuple[dict[str, Any], ...]
     reboot: dict[str, tuple[str, ...]]
     expected: dict[str, str | None]
     reasons: tuple[Reason, ...]
-    unconfirmed: tuple[Unconfirmed, ...] = ()
+    unconfirmed: tuple[Unconfirmed, ...]
 
 
 def planned_set(target: Target, stack: StackSet, spec: StackSpec) -> StackSet | Refusal:
@@ -221,6 +221,7 @@ def _plan(name: str, locked: LockedGroup, target: Target, spec: StackSpec, host:
     simulated = bool(hosts) and all(one.simulated for one in hosts.values())
     units = drop_ins([row["name"] for row in rows], system, simulated=simulated)
     return Plan(
+        schema_=SCHEMA,
         group=name,
         hosts=tuple(hosts),
         host=host,
@@ -230,18 +231,18 @@ def _plan(name: str, locked: LockedGroup, target: Target, spec: StackSpec, host:
         order=("repository", *roles(parts), *(role for role, there in later if there)),
         stack=stack,
         repositories=tuple(_repositories(wanted)),
-        sources="managed" if managed(spec) else msgspec.UNSET,
-        archive=host_sources(system, stack, archive) or msgspec.UNSET,
-        tuning=tuning or msgspec.UNSET,
-        container_engines=engines or msgspec.UNSET,
-        mok={"key": spec.mok.key, "certificate": spec.mok.certificate} if spec.mok.key else msgspec.UNSET,
-        kernel="upgrade" if spec.kernel == "upgrade" else msgspec.UNSET,
-        kernel_lock="hold" if held else msgspec.UNSET,
+        sources="managed" if managed(spec) else None,
+        archive=host_sources(system, stack, archive),
+        tuning=tuning,
+        container_engines=engines or None,
+        mok={"key": spec.mok.key, "certificate": spec.mok.certificate} if spec.mok.key else None,
+        kernel="upgrade" if spec.kernel == "upgrade" else None,
+        kernel_lock="hold" if held else None,
         module_stream=module_stream(system, stack),
         components=parts,
         # They would add the public addresses next to those of a mirror.
         prerequisites=() if kept or {EPEL, MANAGED} & set(spec.repositories) else release_packages(system),
-        dkms_source=(None if kept else _dkms_source(system, locked.arch, spec)) or msgspec.UNSET,
+        dkms_source=None if kept else _dkms_source(system, locked.arch, spec),
         python=python(system),
         headers=headers(system, kernels) if built else (),
         header_metapackage=header_metapackage(system, kernels, held=held or kept),

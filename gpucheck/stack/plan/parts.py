@@ -4,16 +4,13 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import msgspec
 from packaging.version import Version
 
 from gpucheck.knowledge.packages import Archive, HeaderPackages, packages, ubuntu
 from gpucheck.knowledge.tables import OperatingSystem, is_recorded, nearest, recorded
-from gpucheck.stack.archived import unrecorded
 from gpucheck.stack.components import BY_NAME, BY_TURN, COMPONENTS
 from gpucheck.stack.packages import PlanGap, uname_arch
-from gpucheck.stack.rules.archive import SOURCE, archive_of
-from gpucheck.stack.rules.ubuntu import UBUNTU, ubuntu_system
+from gpucheck.stack.rules.archive import SOURCE, UBUNTU, archive_of, ubuntu_system, unrecorded
 from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import PlanInput, Reason, Unconfirmed
@@ -237,13 +234,13 @@ def headers(system: OperatingSystem, kernels: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for kernel in sorted(set(kernels)) for name in _headers(system, kernel))
 
 
-def header_metapackage(system: OperatingSystem, kernels: Iterable[str], *, held: bool) -> str | msgspec.UnsetType:
-    """Return the pattern of the package that installs headers with each later kernel. Unset: not needed.
+def header_metapackage(system: OperatingSystem, kernels: Iterable[str], *, held: bool) -> str | None:
+    """Return the pattern of the package that installs headers with each later kernel. None: not needed.
 
     On the EL family, kernel-devel-matched depends on kernel-core. held: upgrades install no other kernel.
     """
     needed = system.family == "debian" and not held and any(kernels)
-    return packages().headers.debian_metapackage if needed else msgspec.UNSET
+    return packages().headers.debian_metapackage if needed else None
 
 
 def _headers(system: OperatingSystem, kernel: str) -> list[str]:

@@ -6,21 +6,12 @@ from gpucheck.stack.text import stack_text
 from tests.stack import asked
 from tests.stack.hosts import host
 
-NAME = "nvidia-modprobe"
 
-
-def requested(value, *more):
-    return wants((f"nvidia_modprobe={value}", *more))
-
-
-def test_lock_keeps_it_and_is_still_valid_when_read_again():
-    spec = requested("auto")
-    made = asked.reread(spec, host("ubuntu-24.04", "t4-x1"))
+def test_lock_keeps_it_and_set_shows_it():
+    spec, facts = wants(("nvidia_modprobe=auto",)), [host("ubuntu-24.04", "t4-x1")]
+    made = asked.reread(spec, *facts)
     (group,) = made.groups.values()
 
     assert still_valid(target_of_group(group), group.stack, made.spec) == ()
-    assert lock(spec, [host("ubuntu-24.04", "t4-x1")], made) == made
-
-
-def test_set_shows_it():
-    assert f"{NAME}    " in stack_text(asked.answer(["T4"], "ubuntu-24.04", "nvidia_modprobe=auto"))
+    assert lock(spec, facts, made) == made
+    assert "nvidia-modprobe    " in stack_text(group.stack)

@@ -11,7 +11,6 @@ from gpucheck.stack.lock import lock, read_lock, write_lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.types import DriverChoice
 from gpucheck.stack.versions import cc
-from tests.stack import asked
 from tests.stack.hosts import host
 from tests.stack.regenerate import GDRCOPY
 
@@ -32,16 +31,6 @@ def test_the_cuda_majors_run_on_every_gpu_and_none_is_newer_than_the_driver(name
         assert any(number < 13 or cc(gpu.compute_capability) >= (7, 5) for number in majors)
     assert not majors or majors[0] == int(float(branch.native_cuda))
     assert len(set(majors)) == len(majors)
-
-
-def test_a_lock_keeps_the_option_and_drops_it_with_the_spec():
-    facts = [host("ubuntu-22.04", "t4-x1")]
-    made = lock(StackSpec(dcgm="4.5.2"), facts)
-
-    assert asked.reread(StackSpec(dcgm="4.5.2"), *facts) == made
-    (group,) = lock(StackSpec(), facts, previous=made).groups.values()
-    assert not group.stack.dcgm
-    assert "dcgm" not in {r.component for r in group.stack.reasons}
 
 
 def test_a_lock_with_gdrcopy_still_holds_when_it_is_read_again():

@@ -1,13 +1,12 @@
 """Settings of stack.yml that choose no version: in the plan only if requested. What each adds: golden/specs.yml."""
 
-import fnmatch
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from gpucheck.stack.settings.tuning import GRUB, RECOMMENDED, SCRIPT, Tuning, kernel_arguments, tuning_plan
+from gpucheck.stack.settings import GRUB, RECOMMENDED, SCRIPT, kernel_arguments
 from gpucheck.stack.spec import parse_spec
 from tests.stack.asked import planned
 
@@ -36,12 +35,6 @@ def test_the_recommended_set_is_the_one_that_stack_yml_shows():
     assert parse_spec("tuning: recommended\n", "stack.yml").tuning == RECOMMENDED
     shown = "numa_balancing: off, transparent_hugepages: madvise, memlock: unlimited, nofile: 1048576"
     assert parse_spec(f"tuning: {{{shown}, governor: performance}}\n", "stack.yml").tuning == RECOMMENDED
-
-
-def test_every_cpu_gets_the_governor():
-    (row,) = tuning_plan(Tuning(governor="performance"))["live"]
-
-    assert fnmatch.fnmatch("/sys/devices/system/cpu/cpu17/cpufreq/scaling_governor", row["path"])
 
 
 @pytest.mark.parametrize("before", ["", "quiet splash"])

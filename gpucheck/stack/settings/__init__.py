@@ -1,1 +1,0 @@
-"""Blocks of stack.yml that choose no version: host tuning, device isolation, module options, the IMEX service."""
