@@ -121,12 +121,3 @@ def test_plans_have_the_bundle_as_their_source_or_are_refused(site):
     assert run(*words, command=STACK).exit_code == 0
     apt = json.loads((site / "plans/lab-apt.json").read_text())
     assert [row["name"] for row in apt["repositories"]] == ["nvidia-cuda", "nvidia-container-toolkit"]
-
-
-def test_a_bundle_for_one_plan_is_wrong_usage(site):
-    (site / "bundle").mkdir()
-    words = ["plan", "--lock", site / "stack.lock.yml", "--host", "lab-apt", "--bundle", site / "bundle"]
-    result = run(*words, command=STACK)
-
-    assert result.exit_code == 64
-    assert "--all-hosts DIR" in result.stderr

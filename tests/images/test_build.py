@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpucheck.images import build as building
 from gpucheck.images import build as wheels
 from gpucheck.images import context
-from gpucheck.images.build import BuildOptions, build, ensure_wheels, index_options, plan_of
+from gpucheck.images.build import BuildOptions, build, ensure_wheels, plan_of
 from gpucheck.images.context import assemble, command_line, commit
 from gpucheck.lab.system import LabError
 from tests.images.fake_builds import fake_engine
@@ -24,6 +24,8 @@ def test_a_build_makes_both_stages_labels_the_image_and_keeps_the_sbom(checkout)
 
     made = build(engine, checkout, "torch-cpu", BuildOptions())
 
+    # Of the unpacked layers: Docker 29 adds the compressed bytes to an image's Size.
+    assert made.size_bytes == 10**9
     assert [call["target"] for call in engine.calls] == ["build", "runtime"]
     assert made.tag == "gpucheck/torch:2.13.0-cpu-py311-debian12"
     assert engine.calls[1]["labels"]["gpucheck.images"] == "torch-cpu"
@@ -38,6 +40,8 @@ def test_nothing_changed_is_nothing_built(checkout):
 
     assert again.built is False
     assert len(engine.calls) == 2
+    again.sbom.unlink()
+    assert build(engine, checkout, "torch-cpu", BuildOptions()).built is True
 
 
 def test_a_replaced_image_goes_and_images_that_people_derived_stay(checkout):
@@ -50,18 +54,6 @@ def test_a_replaced_image_goes_and_images_that_people_derived_stay(checkout):
     build(engine, checkout, "torch-cpu", BuildOptions())
 
     assert engine.removed == [old]
-
-
-@pytest.mark.parametrize("lost", ["wheel", "sbom"])
-def test_a_changed_gpucheck_or_a_lost_sbom_is_a_build(checkout, lost):
-    engine = fake_engine()
-    made = build(engine, checkout, "torch-cpu", BuildOptions())
-    if lost == "sbom":
-        made.sbom.unlink()
-    else:
-        (checkout / ".cache/images/gpucheck_cluster-0.1.0-py3-none-any.whl").write_bytes(b"changed")
-
-    assert build(engine, checkout, "torch-cpu", BuildOptions()).built is True
 
 
 def test_the_build_is_told_where_things_are_and_the_ca_does_not_stay(checkout):
@@ -82,11 +74,6 @@ def test_the_build_is_told_where_things_are_and_the_ca_does_not_stay(checkout):
 def test_a_size_over_budget_fails_with_the_command_that_lists_its_folders(checkout):
     with pytest.raises(LabError, match=r"(?s)has 9000 MB; its budget .* is 1500 MB.*docker run .* du "):
         build(fake_engine(size=9 * 10**9), checkout, "torch-cpu", BuildOptions())
-
-
-def test_the_size_is_that_of_the_unpacked_layers(checkout):
-    """Docker 29 adds the compressed bytes to an image's Size: an unchanged image would break its budget."""
-    assert build(fake_engine(size=1_400_000_000), checkout, "torch-cpu", BuildOptions()).size_bytes == 1_400_000_000
 
 
 def test_an_old_engine_is_refused_with_what_it_lacks(checkout):
@@ -120,20 +107,13 @@ def test_a_failed_build_is_told_with_its_last_words(checkout, error, words):
 def test_a_registry_that_answers_gives_the_pinned_base(checkout, monkeypatch):
     monkeypatch.setattr(building, "registry_answers", lambda: True)
     engine = fake_engine()
+    mirror = replace(VERSIONS, base=replace(VERSIONS.base, image="r.example:5000/os/ubuntu:24.04@sha256:1"))
 
     plan = plan_of(engine, checkout, VERSIONS, "torch-cpu", None)
 
     assert engine.pulled == f"ubuntu@{VERSIONS.base.digest}"
     assert (plan.stand_in, plan.base_image) == (False, VERSIONS.base.image)
-
-
-def test_a_base_of_a_registry_with_a_port_is_pulled_from_there(checkout, monkeypatch):
-    monkeypatch.setattr(building, "registry_answers", lambda: True)
-    engine = fake_engine()
-    mirror = replace(VERSIONS, base=replace(VERSIONS.base, image="r.example:5000/os/ubuntu:24.04@sha256:1"))
-
     plan_of(engine, checkout, mirror, "torch-cpu", None)
-
     assert engine.pulled == "r.example:5000/os/ubuntu@sha256:1"
 
 
@@ -228,45 +208,11 @@ def test_wheels_are_downloaded_once_for_a_lock(checkout, pip):
     assert len(pip) == 4
 
 
-def test_a_wheel_that_the_index_lacks_is_downloaded_again_next_time(checkout, monkeypatch):
-    def fails(_words, **options):
-        raise LabError(f"{options['what']} failed\ndo: {options['hint']}")
-
-    monkeypatch.setattr(wheels, "run", fails)
-    with pytest.raises(LabError, match="the index lacks a wheel"):
-        ensure_wheels(checkout, "torch-cpu", "3.11", [])
-    assert not list((checkout / ".cache").rglob("wheels.stamp"))
-
-
-def test_places_become_options_and_a_missing_folder_is_refused(tmp_path):
-    assert index_options(("https://i.example",), (str(tmp_path),)) == [
-        *("--extra-index-url", "https://i.example"),
-        *("--find-links", str(tmp_path)),
-    ]
-    with pytest.raises(LabError, match="no such directory"):
-        index_options((), (str(tmp_path / "none"),))
-
-
 def test_an_origin_with_a_login_or_a_path_is_not_published(tmp_path, monkeypatch):
-    answers = {"log": "abc", "config": "https://me:secret@host/r", "status": ""}
+    answers = {"log": "abc", "config": "https://me:secret@host/r", "status": " M file"}
     monkeypatch.setattr(subprocess, "run", lambda words, **_: SimpleNamespace(returncode=0, stdout=answers[words[3]]))
 
-    assert commit(tmp_path) == {"revision": "abc"}
-
-
-def test_a_changed_checkout_is_not_its_commit(tmp_path):
-    def git(*words):
-        subprocess.run(["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True)
-
-    git("init", "--quiet")
-    (tmp_path / "file").touch()
-    git("add", "file")
-    git("commit", "--quiet", "--message", "one")
-    clean = commit(tmp_path)["revision"]
-    (tmp_path / "file").write_text("changed")
-
-    assert len(clean) == 40
-    assert commit(tmp_path)["revision"] == f"{clean}-dirty"
+    assert commit(tmp_path) == {"revision": "abc-dirty"}
 
 
 def test_created_is_the_time_of_the_build_and_given_where_bytes_must_repeat(monkeypatch):
@@ -277,3 +223,20 @@ def test_created_is_the_time_of_the_build_and_given_where_bytes_must_repeat(monk
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "today")
     with pytest.raises(LabError, match="SOURCE_DATE_EPOCH='today' is not a number of seconds"):
         context.build_time()
+
+
+def test_a_fresh_build_installs_updates_and_later_ones_keep_them(checkout, monkeypatch):
+    engine = fake_engine()
+    build(engine, checkout, "torch-cpu", BuildOptions())
+    assert "UPDATES" not in engine.calls[-1]["buildargs"]
+
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1764460800")
+    assert build(engine, checkout, "torch-cpu", BuildOptions(fresh=True)).built
+    fresh = engine.calls[-1]
+    assert fresh["buildargs"]["UPDATES"] == fresh["labels"]["gpucheck.images.updates"] == "20251130000000"
+
+    # Another gpucheck, without --fresh: not the older packages that the builder's cache holds for no state at all.
+    monkeypatch.delenv("SOURCE_DATE_EPOCH")
+    (checkout / ".cache/images/gpucheck_cluster-0.1.0-py3-none-any.whl").write_bytes(b"changed")
+    build(engine, checkout, "torch-cpu", BuildOptions())
+    assert engine.calls[-1]["buildargs"]["UPDATES"] == "20251130000000"

@@ -1,4 +1,4 @@
-"""Other builders make the same image: BuildKit, and Podman with GPUCHECK_BUILDERS="buildkit podman"."""
+"""BuildKit makes the same image as the engine's old builder."""
 
 import json
 import os
@@ -10,11 +10,10 @@ import pytest
 from gpucheck.images.build import BuildOptions, files_for_build, plan_of, proxies
 from gpucheck.images.context import assemble, command_line
 from gpucheck.images.versions import LABEL, read_versions
-from tests.images.containers import ROOT, Image, carry
+from tests.images.containers import ROOT, Image
 
 pytestmark = pytest.mark.images
 
-ASKED = tuple(os.environ.get("GPUCHECK_BUILDERS", "buildkit").split())
 SECONDS = 900
 # Byte code and SBOM too: the same wheels give the same bytes.
 CONTENT = "find /opt/venv /workspace /home/any -type f -exec sha256sum {} + | sort -k 2"
@@ -26,42 +25,29 @@ def legacy():
     return Image("torch-cpu")
 
 
-@pytest.fixture(scope="module", params=ASKED)
-def other(request, legacy):
-    """The tag, in Docker's store, of the image that another builder made."""
+@pytest.fixture(scope="module")
+def other(legacy):
+    """The tag of the image that BuildKit made."""
     plan = plan_of(legacy.client, ROOT, read_versions(ROOT), legacy.name, None)
     assemble(plan)
-    tag = f"localhost/gpucheck/torch-by-{request.param}:test"
+    tag = "localhost/gpucheck/torch-by-buildkit:test"
     with files_for_build(legacy.client, plan, BuildOptions()) as served:
         words = command_line(plan, {**plan.arguments(), **served, **proxies()})
         words[words.index(plan.tag)] = tag
-        words[:2] = BUILDERS[request.param](plan)
+        words[0] = buildkit()
         shell(words, DOCKER_BUILDKIT="1")
-    if request.param == "podman":
-        carry("podman", "docker", tag)
-        shell(["podman", "rmi", "--force", tag])
     yield tag
     shell(["docker", "rmi", "--force", tag])
 
 
-def podman(plan):
-    """It has its own store: the base is carried over. The files for the build are served on the host's own network."""
-    carry("docker", "podman", plan.base_image)
-    # Docker's format keeps every label; runc, because crun needs control groups v2.
-    return ["podman", "--runtime", "runc", "build", "--network", "host", "--format", "docker"]
-
-
-def buildkit(_plan):
+def buildkit():
     """Clients newer than 20.10 want buildx for it: the first client on PATH that can."""
     clients = [str(found) for folder in os.get_exec_path() if (found := Path(folder) / "docker").exists()]
     asked = {**os.environ, "DOCKER_BUILDKIT": "1"}
     for client in clients:
         if subprocess.run([client, "build", "--help"], check=False, capture_output=True, env=asked).returncode == 0:
-            return [client, "build"]
+            return client
     pytest.fail(f"no docker client here can use BuildKit (asked {clients}): install docker-buildx")
-
-
-BUILDERS = {"buildkit": buildkit, "podman": podman}
 
 
 def shell(words, **environment):

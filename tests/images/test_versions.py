@@ -38,17 +38,8 @@ def with_row(name, spec=None, **filled):
 def test_the_file_is_what_the_resolver_and_the_locks_say():
     """The one that fails when stack knowledge moves on: then run gpucheck image versions --update."""
     assert out_of_step(VERSIONS, ROOT) == []
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [({"version": "2.0.0"}, "version"), ({"driver_floor": "1.0"}, "driver_floor"), ({"cudnn": "9.0.0"}, "cudnn")],
-)
-def test_a_value_that_moved_is_named_with_both_sides(change, words):
-    (line,) = out_of_step(with_row("torch-cu126", **change), ROOT)
-
-    assert line.startswith(f"torch-cu126: {words}: ")
-    assert str(next(iter(change.values()))) in line
+    (line,) = out_of_step(with_row("torch-cu126", driver_floor="1.0"), ROOT)
+    assert line.startswith("torch-cu126: driver_floor: images/versions.yml has 1.0, ")
 
 
 def test_filling_again_writes_the_same_text():
@@ -117,13 +108,6 @@ def test_a_lock_has_no_two_wheels_of_one_cuda_library(name):
         assert sum(found.startswith(f"nvidia-{library}-") for found in lock) == bool(VERSIONS.variants[name].spec.gpus)
 
 
-def test_a_lock_that_is_not_exact_is_refused(tmp_path):
-    (tmp_path / "odd.txt").write_text("torch==2.0\nnumpy>=2\n")
-
-    with pytest.raises(VersionsError, match="'numpy>=2' is not exact"):
-        read_lock(tmp_path / "odd.txt")
-
-
 def test_a_lock_asks_for_the_build_and_leaves_the_framework_unconstrained():
     cpu, cuda = VERSIONS.variants["torch-cpu"], VERSIONS.variants["tensorflow-cuda"]
 
@@ -132,11 +116,6 @@ def test_a_lock_asks_for_the_build_and_leaves_the_framework_unconstrained():
     # tensorflow's own wheel holds 700 MB of CUDA code that a CPU image never runs.
     assert requirements(VERSIONS.variants["tensorflow-cpu"])[0].startswith("tensorflow-cpu==")
     assert not any(line.startswith("torch==") for line in constraints(ROOT, cpu))
-
-
-def test_an_unknown_variant_is_answered_with_the_near_one():
-    with pytest.raises(LookupError, match=r"'torch-cpus'.*torch-cpu\?"):
-        VERSIONS.variant("torch-cpus")
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,11 @@ import itertools
 import socket
 import threading
 import time
-import tracemalloc
 
 import pytest
 
-from gpucheck.repositories import apt, dnf, fetching, index
-from gpucheck.repositories.comparison import _dependencies, _names_like
+from gpucheck.repositories import apt, dnf, index
+from gpucheck.repositories.comparison import _dependencies
 from gpucheck.repositories.fetching import Access, Network
 from gpucheck.repositories.index import Catalog, Index, Package, Relation, UnusableIndex
 from gpucheck.repositories.reading import read_index
@@ -65,16 +64,6 @@ def test_an_endless_text_or_line_is_not_kept():
         apt.read_packages(apt.lines_of(b"x" * 65536 for _ in range(100)))
 
 
-def test_memory_follows_the_packages_and_not_the_bytes():
-    text = b"Package: a\nVersion: 1\nArchitecture: all\nDescription: " + b"x" * 9000 + b"\n\n"
-    tracemalloc.start()
-    found = apt.read_packages(apt.lines_of(text * 100 for _ in range(100)))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert len(found["a"]) == 10_000
-    assert peak < 30 * MIB
-
-
 def test_pieces_are_cut_anywhere():
     """In the middle of a character, a line and a tag."""
     text = "Package: \u00e4\nVersion: 1\nArchitecture: all\nDepends: b (>= 2),\n c\n\n".encode()
@@ -85,26 +74,15 @@ def test_pieces_are_cut_anywhere():
     assert dnf.read_primary(bytes([one]) for one in row) == dnf.read_primary([row])
 
 
-def test_lines_of_a_value_are_joined_once():
-    """Each line was joined to all before it: 16 MiB took minutes."""
-    (found,) = apt.paragraphs(["SHA256:", *(f" {'0' * 64} 1 {number}" for number in range(200_000))])
-    assert found["sha256"].count("\n") == 200_000
-
-
 LISTED = f"SHA256:\n {'0' * 64} 1 Packages"
 
 
-@pytest.mark.parametrize("name", ["Valid-Until", "valid-until", "VALID-UNTIL", "Valid-Until "])
-def test_field_names_are_the_same_in_any_case(name):
-    with pytest.raises(UnusableIndex, match="expired on 2025-11-01"):
-        apt.read_release(f"{name}: Sat, 01 Nov 2025 10:00:00 UTC\n{LISTED}\n", NOW)
-
-
-@pytest.mark.parametrize("again", ["Valid-Until", "valid-until", "sha256"])
-def test_a_field_that_is_stated_twice_is_rejected(again):
-    first = "Valid-Until: Sat, 01 Nov 2025 10:00:00 UTC"
-    with pytest.raises(UnusableIndex, match=f"states {again} twice"):
-        apt.read_release(f"{first}\n{LISTED}\n{again}: Sat, 01 Nov 2035 10:00:00 UTC\n", NOW)
+@pytest.mark.parametrize("again", ["", "Valid-Until", "valid-until", "sha256"])
+def test_a_field_in_any_case_counts_and_one_that_is_stated_twice_is_rejected(again):
+    text = f"valid-UNTIL: Sat, 01 Nov 2025 10:00:00 UTC\n{LISTED}\n"
+    text += f"{again}: Sat, 01 Nov 2035 10:00:00 UTC\n" if again else ""
+    with pytest.raises(UnusableIndex, match=f"states {again} twice" if again else "expired on 2025-11-01"):
+        apt.read_release(text, NOW)
 
 
 @pytest.mark.parametrize("other", [f" {'1' * 64} 1 Packages", f" {'0' * 64} 2 Packages"])
@@ -194,16 +172,6 @@ def catalog_of(rows):
     return Catalog("dnf", [Index("dnf", rows, "", None)], "x86_64")
 
 
-def test_a_long_chain_of_dependencies_is_followed_in_linear_time():
-    count = 20_000
-    rows = {f"p{n}": (package(f"p{n}", [Relation(f"p{n + 1}", "", "")]),) for n in range(count)}
-    catalog = catalog_of(rows)
-    problems, brought = _dependencies([rows["p0"][0]], catalog)
-
-    assert (problems, len(brought)) == ([], count - 1)
-    assert index.MOST_COMPARED - catalog.left < 4 * count
-
-
 def test_many_that_require_what_many_provide_end_at_the_bound(monkeypatch):
     monkeypatch.setattr(index, "MOST_COMPARED", 10_000)
     rows = {f"p{n}": (package(f"p{n}", (), [Relation("x", "=", "1")]),) for n in range(300)}
@@ -212,12 +180,6 @@ def test_many_that_require_what_many_provide_end_at_the_bound(monkeypatch):
     with pytest.raises(UnusableIndex, match="more than 10000 comparisons") as error:
         _dependencies([first], catalog_of({**rows, "first": (first,)}))
     assert not error.value.rejected
-
-
-def test_names_like_a_missing_one_are_sought_among_a_bounded_number():
-    wanted = {"nvidia-utils": (package("nvidia-utils"),)}
-    assert _names_like("nvidia-utilz", catalog_of(wanted)) == ("nvidia-utils",)
-    assert _names_like("nvidia-utilz", catalog_of({f"q{n}": (package(f"q{n}"),) for n in range(30_000)} | wanted)) == ()
 
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -325,15 +287,6 @@ def test_a_server_that_does_not_end_costs_its_own_request(serving, name):
     assert server.closed.wait(PATIENCE_S), "the connection was left open"
 
 
-def test_a_proxy_that_does_not_end_costs_its_own_request(serving, monkeypatch):
-    server = serving(forever(b"HTTP/1.1 200 OK\r\n", b"a: b\r\n"))
-    monkeypatch.setenv("https_proxy", f"http://{server.address}")
-
-    with pytest.raises(UnusableIndex, match=r"https://host\.example/x: not complete after 0\.4 s"):
-        Network(Access(seconds=SECONDS)).get("https://host.example/x", 1 << 30)
-    assert server.closed.wait(PATIENCE_S)
-
-
 def test_a_name_server_that_does_not_respond_costs_its_own_request(monkeypatch):
     """There is no timeout for a name: the resolver's own are minutes with several servers."""
     ended = threading.Event()
@@ -342,15 +295,6 @@ def test_a_name_server_that_does_not_respond_costs_its_own_request(monkeypatch):
     with pytest.raises(UnusableIndex, match=r"not complete after 0\.4 s"):
         Network(Access(seconds=SECONDS)).get("http://host.example/x", 1 << 30)
     ended.set()
-
-
-def test_another_try_has_what_the_first_left(serving, monkeypatch):
-    monkeypatch.setattr(fetching, "TRIES", 1000)
-    server = serving(lambda connection: time.sleep(0.05) or connection.sendall(b"HTTP/1.1 500 Busy\r\n\r\n"))
-
-    with pytest.raises(UnusableIndex, match=r"not complete after 0\.4 s"):
-        Network(Access(seconds=SECONDS)).get(f"http://{server.address}/x", 1 << 30)
-    assert server.asked < 1000
 
 
 def test_too_many_headers_and_too_large_a_body_end_early(serving):

@@ -70,10 +70,6 @@ def network(**values):
     return Network(Access(seconds=5, **values))
 
 
-def test_a_file_is_fetched(url):
-    assert network().get(f"{url}/file", 1 << 20) == CONTENT
-
-
 @pytest.mark.parametrize(
     ("path", "kind", "words"),
     [
@@ -97,12 +93,6 @@ def test_a_server_error_is_tried_again(url, server):
     with pytest.raises(UnusableIndex):
         network().get(f"{url}/500/x", 1 << 20)
     assert len(server.asked) == 2
-
-
-def test_connection_refused_names_the_proxy_variable():
-    with pytest.raises(UnusableIndex, match="refused") as error:
-        network().get("http://127.0.0.1:9/x", 1 << 20)
-    assert "https_proxy" in error.value.do
 
 
 @pytest.mark.parametrize("bad", ["ftp://host/x", "gopher://x", "//host/x", "x", "data:text/plain,x"])

@@ -61,11 +61,6 @@ def test_alternatives_and_versions_of_a_real_dependency_are_read():
     assert Relation("docker.io", ">=", "18.06.0") in docker
 
 
-def test_a_real_repository_of_another_architecture_is_rejected():
-    with pytest.raises(UnusableIndex, match="not saved"):
-        real("ubuntu18.04/ppc64el", "apt", "x86_64")
-
-
 def test_a_real_repository_with_another_key_pinned_is_rejected():
     with pytest.raises(UnusableIndex, match=r"holds key C95B321B.*; pinned is AAAA") as error:
         real("ubuntu18.04/amd64", "apt", "x86_64", key_fingerprint="A" * 40)
@@ -226,12 +221,6 @@ def test_a_list_that_unpacks_to_too_much_is_rejected(made, publisher, monkeypatc
 
     with pytest.raises(UnusableIndex, match="unpacks to more than 1 MiB"):
         read(row)
-
-
-def test_a_repository_that_is_not_there_was_not_read(tmp_path, publisher):
-    with pytest.raises(UnusableIndex, match=re.escape(str(tmp_path))) as error:
-        read(publisher.row(tmp_path / "nothing", "apt"))
-    assert not error.value.rejected
 
 
 def test_gpg_that_imports_a_key_and_fails_is_enough(made, tmp_path, monkeypatch):
