@@ -19,12 +19,18 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell exits
 @click.option(
     "-o", "--output", "directory", metavar="DIR", help="Create a private machine in DIR instead of using the cache."
 )
+@click.option(
+    "--mount",
+    is_flag=True,
+    help="Show the machine to every program: its /sys, /proc/driver and /dev in private namespaces, without a network.",
+)
 @click.option("--update", metavar="DIR", help="Replace the faults of the machine in DIR, or remove them.")
 @click.argument("profile", required=False, shell_complete=PROFILE)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     faults: tuple[str, ...],
     directory: str | None,
+    mount: bool,
     update: str | None,
     profile: str | None,
     command: tuple[str, ...],
@@ -39,6 +45,12 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     The exit status is that of COMMAND.
 
+    With --mount, programs that do not know of gpucheck find the machine where the kernel shows a real one, and
+    nvidia-smi, dmesg and journalctl read it:
+
+    \b
+    gpucheck simulate hgx-h100-x8 --mount -- lspci -vv
+
     With -o the machine is created in a directory, COMMAND is optional, and faults can be changed while programs run:
 
     \b
@@ -50,15 +62,15 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     the cache exceeds 512 MiB, machines that were not used for an hour are removed, the oldest first.
     """
     if update is not None:
-        if profile is not None or directory is not None:
+        if profile is not None or directory is not None or mount:
             raise Problem("--update accepts only --fault: gpucheck simulate --update DIR --fault NAME")
         _switch(Path(update), faults)
         return
     if profile is None:
         raise Problem("no machine to simulate. Name one: gpucheck simulate PROFILE -- COMMAND (see: gpucheck profiles)")
-    more_faults, own_directory, words = _options_after_profile(command)
-    directory = own_directory or directory
-    if (words and words[0] in ("--fault", "-o", "--output")) or (not words and directory is None):
+    more_faults, own_directory, own_mount, words = _options_after_profile(command)
+    directory, mount = own_directory or directory, own_mount or mount
+    if (words and words[0] in ("--fault", "-o", "--output")) or (not words and (directory is None or mount)):
         raise Problem("no command to run. Write it after --, for example: gpucheck simulate PROFILE -- gpustat")
     chosen = (*faults, *more_faults)
     if directory is None:
@@ -71,6 +83,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         _make(profile, chosen, Path(directory))
     with_faults = f" with {', '.join(chosen)}" if chosen else ""
     note(f"gpucheck: SIMULATED hardware: {profile}{with_faults}")
+    if mount:
+        _mount()
     if words:
         _run(words)
     click.echo(f"GPUCHECK_SIMULATOR={shlex.quote(str(Path(directory or '').resolve()))}")
@@ -84,11 +98,25 @@ def _run(words: list[str]) -> None:
     try:
         os.execvpe(words[0], words, environment)  # noqa: S606 - arguments are a list, never a shell line
     except FileNotFoundError as error:
-        instead = " nvidia-smi is not simulated: use gpustat or nvitop, and gpucheck topo for topo -m."
+        instead = " nvidia-smi is simulated with --mount: gpucheck simulate PROFILE --mount -- nvidia-smi."
         hint = instead if words[0] == "nvidia-smi" else ""
         raise Problem(f"{words[0]}: command not found on PATH.{hint}", NOT_FOUND) from error
     except OSError as error:
         raise Problem(f"{words[0]}: cannot be run: {error.strerror}.", NOT_RUNNABLE) from error
+
+
+def _mount() -> None:
+    from gpucheck.simulator.mount import enter
+
+    try:
+        not_shown = enter(Path(os.environ["GPUCHECK_SIMULATOR"]))
+    except OSError as error:
+        advice = (
+            "Run it as root, or allow user namespaces (sysctl kernel.unprivileged_userns_clone, "
+            "kernel.apparmor_restrict_unprivileged_userns, user.max_user_namespaces)."
+        )
+        raise Problem(f"--mount: {error.filename or error}: {error.strerror}. {advice}") from error
+    note(f"gpucheck: not simulated: {', '.join(not_shown)}")
 
 
 def _make(profile: str, faults: Iterable[str], directory: Path) -> None:
@@ -120,12 +148,17 @@ def _problem(error: Exception, directory: Path) -> Problem:
     return no_machine(error)
 
 
-def _options_after_profile(words: tuple[str, ...]) -> tuple[list[str], str | None, list[str]]:
+def _options_after_profile(words: tuple[str, ...]) -> tuple[list[str], str | None, bool, list[str]]:
     """Our own options may also stand between PROFILE and the command; from ``--`` on everything is the command's."""
     faults: list[str] = []
     directory: str | None = None
+    mount = False
     rest = list(words)
     while rest and rest[0] != "--":
+        if rest[0] == "--mount":
+            mount = True
+            del rest[0]
+            continue
         name, equals, value = rest[0].partition("=")
         if name not in ("--fault", "--output", "-o") or (not equals and len(rest) == 1):
             break
@@ -136,4 +169,4 @@ def _options_after_profile(words: tuple[str, ...]) -> tuple[list[str], str | Non
             faults.append(value)
         else:
             directory = value
-    return faults, directory, rest[1:] if rest[:1] == ["--"] else rest
+    return faults, directory, mount, rest[1:] if rest[:1] == ["--"] else rest
