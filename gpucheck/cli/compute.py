@@ -16,11 +16,11 @@ from gpucheck.cli._shared.common import (
     output_options,
     simulation_options,
     start_simulation,
-    usage_errors,
 )
 from gpucheck.cli._shared.progress import steps
 from gpucheck.cli._shared.shown import FORMATS, measured, write_report
 from gpucheck.model.finding import EXIT_NOT_WRITTEN, exit_status
+from gpucheck.processes.atomic import write_atomic
 
 if TYPE_CHECKING:
     from gpucheck.compute.measure import ComputeOptions
@@ -53,17 +53,23 @@ def burnt_in(
     max_temperature: float | None,
     keep: "Callable[[ComputeReport], None]",
 ) -> "ComputeReport":
-    """Run the burn-in, or the rest of it. Raises Problem. keep: gets the report, if a signal ends it too."""
+    """Run the burn-in. Raises Problem. keep: gets the report, if a signal ends it too."""
     from gpucheck.compute.burnin.measure import BurnInOptions, Shown
-    from gpucheck.compute.burnin.plan import StateError, span
+    from gpucheck.compute.burnin.plan import span
+    from gpucheck.render.json import to_json
     from gpucheck.run.steps.compute import burn_in
 
     burn_in_options = BurnInOptions(seconds=seconds, state=state, options=options, max_temperature_c=max_temperature)
-    begun = "continued" if os.path.lexists(state) else "begun"
-    note(f"gpucheck: burn-in of {span(seconds)}, {begun}, kept in {state}; Ctrl-C ends it with what is proven so far")
+    if os.path.lexists(state):
+        raise Problem(f"{state}: exists. A burn-in overwrites no file: remove it, or name another with --state FILE.")
+    note(f"gpucheck: burn-in of {span(seconds)}, kept in {state}; Ctrl-C ends it with what is proven so far")
+
+    def store(report: "ComputeReport") -> None:
+        write_atomic(state, to_json(report).encode())
+
     try:
-        with steps(0, "step") as shown, measured_host() as host, usage_errors(StateError):
-            return burn_in(host, burn_in_options, Shown(step=shown, note=shown.note), keep)
+        with steps(0, "step") as shown, measured_host() as host:
+            return burn_in(host, burn_in_options, Shown(step=shown, note=shown.note), keep, store)
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise
@@ -83,8 +89,7 @@ def burnt_in(
 @click.option(
     "--state",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Keep a burn-in in FILE; the same command resumes one that was cut short "
-    f"(default: {STATE}, for root in {STATE_OF_ROOT}).",
+    help=f"Write the report of a burn-in to FILE after each round (default: {STATE}, for root in {STATE_OF_ROOT}).",
 )
 @click.option(
     "--max-temperature",

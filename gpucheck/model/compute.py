@@ -126,17 +126,16 @@ class Noticed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BurnIn(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a burn-in came. sessions: starts of gpucheck that it took. ended: why it ended; reason: as text.
+    """How far a burn-in came. ended: why it ended; reason: as text.
 
     limits: at which it stops, each with its source. hottest: the highest temperature in degrees Celsius, by GPU index.
-    state: the file from which an interrupted run goes on.
+    state: the file with this report after each round.
     """
 
     planned_seconds: float
     seconds: float
     planned_rounds: int
     rounds: int
-    sessions: int
     ended: Literal["complete", "interrupted", "limit", "no-device"]
     reason: str = ""
     limits: tuple[str, ...] = ()

@@ -10,10 +10,6 @@ OVERFLOW = Path("/proc/sys/kernel/overflowuid")
 WHOLE_MAP = "0 0 4294967295"
 
 
-class DistrustedError(OSError):
-    """A file that another user made or may change; as text it is the reason."""
-
-
 def distrust(path: Path, *, own: bool = True, also: int | None = None) -> str | None:
     """Return why no code may be loaded from this existing file or directory, None if it may be.
 
@@ -32,34 +28,6 @@ def distrust(path: Path, *, own: bool = True, also: int | None = None) -> str | 
     if own and (seen.st_uid != os.geteuid() or _sticky(seen)):
         return f"{place} belongs to user {seen.st_uid}" if seen.st_uid != os.geteuid() else f"{place} is sticky"
     return None
-
-
-def open_own(path: Path, flags: int, mode: int = 0o600) -> int:
-    """Return the descriptor of a regular file that this user owns and no other user may write, made with O_CREAT.
-
-    flags, mode: of os.open. A link, a FIFO or a device is not opened, a file with a second name is not used; for root
-    the directories must be trusted too. Raises OSError, DistrustedError for what is not used.
-    """
-    if os.geteuid() == 0 and (reason := distrust(path.parent, own=False)) is not None:
-        raise DistrustedError(reason)
-    # Before it is opened, which may wait for the other end of a FIFO or rewind a tape.
-    if os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
-        raise DistrustedError(f"{path} is not a regular file")
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, mode)
-    seen = os.fstat(descriptor)
-    reason = None
-    if not stat.S_ISREG(seen.st_mode):
-        reason = "is not a regular file"
-    elif seen.st_uid != os.geteuid():
-        reason = f"belongs to user {seen.st_uid}"
-    elif seen.st_mode & 0o022:
-        reason = f"can be written by other users (mode {stat.S_IMODE(seen.st_mode):o})"
-    elif seen.st_nlink > 1:
-        reason = f"has {seen.st_nlink} names (hard links)"
-    if reason is None:
-        return descriptor
-    os.close(descriptor)
-    raise DistrustedError(f"{path} {reason}")
 
 
 def programs_of_root(path: str) -> tuple[str, tuple[str, ...]]:

@@ -7,14 +7,12 @@ finding is of that GPU and has that cause.
 """
 
 import math
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from gpucheck.compute.evaluation.results import miss_probability
 from gpucheck.compute.running.run import ComputeRun
-from tests.compute.burnin import session
+from tests.compute.burnin import burnt
 from tests.compute.machines import computed, computed_on, loud, simulated
 
 MACHINES = ("p100-pcie-x2", "a100-sxm-x4", "dgx1-v100", "hgx-h100-x8", "l40s-x4", "rtx4090-x8")
@@ -73,9 +71,8 @@ def times(machine: str) -> tuple[int, float, float, float]:
     began = time.process_time()
     ran: ComputeRun = computed_on(gpus)[0]
     standard = time.process_time() - began
-    with tempfile.TemporaryDirectory() as folder:
-        began = time.process_time()
-        session(gpus, Path(folder) / "state", TEN_MINUTES)
+    began = time.process_time()
+    burnt(gpus, TEN_MINUTES)
     return len(gpus), ran.load_seconds, standard, time.process_time() - began
 
 

@@ -1,40 +1,32 @@
-"""A burn-in finds faults and keeps them, wherever it is cut; its file survives what happens to files."""
-
-import os
-import tempfile
-from pathlib import Path
+"""A burn-in finds faults when they come up, ends at its limits, and plans its time."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpucheck.compute.burnin import measure as run_
 from gpucheck.compute.burnin.plan import (
     LEAST_S,
     LONGEST_S,
     MOST_S,
-    READINGS,
     Reached,
-    StateError,
     duration,
     ending,
     limits,
-    of_gpu,
     plan,
-    read,
     round_steps,
     span,
-    together,
-    write,
 )
+from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.evaluation import checked
 from gpucheck.compute.evaluation.results import miss_probability
-from gpucheck.compute.values import TYPES, Failure, operations
+from gpucheck.compute.running.run import Collected
+from gpucheck.compute.values import TYPES, Answer, ComputeStep, Failure, Opened
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Verdict
 from gpucheck.model.compute import BurnIn, Sample
-from tests.compute.burnin import Cut, begun, session
+from gpucheck.model.device import Device
+from tests.compute.burnin import burnt
 from tests.compute.machines import computed, device, loud, simulated
 from tests.machines import h100
 from tests.shared import sampled
@@ -54,91 +46,55 @@ def found(ran) -> set[tuple[str, str, str | None]]:
 
 
 @pytest.fixture(scope="module")
-def two_days(tmp_path_factory):
-    """Two days on a healthy machine with two GPUs, and the file."""
-    path = tmp_path_factory.mktemp("burnin") / "state"
-    return session(simulated("p100-pcie-x2"), path, DAYS), path
+def two_days():
+    """Two days on a healthy machine with two GPUs."""
+    return burnt(simulated("p100-pcie-x2"), DAYS)
 
 
 @pytest.mark.parametrize(
     "profile", sampled(["hgx-h100-x8", "p100-pcie-x2", "a100-sxm-x4"], lambda _, profile: profile == "p100-pcie-x2")
 )
-def test_two_days_on_a_healthy_machine_find_nothing(profile, two_days, tmp_path):
-    path = tmp_path / "state"
-    ran, path = two_days if profile == "p100-pcie-x2" else (session(simulated(profile), path, DAYS), path)
+def test_two_days_on_a_healthy_machine_find_nothing(profile, two_days):
+    ran = two_days if profile == "p100-pcie-x2" else burnt(simulated(profile), DAYS)
 
-    assert (ran.state.ended, ran.state.done, found(ran), ran.notes) == ("complete", 288, set(), [])
-    assert ran.state.seconds == pytest.approx(DAYS)
-    assert path.stat().st_size < 2 << 20
+    assert (ran.run.ended, ran.run.done, found(ran), ran.notes) == ("complete", 288, set(), [])
+    assert ran.run.seconds == pytest.approx(DAYS)
+    assert all(len(one.traces) <= one.most for one in ran.run.collected)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_found_as_it_happens_and_at_the_end(fault, tmp_path):
+def test_a_fault_is_found_as_it_happens_and_at_the_end(fault):
     gpus = simulated("a100-sxm-x4", fault)
-    ran = session(gpus, tmp_path / "state", 4 * 3600.0)
+    ran = burnt(gpus, 4 * 3600.0)
 
     assert found(ran) == {(FAULTS[fault][0], f"gpu:{gpus[1].bus_id}", FAULTS[fault][1])}
-    assert ran.state.noticed[0].cause == FAULTS[fault][1]
-    assert ran.state.noticed[0].at < 3600
-    assert read(tmp_path / "state").noticed == ran.state.noticed
+    assert ran.run.noticed[0].cause == FAULTS[fault][1]
+    assert ran.run.noticed[0].at < 3600
 
 
-def test_corruption_that_a_standard_run_misses_is_found_in_two_days(two_days, tmp_path):
-    healthy, _ = two_days
-    rate = 8 / sum(one.values for one in healthy.devices[1].repeats.values())
+def test_corruption_that_a_standard_run_misses_is_found_in_two_days(two_days):
+    rate = 8 / sum(one.values for one in two_days.devices[1].repeats.values())
     standard, _ = computed("p100-pcie-x2")
-    ran = session(simulated("p100-pcie-x2", f"sdc:gpu=1,rate={rate}"), tmp_path / "state", DAYS)
+    ran = burnt(simulated("p100-pcie-x2", f"sdc:gpu=1,rate={rate}"), DAYS)
 
     assert miss_probability(checked(standard.devices)[0], rate) > 0.99
     assert found(ran) == {("compute-results", f"gpu:{ran.devices[1].bus_id}", "silent-corruption")}
 
 
-@settings(max_examples=8, deadline=None)
-@given(st.lists(st.integers(0, 400), max_size=4), st.sampled_from([None, *FAULTS]))
-def test_a_run_that_is_cut_anywhere_has_the_verdict_of_a_whole_one(cuts, fault):
-    gpus = simulated("p100-pcie-x2", *([fault] if fault else []))
-    with tempfile.TemporaryDirectory() as folder:
-        whole = session(gpus, Path(folder) / "whole", SHORT)
-        for cut in cuts:
-            if session(gpus, Path(folder) / "cut", SHORT, cut=cut).state.ended is not None:
-                break
-        state = read(Path(folder) / "cut")
-        parts = (
-            session(gpus, Path(folder) / "cut", SHORT)
-            if state is None or state.ended is None
-            else session(gpus, Path(folder) / "again", SHORT)
-        )
+def test_a_limit_of_temperature_ends_the_run_and_is_named():
+    ran = burnt(simulated("p100-pcie-x2"), SHORT, limit=50.0)
 
-    assert parts.state.ended == whole.state.ended == "complete"
-    assert found(parts) == found(whole)
-    assert {d.digests.get("matrix-fp32") for d in parts.devices[:1]} == {whole.devices[0].digests["matrix-fp32"]}
+    assert ran.run.ended == "limit"
+    assert "limit 50 C" in ran.run.stopped_by[1].text
+    assert ran.run.seconds < 600
 
 
-def test_a_loss_of_power_costs_one_round_at_most(tmp_path):
-    """Nothing of a round is written before its end, unless a signal gives time for it."""
-    path, gpus = tmp_path / "state", simulated("p100-pcie-x2")
-    per_round = 1 + 3 + 1 + 2 * len(operations(["fp32"])) + 1
-    session(gpus, path, SHORT, cut=3 * per_round + 5)
-    kept = read(path)
-
-    assert 2 <= kept.done <= 3
-    assert kept.rounds[0].gpus[0].repeats
-
-
-def test_a_limit_of_temperature_ends_the_run_and_is_named(tmp_path):
-    ran = session(simulated("p100-pcie-x2"), tmp_path / "state", SHORT, limit=50.0)
-
-    assert ran.state.ended == "limit"
-    assert "limit 50 C" in ran.state.reason
-    assert ran.state.seconds < 600
-
-
-def test_a_limit_of_the_memory_s_temperature_ends_the_run_and_is_named(tmp_path):
+def test_a_limit_of_the_memory_s_temperature_ends_the_run_and_is_named():
     gpus = simulated("a100-sxm-x4")
-    ran = session(gpus, tmp_path / "state", SHORT, limit=90.0, memory=60.0)
+    ran = burnt(gpus, SHORT, limit=90.0, memory=60.0)
 
-    assert ran.state.ended == "limit"
-    assert ran.state.reason == "temperature: GPU 0, memory, reached 65 C, limit 60 C (at which it slows down)"
+    assert ran.run.ended == "limit"
+    assert ran.run.stopped_by[1].text == "temperature: GPU 0, memory, reached 65 C, limit 60 C (at which it slows down)"
     assert {gpu.memory_limit_c for gpu in gpus} == {95.0}
 
 
@@ -182,7 +138,7 @@ HOT = {"reached_c": 91, "limit_c": 90, "below_c": 2}
 @pytest.mark.parametrize(
     ("ended", "code", "values", "verdict"),
     [
-        ("interrupted", "compute.burn-in-interrupted", {"state": "file"}, Verdict.UNKNOWN),
+        ("interrupted", "compute.burn-in-interrupted", {}, Verdict.UNKNOWN),
         ("no-device", "compute.burn-in-no-gpu", {}, Verdict.UNKNOWN),
         ("limit", "compute.burn-in-shutdown-limit", HOT, Verdict.FAIL),
         ("limit", "compute.burn-in-own-limit", HOT, Verdict.WARN),
@@ -190,75 +146,42 @@ HOT = {"reached_c": 91, "limit_c": 90, "below_c": 2}
     ],
 )
 def test_a_run_that_ended_early_has_a_code(ended, code, values, verdict):
-    made = BurnIn(planned_seconds=60, seconds=6, planned_rounds=9, rounds=1, sessions=1, ended=ended, state="file")
+    made = BurnIn(planned_seconds=60, seconds=6, planned_rounds=9, rounds=1, ended=ended, state="file")
     finding = ending(made, (device(0), Reached("", code, values)) if ended == "limit" else None)
 
     assert (finding.code, finding.values, finding.verdict) == (code, values, verdict)
 
 
-def test_errors_end_the_run_and_name_the_counter(tmp_path, monkeypatch):
+def test_errors_end_the_run_and_name_the_counter(monkeypatch):
     def counting(self, gpu, step):
         return replace(matrix(self, gpu, step), errors={"ecc_uncorrected": 7})
 
-    matrix, opened = Cut._matrix, Cut.open
-    monkeypatch.setattr(Cut, "_matrix", counting)
-    monkeypatch.setattr(Cut, "open", lambda self: [replace(one, errors={"ecc_uncorrected": 5}) for one in opened(self)])
-    ran = session(simulated("p100-pcie-x2"), tmp_path / "state", SHORT)
+    matrix, opened = SimulatedBench._matrix, SimulatedBench.open
+    monkeypatch.setattr(SimulatedBench, "_matrix", counting)
+    monkeypatch.setattr(
+        SimulatedBench, "open", lambda self: [replace(one, errors={"ecc_uncorrected": 5}) for one in opened(self)]
+    )
+    ran = burnt(simulated("p100-pcie-x2"), SHORT)
 
-    assert ran.state.ended == "limit"
-    assert ran.state.reason == "errors: GPU 0 counted 2 ecc_uncorrected"
+    assert ran.run.ended == "limit"
+    assert ran.run.stopped_by[1].text == "errors: GPU 0 counted 2 ecc_uncorrected"
     assert ran.devices[0].errors == {"ecc_uncorrected": 2}
     assert "ecc-uncorrected" in {cause for _, _, cause in found(ran)}
 
 
-def test_a_run_goes_on_without_a_gpu_that_failed(tmp_path, monkeypatch):
+def test_a_run_goes_on_without_a_gpu_that_failed(monkeypatch):
     def failing(self, step, places):
         answers = dict(run(self, step, places))
         if 1 in answers and step.kind == "matrix":
             answers[1] = Failure(kind="cuda-error", detail="Xid")
         return answers
 
-    run = Cut.run
-    monkeypatch.setattr(Cut, "run", failing)
-    ran = session(simulated("a100-sxm-x4"), tmp_path / "state", SHORT)
+    run = SimulatedBench.run
+    monkeypatch.setattr(SimulatedBench, "run", failing)
+    ran = burnt(simulated("a100-sxm-x4"), SHORT)
 
-    assert ran.state.ended == "complete"
+    assert ran.run.ended == "complete"
     assert [one.failed for one in ran.devices] == [None, "cuda-error", None, None]
-
-
-def test_a_full_disk_is_named_once_and_the_run_ends_with_its_results(tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(run_, "write", full)
-    ran = session(simulated("p100-pcie-x2"), tmp_path / "state", SHORT)
-
-    assert ran.state.ended == "complete"
-    assert [note for note in ran.notes if "No space left" in note] == ran.notes
-    assert len(ran.notes) == 1
-
-
-@pytest.fixture(scope="module")
-def good(tmp_path_factory):
-    path = tmp_path_factory.mktemp("burnin") / "state"
-    session(simulated("p100-pcie-x2"), path, SHORT, cut=30)
-    return path.read_bytes()
-
-
-@pytest.mark.parametrize("damaged", [b"", b"{}", b"[" * 100_000, b"\xff\xfe", b'{"schema":"gpucheck.burn-in/2"}', None])
-def test_a_damaged_or_another_file_is_rejected_with_advice(damaged, good, tmp_path):
-    (tmp_path / "state").write_bytes(good[: len(good) // 2] if damaged is None else damaged)
-
-    for path in (tmp_path / "state", tmp_path):
-        with pytest.raises(StateError, match="--state FILE"):
-            read(path)
-
-
-def test_the_file_is_private_and_complete_at_any_time(tmp_path):
-    write(tmp_path / "state", begun(simulated("p100-pcie-x2"), SHORT))
-
-    assert os.listdir(tmp_path) == ["state"]  # noqa: PTH208 - the names alone
-    assert (tmp_path / "state").stat().st_mode & 0o007 == 0
 
 
 SECONDS = st.integers(LEAST_S, MOST_S)
@@ -301,24 +224,33 @@ def test_a_span_is_short(seconds, text):
     assert span(seconds) == text
 
 
-@given(st.integers(1, 400), st.integers(1, 3000), st.integers(0, 2**32))
-def test_some_readings_of_a_round_are_kept_from_all_its_parts_and_the_hottest(rounds, readings, number):
-    at = [600 * n / readings for n in range(readings)]
-    traces = tuple(Sample(at=one, temperature_c=60 + one % 7) for one in at)
-    kept = of_gpu(device(traces=traces), number, rounds)
-
-    assert len(kept.traces) == min(readings, max(1, READINGS // rounds))
-    assert set(kept.traces) <= set(traces)
-    assert kept.hottest == max(sample.temperature_c for sample in traces)
-    if len(kept.traces) >= 100:
-        assert 0.3 < sum(sample.at < 300 for sample in kept.traces) / len(kept.traces) < 0.7
+def collected(*answers, most=0):
+    one = Collected(Device(index=0, name="x"), Opened(types=("bf16",), errors={"ecc": 1}), most)
+    for step, answer in answers:
+        one.add(step, answer, 0.0)
+    return one
 
 
-def test_rounds_together_are_the_medians_of_rates_and_the_sums_of_counts():
-    parts = [of_gpu(device(digest=digest, errors={"ecc": 1}), 0, 4) for digest in ("a", "a", "b")]
-    whole = together(device(), parts)
+@given(st.integers(1, 3000), st.integers(4, 100))
+def test_some_readings_are_kept_evenly_over_the_run_and_the_hottest(readings, most):
+    samples = tuple(Sample(at=float(at), temperature_c=60 + at % 7) for at in range(readings))
+    step = ComputeStep(kind="memory", what="read", seconds=1.0)
+    one = collected((step, Answer(rates=(1.0,) * 7, samples=samples)), most=most)
 
+    assert len(one.traces) <= most
+    assert len(one.traces) >= min(readings, most // 2)
+    assert {b.at - a.at for a, b in zip(one.traces, one.traces[1:], strict=False)} <= {float(one.every)}
+    assert one.hottest == max(sample.temperature_c for sample in samples)
+
+
+def test_rounds_together_are_the_medians_of_rates_and_the_sums_of_repeats():
+    rate = ComputeStep(kind="matrix", what="bf16", seconds=1.0)
+    same = ComputeStep(kind="results", what="matrix-bf16", seconds=1.0)
+    answers = [(rate, Answer(rates=(value * 1e12,) * 7, errors={"ecc": 3})) for value in (700.0, 100.0, 710.0)]
+    answers += [(same, Answer(digests=(digest,) * 20, values=5)) for digest in "aab"]
+    whole = collected(*answers).result()
+
+    assert (whole.gemm["bf16"].tflops, whole.gemm["bf16"].samples) == (700.0, 21)
     assert whole.digests["matrix-bf16"] == "a"
-    assert (whole.repeats["matrix-bf16"].repeats, whole.repeats["matrix-bf16"].differing) == (60, 20)
-    assert whole.errors == {"ecc": 3}
-    assert whole.gemm["bf16"].tflops == device().gemm["bf16"].tflops
+    repeats = whole.repeats["matrix-bf16"]
+    assert (repeats.repeats, repeats.differing, repeats.values) == (60, 20, 300)

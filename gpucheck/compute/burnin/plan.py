@@ -1,159 +1,18 @@
-"""How a burn-in divides its time: rounds of rest, cold results, load, hot results and power steps. Pure."""
+"""How a burn-in divides its time (rest, cold results, load, hot results, power steps), and its limits. Pure."""
 
 import math
-import os
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
-from random import Random
-from statistics import median
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from gpucheck.compute.evaluation.rates import KINDS, subject_of
-from gpucheck.compute.running.run import matrix_rate, memory_ceiling
-from gpucheck.compute.values import COLD_S, CPU_S, TYPES, WAYS, ComputeStep, Failure, FailureKind, Opened, operations
+from gpucheck.compute.values import COLD_S, CPU_S, TYPES, WAYS, ComputeStep, Failure, Opened, operations
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Finding, Gpu
-from gpucheck.model.compute import BurnIn, ComputeDevice, MemoryRates, Noticed, Rate, Repeats, Sample
-from gpucheck.processes.atomic import write_atomic
-from gpucheck.processes.trust import DistrustedError, open_own
-
-READINGS = 600  # of a GPU in a whole run
-
-
-class OfGpu(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One GPU in one round, or in a part of one; empty if it took no part. Fields as in ComputeDevice.
-
-    rates, alone: by the name of the step. traces: some readings. hottest: of all readings.
-    """
-
-    digests: dict[str, str] = {}
-    repeats: dict[str, Repeats] = {}
-    rates: dict[str, Rate] = {}
-    alone: dict[str, Rate] = msgspec.field(default_factory=dict)
-    traces: tuple[Sample, ...] = ()
-    hottest: float | None = None
-    errors: dict[str, int] = {}
-    failed: FailureKind | None = None
-    failure: str = ""
-
-
-class Round(msgspec.Struct, kw_only=True):
-    """seconds: of load and rest. whole: all its steps were run. gpus: in the order of the devices."""
-
-    seconds: Annotated[float, msgspec.Meta(ge=0)]
-    whole: bool
-    gpus: list[OfGpu]
-
-
-def of_gpu(made: ComputeDevice, number: int, rounds: int) -> OfGpu:
-    """Return what is kept of round ``number`` of so many. Readings are drawn: they are of all its parts."""
-    traces, kept = made.traces, max(1, READINGS // rounds)
-    if len(traces) > kept:
-        traces = tuple(sorted(Random(number).sample(traces, kept), key=lambda sample: sample.at))  # noqa: S311
-    degrees = (sample.temperature_c for sample in made.traces if sample.temperature_c is not None)
-    return OfGpu(
-        digests=made.digests,
-        repeats=made.repeats,
-        rates=_rates(made),
-        traces=traces,
-        hottest=max(degrees, default=None),
-        errors=made.errors,
-        failed=made.failed,
-        failure=made.failure,
-    )
-
-
-def together(known: ComputeDevice, parts: Sequence[OfGpu]) -> ComputeDevice:
-    """Return the device with what it did in all rounds. known: as it was opened."""
-    digests: dict[str, Counter[str]] = {}
-    differing: Counter[str] = Counter()
-    values: Counter[str] = Counter()
-    errors: Counter[str] = Counter()
-    rates: dict[str, list[Rate]] = {}
-    alone: dict[str, Rate] = {}
-    for part in parts:
-        for what, found in part.repeats.items():
-            digests.setdefault(what, Counter())[part.digests[what]] += found.repeats - found.differing
-            differing[what] += found.differing
-            values[what] += found.values
-        for name, rate in part.rates.items():
-            rates.setdefault(name, []).append(rate)
-        alone |= part.alone
-        errors.update(part.errors)
-    common = {what: found.most_common(1)[0] for what, found in digests.items()}
-    whole = {what: found.total() + differing[what] for what, found in digests.items()}
-    ends: list[tuple[FailureKind | None, str]] = [(known.failed, known.failure)]
-    ends += [(part.failed, part.failure) for part in parts]
-    failed, failure = next((end for end in ends if end[0] is not None), (None, ""))
-    middle = {name: _middle(found) for name, found in rates.items()}
-    return replace(
-        known,
-        gemm=known.gemm
-        | {
-            name.removeprefix("matrix "): replace(
-                matrix_rate(known, name.removeprefix("matrix "), rate), alone=alone.get(name)
-            )
-            for name, rate in middle.items()
-            if name.startswith("matrix ")
-        },
-        memory=_memory(known, _of_memory(middle), _of_memory(alone)),
-        digests={what: digest for what, (digest, _) in common.items()},
-        repeats={
-            what: Repeats(repeats=whole[what], differing=whole[what] - equal, values=values[what])
-            for what, (_, equal) in common.items()
-        },
-        traces=tuple(sample for part in parts for sample in part.traces),
-        errors=dict(errors),
-        failed=failed,
-        failure=failure,
-    )
-
-
-def _of_memory(rates: dict[str, Rate]) -> dict[str, Rate]:
-    return {name.removeprefix("memory "): rate for name, rate in rates.items() if name.startswith("memory ")}
-
-
-def _memory(known: ComputeDevice, found: dict[str, Rate], alone: dict[str, Rate]) -> MemoryRates:
-    return MemoryRates(
-        **{f"{way}_gb_s": rate.median for way, rate in found.items()},
-        ceiling_gb_s=memory_ceiling(known) if found else None,
-        mad_percent={way: rate.mad_percent for way, rate in found.items()},
-        samples={way: rate.samples for way, rate in found.items()},
-        alone=alone,
-    )
-
-
-def _rates(made: ComputeDevice) -> dict[str, Rate]:
-    matrices = {
-        f"matrix {type_}": Rate(
-            median=rate.tflops, mad_percent=rate.mad_percent or 0.0, samples=rate.samples, clock_mhz=rate.clock_mhz
-        )
-        for type_, rate in made.gemm.items()
-        if rate.tflops is not None
-    }
-    memory = {
-        f"memory {way}": Rate(median=value, mad_percent=made.memory.mad_percent[way], samples=count)
-        for way, count in made.memory.samples.items()
-        if (value := getattr(made.memory, f"{way}_gb_s")) is not None
-    }
-    return matrices | memory
-
-
-def _middle(rates: list[Rate]) -> Rate:
-    clocks = [rate.clock_mhz for rate in rates if rate.clock_mhz is not None]
-    return Rate(
-        median=median(rate.median for rate in rates),
-        mad_percent=median(rate.mad_percent for rate in rates),
-        samples=sum(rate.samples for rate in rates),
-        clock_mhz=median(clocks) if clocks else None,
-    )
-
+from gpucheck.model.compute import BurnIn, ComputeDevice, Sample
 
 LEAST_S, MOST_S = 600, 48 * 3600
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -165,12 +24,11 @@ LONGEST_S = 60.0  # of one step: limits are looked at after each
 
 
 class BurnInPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """seconds: of the whole run. rounds: of equal length. form: changes with what a round contains."""
+    """seconds: of the whole run. rounds: of equal length."""
 
     seconds: float
     rounds: int
     small: bool = False
-    form: int = 1
 
     @property
     def round_s(self) -> float:
@@ -224,86 +82,6 @@ def span(seconds: float) -> str:
     if minutes >= 60:
         return f"{minutes // 60} h {minutes % 60} min"
     return f"{minutes} min" if minutes else f"{max(0, round(seconds))} s"
-
-
-MOST_BYTES = 128 << 20  # 128 GPUs have about 70 MB after 48 hours
-MOST_NOTICED = 100
-OWN = "Remove it, or name a file in a directory of your own with --state FILE"
-ANOTHER = "Name another file with --state FILE, or rename this one"
-
-
-class StateError(Exception):
-    """The file does not fit this run; the text states why and what to do."""
-
-
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to be the same for results to be comparable. gpus: bus id, UUID and name of each, in order."""
-
-    host: str
-    gpucheck: str
-    driver: str | None
-    gpus: tuple[str, ...]
-    engine: str
-    versions: dict[str, str | None]
-    simulation: tuple[str, ...] = ()
-
-
-class State(msgspec.Struct, kw_only=True):
-    """sessions: starts of gpucheck. rounds: the devices of each in the order of identity."""
-
-    schema: Literal["gpucheck.burn-in/1"] = "gpucheck.burn-in/1"
-    identity: Identity
-    plan: BurnInPlan
-    started: str
-    sessions: Annotated[int, msgspec.Meta(ge=0)] = 0
-    ended: Literal["complete", "limit", "no-device"] | None = None
-    reason: str = ""
-    noticed: list[Noticed] = msgspec.field(default_factory=list)
-    rounds: list[Round] = msgspec.field(default_factory=list)
-
-    @property
-    def done(self) -> int:
-        return sum(one.whole for one in self.rounds)
-
-    @property
-    def seconds(self) -> float:
-        return sum(one.seconds for one in self.rounds)
-
-
-def write(path: Path, state: State) -> None:
-    """Write the file atomically, so that a cut leaves the earlier one. Raises OSError."""
-    write_atomic(path, msgspec.json.encode(state))
-
-
-def read(path: Path) -> State | None:
-    """Return the state, None without a file. Raises StateError for a file that is damaged or that others may write."""
-    try:
-        with os.fdopen(open_own(path, os.O_RDONLY), "rb") as file:
-            state = msgspec.json.decode(file.read(MOST_BYTES), type=State)
-    except FileNotFoundError:
-        return None
-    except DistrustedError as error:
-        raise StateError(f"{path}: not read: {error}. {OWN}.") from None
-    except OSError as error:
-        raise StateError(f"{path}: {error.strerror}. {ANOTHER}.") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise StateError(
-            f"{path}: no state of a burn-in of this gpucheck ({error}). {ANOTHER}, to begin again."
-        ) from None
-    if any(len(one.gpus) != len(state.identity.gpus) for one in state.rounds):
-        raise StateError(f"{path}: a round without {len(state.identity.gpus)} GPUs. {ANOTHER}, to begin again.")
-    return state
-
-
-def fits(path: Path, state: State, identity: Identity, plan: BurnInPlan) -> None:
-    """Raise StateError if the file is of a run that has ended, of another host or of another plan."""
-    if state.ended is not None:
-        raise StateError(f"{path}: this burn-in of {state.started} has ended ({state.ended}). {ANOTHER}.")
-    fields = Identity.__struct_fields__
-    changed = [name for name in fields if getattr(state.identity, name) != getattr(identity, name)]
-    changed += ["duration"] if state.plan != plan else []
-    if changed:
-        raise StateError(f"{path}: of another run ({', '.join(changed)}). Continue it as it began, or: {ANOTHER}.")
 
 
 # A limit is looked at after each step, of at most a minute. The protection of the GPU itself acts at once.
@@ -401,7 +179,7 @@ def ending(burn_in: BurnIn, stopped_by: tuple[ComputeDevice, Reached] | None) ->
         return subject.passes(f"{done} of cold and hot load, {burn_in.rounds} rounds")
     seen, wanted = f"ended after {done} of {planned}", f"{planned} of load"
     if burn_in.ended == "interrupted":
-        return subject.unknown("compute.burn-in-interrupted", seen, wanted, state=burn_in.state)
+        return subject.unknown("compute.burn-in-interrupted", seen, wanted)
     if burn_in.ended == "no-device" or stopped_by is None:
         return subject.unknown("compute.burn-in-no-gpu", seen, wanted)
     device, limit = stopped_by

@@ -143,11 +143,6 @@ class SimulatedBench:
     def __init__(self, gpus: Sequence[ComputeGpu], seed: int = 0, *, tick_s: float = TICK_S) -> None:
         self.gpus = [_Gpu(gpu, place, seed, tick_s) for place, gpu in enumerate(gpus)]
 
-    def go_on(self, rounds: int) -> None:
-        """Draw again what is random after so many rounds: a run that was cut does not repeat itself."""
-        for gpu in self.gpus:
-            gpu.random.seed(f"{gpu.about.bus_id} {rounds}")
-
     def open(self) -> Sequence[Opened | Failure]:
         return [
             Opened(

@@ -13,7 +13,7 @@ from msgspec.structs import asdict, replace
 from gpucheck.compute.values import MOST_ALONE, Answer, Bench, ComputeStep, Failure, Kind, Opened, Setup, steps
 from gpucheck.knowledge.compute import ceiling_tflops, memory_ceiling_gb_s, operations_per_clock
 from gpucheck.measure.values import spread
-from gpucheck.model.compute import ComputeDevice, MatrixRate, Rate, Repeats
+from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Rate, Repeats, Sample
 from gpucheck.model.device import Device
 from gpucheck.processes.python import python_module
 from gpucheck.processes.signals import TerminatedError
@@ -39,21 +39,29 @@ class ComputeRun(NamedTuple):
 
 
 class Collected:
-    """What one device did so far."""
+    """What one device did so far. Rates that were measured several times are medians.
 
-    def __init__(self, device: Device, first: Opened | Failure) -> None:
+    last: readings of the last step. most: readings that are kept of a run, evenly over its time; 0 keeps all.
+    """
+
+    def __init__(self, device: Device, first: Opened | Failure, most: int = 0) -> None:
         self.opened = first if isinstance(first, Opened) else None
-        self.before = first.errors if isinstance(first, Opened) else {}
-        self.digests: dict[str, list[str]] = {}
+        self.most, self.every, self.seen = most, 1, 0
+        self.hottest: float | None = None
+        self.last: tuple[Sample, ...] = ()
+        self.traces: list[Sample] = []
+        self.errors: dict[str, int] = {}
+        self.digests: dict[str, Counter[str]] = {}
         self.values: Counter[str] = Counter()
+        self.rates: dict[tuple[Kind, str], list[Rate]] = {}
+        self.alone: dict[tuple[Kind, str], Rate] = {}
         self.made = ComputeDevice(**asdict(device))
         if isinstance(first, Failure):
             self.made = replace(self.made, failed=first.kind, failure=first.detail)
             return
-        rejected = {type_: MatrixRate(note=why) for type_, why in first.rejected.items()}
         self.made = replace(
             self.made,
-            gemm=rejected,
+            gemm={type_: MatrixRate(note=why) for type_, why in first.rejected.items()},
             capability=first.capability,
             multiprocessors=first.multiprocessors,
             memory_bus_bits=first.memory_bus_bits,
@@ -65,47 +73,69 @@ class Collected:
         if isinstance(answer, Failure):
             self.made = replace(self.made, failed=answer.kind, failure=f"{step.label}: {answer.detail}")
             return
-        traces = tuple(replace(sample, at=round(at + sample.at, 3)) for sample in answer.samples)
-        rising = {name: count - self.before.get(name, count) for name, count in answer.errors.items()}
-        self.made = replace(
-            self.made,
-            traces=(*self.made.traces, *traces),
-            errors={name: count for name, count in rising.items() if count > 0},
-        )
+        before = self.opened.errors if self.opened is not None else {}
+        rising = {name: count - before.get(name, count) for name, count in answer.errors.items()}
+        self.errors = {name: count for name, count in rising.items() if count > 0}
+        self._read(tuple(replace(sample, at=round(at + sample.at, 3)) for sample in answer.samples))
         if step.kind == "results":
-            self.digests.setdefault(step.what, []).extend(answer.digests)
+            self.digests.setdefault(step.what, Counter()).update(answer.digests)
             self.values[step.what] += answer.values * len(answer.digests)
-        elif step.kind == "matrix":
-            self._matrix(step.what, answer, alone=alone)
-        elif step.kind == "memory":
-            self._memory(step.what, answer, alone=alone)
+        elif step.kind != "rest" and alone:
+            self.alone[step.kind, step.what] = rate_of(answer, step.kind)
+        elif step.kind != "rest":
+            self.rates.setdefault((step.kind, step.what), []).append(rate_of(answer, step.kind))
 
-    def _matrix(self, type_: str, answer: Answer, *, alone: bool) -> None:
-        rate = rate_of(answer, "matrix")
-        made = replace(self.made.gemm[type_], alone=rate) if alone else matrix_rate(self.made, type_, rate)
-        self.made = replace(self.made, gemm=self.made.gemm | {type_: made})
-
-    def _memory(self, way: str, answer: Answer, *, alone: bool) -> None:
-        rate, memory = rate_of(answer, "memory"), self.made.memory
-        if alone:
-            self.made = replace(self.made, memory=replace(memory, alone=memory.alone | {way: rate}))
-            return
-        made = replace(
-            memory,
-            **{f"{way}_gb_s": rate.median},
-            ceiling_gb_s=memory_ceiling(self.made),
-            mad_percent=memory.mad_percent | {way: rate.mad_percent},
-            samples=memory.samples | {way: rate.samples},
-        )
-        self.made = replace(self.made, memory=made)
+    def _read(self, samples: tuple[Sample, ...]) -> None:
+        self.last = samples
+        degrees = (sample.temperature_c for sample in samples if sample.temperature_c is not None)
+        self.hottest = max(filter(None, (self.hottest, *degrees)), default=None)
+        for sample in samples:
+            if self.seen % self.every == 0:
+                self.traces.append(sample)
+            self.seen += 1
+            if self.most and len(self.traces) > self.most:
+                self.traces, self.every = self.traces[::2], 2 * self.every
 
     def result(self) -> ComputeDevice:
-        common = {what: Counter(found).most_common(1)[0] for what, found in self.digests.items()}
-        repeats = {
-            what: Repeats(repeats=len(found), differing=len(found) - common[what][1], values=self.values[what])
-            for what, found in self.digests.items()
-        }
-        return replace(self.made, digests={what: digest for what, (digest, _) in common.items()}, repeats=repeats)
+        """Return the device with all that is known of it."""
+        middle = {key: _middle(found) for key, found in self.rates.items()}
+        memory = {what: rate for (kind, what), rate in middle.items() if kind == "memory"}
+        common = {what: found.most_common(1)[0] for what, found in self.digests.items()}
+        return replace(
+            self.made,
+            traces=tuple(self.traces),
+            errors=self.errors,
+            gemm=self.made.gemm
+            | {
+                what: replace(matrix_rate(self.made, what, rate), alone=self.alone.get((kind, what)))
+                for (kind, what), rate in middle.items()
+                if kind == "matrix"
+            },
+            memory=MemoryRates(
+                **{f"{way}_gb_s": rate.median for way, rate in memory.items()},
+                ceiling_gb_s=memory_ceiling(self.made) if memory else None,
+                mad_percent={way: rate.mad_percent for way, rate in memory.items()},
+                samples={way: rate.samples for way, rate in memory.items()},
+                alone={what: rate for (kind, what), rate in self.alone.items() if kind == "memory"},
+            ),
+            digests={what: digest for what, (digest, _) in common.items()},
+            repeats={
+                what: Repeats(
+                    repeats=found.total(), differing=found.total() - common[what][1], values=self.values[what]
+                )
+                for what, found in self.digests.items()
+            },
+        )
+
+
+def _middle(rates: Sequence[Rate]) -> Rate:
+    clocks = [rate.clock_mhz for rate in rates if rate.clock_mhz is not None]
+    return Rate(
+        median=median(rate.median for rate in rates),
+        mad_percent=median(rate.mad_percent for rate in rates),
+        samples=sum(rate.samples for rate in rates),
+        clock_mhz=median(clocks) if clocks else None,
+    )
 
 
 def matrix_rate(device: ComputeDevice, type_: str, rate: Rate) -> MatrixRate:

@@ -86,11 +86,10 @@ def _section(gpus: Sequence[ComputeDevice], findings: Iterable[Finding]) -> list
 
 def _burn_in(made: BurnIn) -> Section:
     """Return how far a burn-in came, and what it found when."""
-    starts = f", {made.sessions} starts" if made.sessions > 1 else ""
     ended = f"ended: {made.ended}" + (f" ({made.reason})" if made.reason else "")
     lines = [
         f"{_hours(made.seconds)} of {_hours(made.planned_seconds)}, {made.rounds} of {made.planned_rounds} "
-        f"rounds{starts}; {ended}"
+        f"rounds; {ended}"
     ]
     if made.hottest:
         degrees = ", ".join(f"GPU {gpu} {degrees:.0f} C" for gpu, degrees in made.hottest.items())

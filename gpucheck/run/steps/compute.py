@@ -59,12 +59,19 @@ def compute(
 
 
 def burn_in(
-    source: Source, options: "BurnInOptions", shown: "Shown", keep: "Callable[[ComputeReport], None]"
+    source: Source,
+    options: "BurnInOptions",
+    shown: "Shown",
+    keep: "Callable[[ComputeReport], None]",
+    store: "Callable[[ComputeReport], None]",
 ) -> "ComputeReport":
-    """Compute for minutes to days. Raises what gpucheck.compute.burnin.measure.burn_in raises."""
+    """Compute for minutes to days. keep, store, errors: as those of gpucheck.compute.burnin.measure.burn_in."""
     from gpucheck.compute.burnin import measure
 
-    return _named(source, measure.burn_in(source, options, shown, lambda report: keep(_named(source, report))))
+    def named(to: "Callable[[ComputeReport], None]") -> "Callable[[ComputeReport], None]":
+        return lambda report: to(_named(source, report))
+
+    return _named(source, measure.burn_in(source, options, shown, named(keep), named(store)))
 
 
 def _named(source: Source, report: "ComputeReport") -> "ComputeReport":
