@@ -1,7 +1,7 @@
 """A child process that responds with lines on a pipe: each line has a deadline, and the child is always ended.
 
-The child gets the number of the pipe's descriptor as its first argument after the command. What it prints on stderr is
-kept for the report of its end and never mistaken for a response.
+The child gets the number of the pipe's descriptor as its first argument after the command. The end of what it prints is
+kept for the report of its end and never mistaken for a response. Readers, engines and ranks are all such children.
 """
 
 import fcntl
@@ -13,14 +13,15 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Literal, NamedTuple
 
-from gpucheck.processes.group import Group, end
+from gpucheck.processes.group import ELSEWHERE, Group, end
 from gpucheck.processes.signals import FAULTS, signal_name
 
 # A killed child that is inside the driver (state D) cannot end before the driver releases it: it is left behind.
 GRACE_S = 0.3
-TAIL_BYTES = 2000
+TAIL_BYTES = 8192
 LONGEST_LINE = 1 << 21
 PIPE_BYTES = 1 << 20  # the kernel's default limit for unprivileged users: /proc/sys/fs/pipe-max-size
 
@@ -29,7 +30,7 @@ class Ending(NamedTuple):
     """How a child ended by itself.
 
     how: ``running`` if it closed the pipe only, ``crashed`` if a fault in native code ended it, ``killed`` if any other
-    signal did. status: its exit status, or the name of the signal. last_line: of stderr.
+    signal did. status: its exit status, or the name of the signal. last_line: of what it printed.
     """
 
     how: Literal["running", "exited", "crashed", "killed"]
@@ -50,6 +51,7 @@ class Child:
         *arguments: str,
         stdin: int = subprocess.DEVNULL,
         longest_line: int = LONGEST_LINE,
+        folder: Path = ELSEWHERE,
     ) -> None:
         self._receive, send = os.pipe()
         # Room for thousands of lines, so that the child need not wait until this process reads.
@@ -59,10 +61,11 @@ class Child:
             self.group = Group(
                 [*command, str(send), *arguments],
                 environment,
+                folder=folder,
                 pass_fds=(send,),
                 stdin=stdin,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
             )
         except OSError:
             os.close(self._receive)
@@ -70,12 +73,12 @@ class Child:
         finally:
             os.close(send)
         self.process = self.group.process
-        assert self.process.stderr is not None  # noqa: S101 - a pipe was requested
-        self._stderr = self.process.stderr
+        assert self.process.stdout is not None  # noqa: S101 - a pipe was requested
+        self._output = self.process.stdout
         self._longest_line = longest_line
         self._lines: deque[bytes] = deque()
         self._unfinished = b""
-        self._errors = b""
+        self._printed = b""
 
     def send(self, line: bytes) -> None:
         """Send a line to stdin. If the child has ended, its closed pipe shows it."""
@@ -91,23 +94,22 @@ class Child:
         return self._lines.popleft() if self._lines else None
 
     def _listen(self, deadline: float) -> None:
-        """Read until there is a line or the pipe is closed."""
+        """Read until there is a line or the pipe is closed, and once after the deadline."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._receive, selectors.EVENT_READ)
-            selector.register(self._stderr, selectors.EVENT_READ)
+            selector.register(self._output, selectors.EVENT_READ)
             while not self._lines and self._receive in selector.get_map():
                 remaining = deadline - time.monotonic()
-                ready = selector.select(remaining) if remaining > 0 else []
-                if not ready:
-                    raise TimeoutError
-                for key, _ in ready:
+                for key, _ in selector.select(max(remaining, 0.0)):
                     data = os.read(key.fd, PIPE_BYTES)
                     if not data:
                         selector.unregister(key.fileobj)
                     elif key.fd == self._receive:
                         self._take(data)
                     else:
-                        self._errors = (self._errors + data)[-TAIL_BYTES:]
+                        self._printed = (self._printed + data)[-TAIL_BYTES:]
+                if remaining <= 0 and not self._lines and self._receive in selector.get_map():
+                    raise TimeoutError
 
     def _take(self, data: bytes) -> None:
         *lines, self._unfinished = (self._unfinished + data).split(b"\n")
@@ -119,10 +121,7 @@ class Child:
     def how_it_ended(self) -> Ending:
         """Wait a moment for the end of a child that closed the pipe. To be called before end."""
         status = self.group.wait(GRACE_S)
-        if status is not None:
-            os.set_blocking(self._stderr.fileno(), False)
-            self._errors += self._stderr.read() or b""
-        lines = self._errors.decode(errors="replace").strip().splitlines()
+        lines = self.printed().strip().splitlines()
         last_line = lines[-1] if lines else ""
         if status is None:
             return Ending("running", "", last_line)
@@ -130,14 +129,25 @@ class Child:
             return Ending("exited", str(status), last_line)
         return Ending("crashed" if -status in FAULTS else "killed", signal_name(-status), last_line)
 
+    def printed(self) -> str:
+        """Return the end of what it printed so far."""
+        os.set_blocking(self._output.fileno(), False)
+        with suppress(BlockingIOError):
+            self._printed = (self._printed + os.read(self._output.fileno(), PIPE_BYTES))[-TAIL_BYTES:]
+        return self._printed.decode(errors="replace")
+
     def kill(self) -> None:
         """Send SIGKILL to the child and to all that it started; nothing is waited for."""
         self.group.signal(signal.SIGKILL)
 
     def end(self, *, patience_s: float = 0.0) -> None:
         """Close its pipes, let it end by itself for so long, then kill it and all that it started."""
-        self.group.close()
-        os.close(self._receive)
+        self.close()
         if patience_s:
             self.group.wait(patience_s)
         end([self.group], ((signal.SIGKILL, GRACE_S),))
+
+    def close(self) -> None:
+        """Close its pipes; it must be ended by other means."""
+        self.group.close()
+        os.close(self._receive)

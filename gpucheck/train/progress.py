@@ -1,16 +1,15 @@
-"""Where a rank is: its progress line, overwritten on entering each phase, readable when the rank does not respond."""
+"""Where a rank is: it sends a line on entering each phase, so that its place is known when it does not respond."""
 
 import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import msgspec
 
 from gpucheck.model.smoke import Checkpoint, Copy, Placement, Reference, Repeat
-from gpucheck.processes.ranks.run_directory import ProgressFile
+from gpucheck.processes.ranks.rank import Sender
 
 # In the order in which a rank goes through them; the second group repeats at every step. init is the rendezvous, device
 # the first use of the GPU, connect the backend's own set-up (NCCL's communicator).
@@ -73,11 +72,11 @@ class Progress:
     on_enter is called after the phase is on record: the hook by which tests make a rank fail at a known place.
     """
 
-    def __init__(self, path: Path, on_enter: Callable[[str, int | None], None] | None = None) -> None:
+    def __init__(self, sender: Sender, on_enter: Callable[[str, int | None], None] | None = None) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.waited: defaultdict[str, float] = defaultdict(float)
         self._queue = CpuQueue()
-        self._file = ProgressFile(path)
+        self.sender = sender
         self._on_enter = on_enter
         self._device: str | None = None
         self._bus_id: str | None = None
@@ -106,7 +105,7 @@ class Progress:
         self.waited[self._phase] += self._queue.since_last()
         self._phase, self._entered = phase, now
         position = Position(phase=phase, step=step, device=self._device, bus_id=self._bus_id, entered=now)
-        self._file.write(msgspec.json.encode(position))
+        self.sender.send("at", position)
         if self._on_enter is not None:
             self._on_enter(phase, step)
 
@@ -126,7 +125,7 @@ class Aside(Progress):
 
 
 def position_of(progress: bytes) -> Position:
-    """Return the position in a progress line; ``start`` if it holds none yet."""
+    """Return the position that a rank sent; ``start`` if it has sent none yet."""
     try:
         return msgspec.json.decode(progress, type=Position)
     except msgspec.MsgspecError:

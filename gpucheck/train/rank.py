@@ -1,6 +1,6 @@
-"""One rank: ``python -m gpucheck.train.rank PROGRAM DIR RANK``, started by ``gpucheck.train.smoke``.
+"""One rank: ``python -m gpucheck.train.rank FD PROGRAM RANK``, started by ``gpucheck.train.smoke``.
 
-PROGRAM: importable module whose ``run(spec, directory, progress)`` is the training of one rank and returns its report.
+PROGRAM: importable module whose ``run(spec, progress)`` is the training of one rank and returns its report.
 """
 
 import os
@@ -10,32 +10,30 @@ import sys
 import time
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 
-from gpucheck.processes.ranks.rank import run_rank
-from gpucheck.processes.ranks.run_directory import RunDirectory
+from gpucheck.processes.ranks.rank import Sender, run_rank
 from gpucheck.train.progress import Progress, RankReport
 from gpucheck.train.spec import RankSpec, SmokeOptions, TrainingFault, fault_of
 
 NOISE_BYTES = 4_000_000
 
 
-def main(program: str, path: str, number: str) -> None:
-    """Run the program and leave its report or its error in the directory."""
+def main(descriptor: int, program: str) -> None:
+    """Run the program and send its report or its error."""
 
-    def train(spec: RankSpec, directory: RunDirectory) -> RankReport:
-        on_enter = _hook(fault_of(spec.options, spec.rank), directory.report(spec.rank))
+    def train(spec: RankSpec, sender: Sender) -> RankReport:
+        on_enter = _hook(fault_of(spec.options, spec.rank), descriptor)
         if spec.options.mig_uuids:
             os.environ["CUDA_VISIBLE_DEVICES"] = spec.options.mig_uuids[spec.local_rank % len(spec.options.mig_uuids)]
-        progress = Progress(directory.progress(spec.rank), on_enter)
-        report: RankReport = import_module(program).run(spec, directory, progress)
+        progress = Progress(sender, on_enter)
+        report: RankReport = import_module(program).run(spec, progress)
         progress.enter("done")
         return report
 
-    run_rank(path, number, SmokeOptions, train)
+    run_rank(descriptor, SmokeOptions, train)
 
 
-def _hook(fault: TrainingFault | None, result: Path) -> Callable[[str, int | None], None] | None:
+def _hook(fault: TrainingFault | None, descriptor: int) -> Callable[[str, int | None], None] | None:
     """The ``on_enter`` of the progress of a rank that is to have this fault, if any: it acts at a known place.
 
     For tests of the smoke test, and for simulated machines. Faults of the communication are in ``torch.averaging``.
@@ -45,12 +43,12 @@ def _hook(fault: TrainingFault | None, result: Path) -> Callable[[str, int | Non
 
     def trip(phase: str, step: int | None) -> None:
         if phase == fault.phase and (fault.step is None or step == fault.step):
-            _act(fault, result)
+            _act(fault, descriptor)
 
     return trip
 
 
-def _act(fault: TrainingFault, result: Path) -> None:
+def _act(fault: TrainingFault, descriptor: int) -> None:
     if fault.kind == "hang":
         time.sleep(3600)
     elif fault.kind == "die":
@@ -60,7 +58,7 @@ def _act(fault: TrainingFault, result: Path) -> None:
     elif fault.kind == "raise":
         raise ArithmeticError("injected failure")
     elif fault.kind == "garbage":
-        result.write_bytes(os.urandom(512))
+        os.write(descriptor, os.urandom(512) + b"\n")
         os._exit(0)
     elif fault.kind == "out-of-memory":
         # As a cgroup or ulimit does to a rank that needs more than it may have.
@@ -72,4 +70,4 @@ def _act(fault: TrainingFault, result: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(int(sys.argv[1]), sys.argv[2])

@@ -11,8 +11,7 @@ from gpucheck.model.facts import Source
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.processes.environment import rank_environment as clean_environment
 from gpucheck.processes.exhausted import limit_in_force
-from gpucheck.processes.ranks.run_directory import run_directory
-from gpucheck.processes.ranks.supervisor import Ending, rank_specs, supervise
+from gpucheck.processes.ranks.supervisor import Ending, RankRun, supervise
 from gpucheck.train.evaluation.root_cause import find_failing_rank
 from gpucheck.train.progress import RankReport, position_of
 from gpucheck.train.results.merge import merge
@@ -80,16 +79,17 @@ def train_in_ranks(
         patience_s = options.stall_s if started else max(options.stall_s, options.start_s)
         return is_late(now) or (least[0] > 0 and now - max(p.entered for p in positions) > patience_s)
 
-    with run_directory("smoke") as directory:
-        ending = supervise(
-            directory,
-            ("gpucheck.train.rank", program),
-            tuple(rank_specs(processes or options.world_size, options.nodes, options)),
-            RankReport,
-            environment,
-            options.start_s + options.timeout_s,
-            is_stalled,
-        )
+    ranks = RankRun(
+        name="smoke",
+        program=("gpucheck.train.rank", program),
+        options=options,
+        report=RankReport,
+        processes=processes or options.world_size,
+        nodes=options.nodes,
+        timeout_s=options.start_s + options.timeout_s,
+        is_stalled=is_stalled,
+    )
+    ending = supervise(ranks, environment)
     late = ending.reason == "stalled" and is_late(ending.ended)
     return replace(ending, reason="deadline") if late else ending
 

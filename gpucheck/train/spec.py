@@ -6,7 +6,7 @@ import msgspec
 
 from gpucheck.model.smoke import Placement, SmokeLimits, SmokeResult
 from gpucheck.printable import counted
-from gpucheck.processes.ranks import run_directory as ranks
+from gpucheck.processes.ranks import rank as ranks
 from gpucheck.processes.ranks.nodes import Nodes
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]

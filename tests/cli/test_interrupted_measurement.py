@@ -5,6 +5,7 @@ import os
 import signal as signals
 
 import pytest
+from msgspec.structs import replace
 
 from gpucheck.cli.bandwidth import Copies
 from gpucheck.compute.burnin import measure as burn_in
@@ -71,7 +72,8 @@ def test_a_burn_in_prints_its_report_whenever_the_signal_comes(run, monkeypatch,
     original = getattr(owner, name)
 
     def late(*arguments, **options):
-        os.kill(os.getpid(), signals.SIGTERM)
+        if moment != "_report" or arguments[-1].ended == "complete":
+            os.kill(os.getpid(), signals.SIGTERM)
         return original(*arguments, **options)
 
     monkeypatch.setattr(owner, name, late)
@@ -87,18 +89,16 @@ def test_a_burn_in_prints_its_report_whenever_the_signal_comes(run, monkeypatch,
 @pytest.mark.slow
 @pytest.mark.parametrize(("signal", "status"), SIGNALS)
 def test_collectives_that_were_measured_are_printed(run, monkeypatch, signal, status):
-    """The first rank writes what it has after each of them."""
+    """The first rank sends what it has after each of them."""
     watch = supervisor._watch
 
-    def until_the_first(ranks, started, timeout_s, is_stalled):
-        part = ranks[0]._directory.part
-
+    def until_the_first(ranks, run, started):
         def is_cut(progress, now):
-            if part.exists():
+            if ranks[0].part is not None:
                 raise signal
-            return is_stalled(progress, now)
+            return run.is_stalled(progress, now)
 
-        return watch(ranks, started, timeout_s, is_cut)
+        return watch(ranks, replace(run, is_stalled=is_cut), started)
 
     monkeypatch.setattr(supervisor, "_watch", until_the_first)
     answer, out, _ = run("collectives", "--sizes", "8K", "--format", "json")

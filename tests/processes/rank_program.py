@@ -1,14 +1,15 @@
-"""A program for ranks: ``python -m tests.processes.rank_program DIR RANK``. Rank 1 fails as the options say."""
+"""A program for ranks: ``python -m tests.processes.rank_program FD RANK``. Rank 1 fails as the options say."""
 
 import os
 import signal
 import sys
 import time
+from typing import Any
 
 import msgspec
 
-from gpucheck.processes.ranks.rank import run_rank
-from gpucheck.processes.ranks.run_directory import ProgressFile, RankSpec, RunDirectory
+from gpucheck.processes.ranks.rank import RankSpec, Sender, run_rank
+from gpucheck.processes.ranks.supervisor import RankRun
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -24,16 +25,21 @@ class Report(msgspec.Struct, frozen=True):
     world: int
 
 
-def work(spec: RankSpec[Options], directory: RunDirectory) -> Report:
-    progress = ProgressFile(directory.progress(spec.rank))
-    for step in (b"first step", b"second step"):
-        progress.write(step)
-        if step == b"second step" and spec.rank == 1:
-            fail(spec.options.failure, directory)
+def ranks(failure: str = "", timeout_s: float = 600.0, **more: Any) -> RankRun[Report]:
+    """Return a run of two of these."""
+    chosen: dict[str, Any] = {"processes": 2, "timeout_s": timeout_s, "options": Options(failure)} | more
+    return RankRun(name="ranks", program=("tests.processes.rank_program",), report=Report, **chosen)
+
+
+def work(spec: RankSpec[Options], sender: Sender) -> Report:
+    for step in ("first step", "second step"):
+        sender.send("at", step)
+        if step == "second step" and spec.rank == 1:
+            fail(spec.options.failure, sender)
     return Report(spec.rank, spec.processes)
 
 
-def fail(how: str, directory: RunDirectory) -> None:
+def fail(how: str, sender: Sender) -> None:
     if how == "raise":
         raise ValueError("no such thing")
     if how == "missing":
@@ -45,12 +51,12 @@ def fail(how: str, directory: RunDirectory) -> None:
         print("about to hang", flush=True)
         time.sleep(600)
     if how == "invalid":
-        directory.report(1).write_bytes(b"\xff\xfe")
+        os.write(sender.descriptor, b"\xff\xfe\n")
         os._exit(0)
     if how == "other":
-        directory.report(1).write_bytes(msgspec.json.encode(Report(0, 2)))
+        sender.send("report", Report(0, 2))
         os._exit(0)
 
 
 if __name__ == "__main__":
-    run_rank(sys.argv[1], sys.argv[2], Options, work, lambda error: type(error).__name__.lower())
+    run_rank(int(sys.argv[1]), Options, work, lambda error: type(error).__name__.lower())

@@ -6,17 +6,13 @@ import subprocess
 import sys
 import textwrap
 import time
-from pathlib import Path
 
 import pytest
 
 from gpucheck.processes.ranks.nodes import Nodes
-from gpucheck.processes.ranks.run_directory import run_directory
 from gpucheck.processes.ranks.supervisor import Ending, rank_specs, supervise
-from tests.processes.rank_program import Options, Report
+from tests.processes.rank_program import Report, ranks
 from tests.train.conftest import ROOT, Marked, nothing_left, wait_until
-
-PROGRAM = ("tests.processes.rank_program",)
 
 
 @pytest.fixture
@@ -24,11 +20,9 @@ def run(tmp_path, monkeypatch):
     """Run two ranks; afterwards no process and no file of them may be left."""
     with nothing_left(tmp_path, monkeypatch) as marked:
 
-        def go(failure: str = "", timeout_s: float = 20.0, is_stalled=None) -> Ending[Report]:
+        def go(failure: str = "", timeout_s: float = 20.0, **more) -> Ending[Report]:
             environment = {**os.environ, "PYTHONPATH": str(ROOT), **marked.environment}
-            specs = tuple(rank_specs(2, None, Options(failure)))
-            with run_directory("ranks") as directory:
-                return supervise(directory, PROGRAM, specs, Report, environment, timeout_s, is_stalled)
+            return supervise(ranks(failure, timeout_s, **more), environment)
 
         yield go
 
@@ -38,7 +32,7 @@ def test_ranks_that_finish_leave_their_reports(run):
 
     assert ending.reason == "finished"
     assert [end.report for end in ending.ranks] == [Report(0, 2), Report(1, 2)]
-    assert ending.ranks[0].progress == b"second step"
+    assert ending.ranks[0].progress == b'"second step"'
 
 
 @pytest.mark.parametrize(
@@ -92,38 +86,32 @@ def test_rank_that_hangs_ends_at_the_deadline_with_its_stack(run):
 
 
 def test_program_decides_when_ranks_are_stalled(run):
-    ending = run("hang", is_stalled=lambda progress, now: progress == [b"second step"] * 2)
+    ending = run("hang", is_stalled=lambda progress, now: progress == [b'"second step"'] * 2)
 
     assert ending.reason == "stalled"
 
 
 def test_ranks_are_numbered_over_all_hosts():
-    specs = list(rank_specs(4, Nodes(count=2, rank=1, host="node01", port=29500), Options()))
+    second = Nodes(count=2, rank=1, host="node01", port=29500)
+    specs = rank_specs(ranks(processes=4, nodes=second), "/tmp/x")
 
     assert [(spec.rank, spec.local_rank, spec.processes) for spec in specs] == [(2, 0, 4), (3, 1, 4)]
-    assert {spec.supervisor_pid for spec in specs} == {os.getpid()}
+    assert {spec.parent_pid for spec in specs} == {os.getpid()}
 
 
 def test_ranks_end_with_a_supervisor_that_is_killed(tmp_path):
     script = """
         import os
-        from gpucheck.processes.ranks.run_directory import run_directory
-        from gpucheck.processes.ranks.supervisor import rank_specs, supervise
-        from tests.processes.rank_program import Options, Report
-        with run_directory("ranks") as directory:
-            specs = tuple(rank_specs(2, None, Options("hang")))
-            supervise(directory, ("tests.processes.rank_program",), specs, Report, dict(os.environ), 600.0)
+        from gpucheck.processes.ranks.supervisor import supervise
+        from tests.processes.rank_program import ranks
+        supervise(ranks("hang"), dict(os.environ))
     """
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
     with Marked() as marked:
         command = [sys.executable, "-c", textwrap.dedent(script)]
         supervisor = subprocess.Popen(command, env=environment | marked.environment, cwd=ROOT)
-        wait_until(lambda: _progress(tmp_path, 1).startswith("second step"))
+        wait_until(lambda: len(list(tmp_path.glob("gpucheck-*/ranks-*/stack-*"))) == 2)
         supervisor.kill()
 
         assert supervisor.wait(timeout=20) == -signal.SIGKILL
         wait_until(lambda: not marked.running())
-
-
-def _progress(folder: Path, rank: int) -> str:
-    return "".join(file.read_text() for file in folder.glob(f"gpucheck-*/ranks-*/progress-{rank}.json"))

@@ -11,23 +11,21 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.progress import Progress, RankReport
 from gpucheck.train.spec import RankSpec, SmokeOptions
 from gpucheck.train.strategies import all_strategies
 
 
-def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
+def run(spec: RankSpec, progress: Progress) -> RankReport:
     import torch.distributed as dist
 
     report: RankReport | None = None
     for name, options in msgspec.json.decode(os.environ["MANY"], type=dict[str, SmokeOptions]).items():
         gc.freeze()  # each training collects twice: not all of torch, again and again
-        own_directory = RunDirectory(directory.path / f"run-{name}")
-        own_directory.path.mkdir(exist_ok=True)
-        own = Progress(directory.progress(spec.rank))
+        folder = Path(spec.folder, f"run-{name}")
+        folder.mkdir(exist_ok=True)
         program = import_module(all_strategies()[options.framework, options.strategy].program)
-        report = program.run(replace(spec, options=options), own_directory, own)
+        report = program.run(replace(spec, options=options, folder=str(folder)), Progress(progress.sender))
         if dist.is_initialized():
             dist.destroy_process_group()
         Path(os.environ["MANY_REPORTS"], f"{name}-{spec.rank}.json").write_bytes(msgspec.json.encode(report))

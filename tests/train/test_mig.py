@@ -57,8 +57,8 @@ def test_each_rank_sees_an_instance_of_its_own(tmp_path):
     """A real pair of ranks, whose program returns what CUDA would read."""
     (tmp_path / "visible.py").write_text(
         "import os\nfrom tests.train import toy\n"
-        "def run(spec, directory, progress):\n"
-        "    made = toy.run(spec, directory, progress)\n"
+        "def run(spec, progress):\n"
+        "    made = toy.run(spec, progress)\n"
         "    return type(made)(**{f: getattr(made, f) for f in made.__struct_fields__}"
         " | {'placement_reason': os.environ['CUDA_VISIBLE_DEVICES']})\n"
     )

@@ -4,20 +4,25 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
-from gpucheck.processes.ranks.run_directory import read_progress
 from gpucheck.train import data
 from gpucheck.train.progress import AFTER, BEFORE, START, STEP, Position, Progress, position_of
 from gpucheck.train.smoke import rank_environment
 from gpucheck.train.spec import SmokeOptions, plan
 
 
-def recorded(path: Path) -> Position:
-    return position_of(read_progress(path))
+class Kept:
+    """A sender that keeps the last position."""
+
+    position = START
+
+    def send(self, kind: str, value: Position) -> None:
+        assert kind == "at"
+        self.position = position_of(msgspec.json.encode(value))
 
 
 @pytest.mark.parametrize(
@@ -122,39 +127,32 @@ def test_positions_sort_by_how_far_a_rank_has_come():
     assert len(set(orders)) == len(orders)
 
 
-def test_progress_is_readable_at_any_moment_and_books_the_time(tmp_path):
-    path = tmp_path / "progress"
-    assert recorded(path) == START
-    seen = []
-    progress = Progress(path, on_enter=lambda phase, step: seen.append((phase, step, recorded(path).phase)))
-    assert recorded(path) == START
-
+def test_progress_is_sent_on_entering_a_phase_and_books_the_time():
+    sender, seen = Kept(), []
+    progress = Progress(sender, on_enter=lambda phase, step: seen.append((phase, step, sender.position.phase)))
     progress.on_device("cuda:1", "0000:af:00.0")
     progress.enter("forward", 12)
     progress.enter("data")
 
-    position = recorded(path)
+    position = sender.position
     assert (position.phase, position.step, position.device, position.bus_id) == ("data", None, "cuda:1", "0000:af:00.0")
     assert seen == [("forward", 12, "forward"), ("data", None, "data")], "a fault strikes when its phase is on record"
     assert set(progress.seconds) == {"start", "forward"}
     assert position.describe(40) == "data"
 
 
-def test_a_torn_or_foreign_progress_file_counts_as_not_started(tmp_path):
-    path = tmp_path / "progress"
-    path.write_bytes(b'{"phase": "forw')
-
-    assert recorded(path) == START
+def test_a_rank_that_sent_nothing_has_not_begun():
+    assert position_of(b"") == START
 
 
-def test_waiting_for_a_cpu_that_others_have_is_kept_apart(tmp_path):
+def test_waiting_for_a_cpu_that_others_have_is_kept_apart():
     """Two that compute on one CPU: each is ready half of the time and does not run."""
     cpus = os.sched_getaffinity(0)
     other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         for pid in (0, other.pid):
             os.sched_setaffinity(pid, {min(cpus)})
-        progress = Progress(tmp_path / "progress")
+        progress = Progress(Kept())
         progress.enter("forward", 1)
         until = time.process_time() + 0.2
         while time.process_time() < until:
@@ -168,8 +166,8 @@ def test_waiting_for_a_cpu_that_others_have_is_kept_apart(tmp_path):
     assert 0.02 < progress.waited["forward"] < progress.seconds["forward"]
 
 
-def test_what_is_booked_elsewhere_is_no_part_of_its_phase(tmp_path):
-    progress = Progress(tmp_path / "progress")
+def test_what_is_booked_elsewhere_is_no_part_of_its_phase():
+    progress = Progress(Kept())
     progress.enter("backward", 1)
     with progress.booked("check", "backward"):
         time.sleep(0.02)

@@ -12,7 +12,6 @@ import time
 from pathlib import Path
 
 from gpucheck.model.smoke import Checkpoint, Reference
-from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.progress import Progress, RankDevice, RankReport
 from gpucheck.train.spec import RankSpec
 
@@ -20,8 +19,8 @@ from gpucheck.train.spec import RankSpec
 class Peers:
     """An all-reduce of nothing: returns when every rank has arrived, raises when one is gone."""
 
-    def __init__(self, directory: RunDirectory, rank: int, world_size: int) -> None:
-        self.folder, self.rank, self.world = directory.path, rank, range(world_size)
+    def __init__(self, folder: str, rank: int, world_size: int) -> None:
+        self.folder, self.rank, self.world = Path(folder), rank, range(world_size)
         (self.folder / f"peer-{rank}").write_text(str(os.getpid()))
 
     def meet(self, where: str) -> None:
@@ -45,13 +44,13 @@ def _gone(pid: str) -> bool:
         return True
 
 
-def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
+def run(spec: RankSpec, progress: Progress) -> RankReport:
     """Step with the others to the end."""
     options = spec.options
     progress.enter("import")
     mischief = os.environ.get("TOY", "")
     progress.enter("init")
-    peers = Peers(directory, spec.rank, options.world_size)
+    peers = Peers(spec.folder, spec.rank, options.world_size)
     progress.on_device(f"toy:{spec.rank}", None)
     progress.enter("data")
     for step in range(1, options.steps + 1):

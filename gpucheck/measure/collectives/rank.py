@@ -1,4 +1,4 @@
-"""One rank: ``python -m gpucheck.measure.collectives.rank DIR RANK``, started by ``launch``."""
+"""One rank: ``python -m gpucheck.measure.collectives.rank FD RANK``, started by ``launch``."""
 
 import ctypes
 import sys
@@ -7,8 +7,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from itertools import product
 from typing import Any
-
-import msgspec
 
 from gpucheck.measure.collectives.values import (
     ErrorKind,
@@ -20,11 +18,9 @@ from gpucheck.measure.collectives.values import (
 )
 from gpucheck.measure.engines.protocol import MISTAKES
 from gpucheck.model.device import Device
-from gpucheck.processes.atomic import write_atomic
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.ranks.nodes import leave_store, open_store
-from gpucheck.processes.ranks.rank import run_rank
-from gpucheck.processes.ranks.run_directory import ProgressFile, RunDirectory
+from gpucheck.processes.ranks.rank import Sender, run_rank
 
 PERIOD = 7  # of the values, which are small, so that sums of floats are exact
 PATIENCE_S = 60.0  # after the limit of a round, which is enforced from outside the ranks
@@ -37,11 +33,11 @@ class NoDevice(Exception):
 class Rank:
     """The state of one rank while it runs."""
 
-    def __init__(self, torch: Any, directory: RunDirectory, spec: RankSpec) -> None:
+    def __init__(self, torch: Any, sender: Sender, spec: RankSpec) -> None:
         self.torch = torch
-        self.store_file = directory.store
-        self.progress = ProgressFile(directory.progress(spec.rank))
-        self.part = directory.part if spec.local_rank == 0 else None
+        self.store_file = spec.store
+        self.sender = sender
+        self.is_first = spec.local_rank == 0
         self.options = options = spec.options
         self.rank, self.world = spec.rank, spec.processes
         self.device = torch.device("cpu")
@@ -69,8 +65,8 @@ class Rank:
         measured: list[MeasuredCollective] = []
         for name, size in product(options.operations, options.sizes):
             measured.append(self.measure(name, size))
-            if self.part is not None:
-                write_atomic(self.part, msgspec.json.encode(self.report(tuple(measured))), durable=False)
+            if self.is_first:
+                self.sender.send("part", self.report(tuple(measured)))
         self.note("done")
         leave_store(store, self.rank, self.world)
         return self.report(tuple(measured))
@@ -187,8 +183,8 @@ class Rank:
         return int(together.item())
 
     def note(self, step: str) -> None:
-        """Record the current step, for the report of a rank that hangs."""
-        self.progress.write(step.encode())
+        """Send the current step, for the report of a rank that hangs."""
+        self.sender.send("at", step)
 
 
 def library(torch: Any) -> Any:
@@ -223,15 +219,11 @@ def ordinal(torch: Any, device: Device, runtime: Any) -> int:
     )
 
 
-def main(path: str, number: str) -> None:
-    """Run every collective and write a report or an error to the directory."""
+def work(spec: RankSpec, sender: Sender) -> RankReport:
+    """Run every collective."""
+    import torch
 
-    def work(spec: RankSpec, directory: RunDirectory) -> RankReport:
-        import torch
-
-        return Rank(torch, directory, spec).run()
-
-    run_rank(path, number, RankOptions, work, _kind)
+    return Rank(torch, sender, spec).run()
 
 
 def _kind(error: Exception) -> ErrorKind:
@@ -245,4 +237,4 @@ def _kind(error: Exception) -> ErrorKind:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run_rank(int(sys.argv[1]), RankOptions, work, _kind)

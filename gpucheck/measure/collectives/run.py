@@ -25,8 +25,8 @@ from gpucheck.processes.environment import nccl_files, rank_environment
 from gpucheck.processes.exhausted import exhausted, limit_in_force
 from gpucheck.processes.ranks.nccl_log import Taken, error_text
 from gpucheck.processes.ranks.nodes import Nodes
-from gpucheck.processes.ranks.run_directory import RankError, run_directory
-from gpucheck.processes.ranks.supervisor import Reason, rank_specs, supervise
+from gpucheck.processes.ranks.rank import RankError
+from gpucheck.processes.ranks.supervisor import RankRun, Reason, supervise
 from gpucheck.processes.signals import FAULTS, signal_name, undisturbed
 from gpucheck.topology import of
 
@@ -69,17 +69,23 @@ def launch(options: RankOptions, here: int, *, keep: bool = False, **extra: str)
     No process and no file is left. Raises OSError if no process can be started.
     """
     nodes = options.nodes
-    with run_directory("collectives") as directory:
-        environment, removed = ranks_environment(os.environ, nodes)
-        home = Path(environment.get("HOME", "/"))
-        settings = nccl_files(home, several_hosts=_several(nodes)) if options.backend == "nccl" else ()
-        processes = here * (nodes.count if nodes else 1)
-        specs = tuple(rank_specs(processes, nodes, options))
-        each, most = options.timeout_s, len(options.operations) * len(options.sizes) * ROUNDS
-        ending = supervise(
-            directory, PROGRAM, specs, RankReport, environment | extra, START_S + each * most, _stalled(each), keep=keep
-        )
-        part = directory.part.read_bytes() if ending.signal is not None and directory.part.exists() else None
+    environment, removed = ranks_environment(os.environ, nodes)
+    home = Path(environment.get("HOME", "/"))
+    settings = nccl_files(home, several_hosts=_several(nodes)) if options.backend == "nccl" else ()
+    processes = here * (nodes.count if nodes else 1)
+    each, most = options.timeout_s, len(options.operations) * len(options.sizes) * ROUNDS
+    ranks = RankRun(
+        name="collectives",
+        program=PROGRAM,
+        options=options,
+        report=RankReport,
+        processes=processes,
+        nodes=nodes,
+        timeout_s=START_S + each * most,
+        is_stalled=_stalled(each),
+        keep=keep,
+    )
+    ending = supervise(ranks, environment | extra)
     ends = ending.ranks
     printed = "\n".join(line for end in ends for line in end.output)[-OUTPUT_CHARACTERS:]
     shortage = limit_in_force(here) if ending.reason in ("broken", "stalled", "deadline") else None
@@ -87,13 +93,9 @@ def launch(options: RankOptions, here: int, *, keep: bool = False, **extra: str)
         reason=REASONS[ending.reason],
         seconds=ending.seconds,
         ranks=processes,
-        reports=(
-            tuple(end.report for end in ends if end.report is not None)
-            if part is None
-            else (msgspec.json.decode(part, type=RankReport),)
-        ),
+        reports=tuple(one for end in ends if (one := end.part if ending.signal else end.report) is not None),
         errors={end.rank: end.error for end in ends if end.error is not None},
-        where={end.rank: end.progress.decode(errors="replace") or "start" for end in ends},
+        where={end.rank: msgspec.json.decode(end.progress) if end.progress else "start" for end in ends},
         signals={end.rank: -end.status for end in ends if end.status is not None and end.status < 0},
         stacks={end.rank: end.stack for end in ends if end.stack} if ending.reason in ("stalled", "deadline") else {},
         taken=ending.taken,

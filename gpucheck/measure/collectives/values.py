@@ -1,4 +1,4 @@
-"""Options of the ranks and the values that they report, exchanged as JSON files; sizes and bandwidths of collectives.
+"""Options of the ranks and the values that they report, exchanged as JSON; sizes and bandwidths of collectives.
 
 As NVIDIA/nccl-tests doc/PERFORMANCE.md defines them: algorithm bandwidth is size over time. Bus bandwidth multiplies it
 by a factor that makes it comparable with the link rate for any number of ranks; this is exact for rings, but not if the
@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.processes.ranks import run_directory as ranks
+from gpucheck.processes.ranks import rank as ranks
 from gpucheck.processes.ranks.nodes import Nodes
 
 # Name -> whether one rank contributes 1/n of the bytes that the size counts; otherwise all of them.

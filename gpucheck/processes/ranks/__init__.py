@@ -1,4 +1,1 @@
-"""Run N ranks in a private directory: start, watch, deadline, stacks of hung ranks, end. Used by train and measure.
-
-``supervisor`` is the outside, ``rank`` runs inside each rank, ``run_directory`` holds the files between them.
-"""
+"""Run N ranks: start, watch, deadline, stacks of those that hang, end. ``supervisor`` is outside, ``rank`` inside."""

@@ -2,20 +2,25 @@
 
 import os
 import signal
+import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Literal
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
+from gpucheck.processes.child import Child
 from gpucheck.processes.contention import waited_s
 from gpucheck.processes.group import end
+from gpucheck.processes.lifeline import stack_of
+from gpucheck.processes.python import python_module
 from gpucheck.processes.ranks.nccl_log import Taken, logging_environment, read
 from gpucheck.processes.ranks.nodes import Nodes
-from gpucheck.processes.ranks.process import RankEnd, RankProcess, Report
-from gpucheck.processes.ranks.run_directory import RankSpec, RunDirectory
+from gpucheck.processes.ranks.rank import STACK_MARK, Message, RankError, RankSpec, stack_file
 from gpucheck.processes.signals import TerminatedError, undisturbed
-from gpucheck.processes.temporary import private_environment
+from gpucheck.processes.temporary import private_environment, temporary_folder
 
 POLL_S = 0.02
 SETTLE_S = 1.0  # the end of one rank makes the others raise: wait for their errors, then find which was first
@@ -24,7 +29,60 @@ TERM_S = 1.0
 # Ranks that hang spin, and so wait for a processor as well: they are stuck after so many times the limit.
 MOST_WAITING = 3.0
 KILL_S = 5.0  # a process in an uninterruptible call outlives even SIGKILL; it is reported, not waited for
+OUTPUT_LINES, OUTPUT_WIDTH = 8, 200
 Reason = Literal["finished", "broken", "stalled", "deadline", "interrupted"]
+
+
+class HasRank(Protocol):
+    """A report names the rank that wrote it."""
+
+    @property
+    def rank(self) -> int:
+        """Over all hosts."""
+
+
+Report = TypeVar("Report", bound=HasRank)
+
+
+class RankRun(msgspec.Struct, Generic[Report], frozen=True, kw_only=True):
+    """What to run. program: module and arguments; it calls ``run_rank``. options: of every rank. report: of each.
+
+    processes: ranks over all hosts, the same number on each. timeout_s: does not count the time in which ranks waited
+    for a processor, up to MOST_WAITING times as much: on a host with many more running processes than processors the
+    limit would be a statement about the host. is_stalled: whether ranks with these progress lines no longer move, at
+    this time.monotonic(). keep: a signal is an ending, and not raised.
+    """
+
+    name: str
+    program: tuple[str, ...]
+    options: Any
+    report: type[Report]
+    processes: int
+    nodes: Nodes | None = None
+    timeout_s: float
+    is_stalled: Callable[[Sequence[bytes], float], bool] = lambda *_: False
+    keep: bool = False
+
+
+class RankEnd(msgspec.Struct, Generic[Report], frozen=True, kw_only=True):
+    """State of one rank at the end of the run.
+
+    progress: its last progress, as JSON. status: exit status, negative for a signal as in subprocess; None if it was
+    still running. process_state: the kernel's one-letter state, of a running rank. part: its last report of a part.
+    unreadable: why its report is missing or invalid although the exit status is 0. stack, of a running or crashed rank:
+    innermost call first. output: the last printable lines of stdout and stderr.
+    """
+
+    rank: int
+    progress: bytes = b""
+    status: int | None = None
+    process_state: str | None = None
+    report: Report | None = None
+    part: Report | None = None
+    error: RankError | None = None
+    unreadable: str | None = None
+    stack: tuple[str, ...] = ()
+    output: tuple[str, ...] = ()
 
 
 class Ending(msgspec.Struct, Generic[Report], frozen=True):
@@ -45,114 +103,199 @@ class Ending(msgspec.Struct, Generic[Report], frozen=True):
     signal: Any = None  # an exception
 
 
-def supervise(
-    directory: RunDirectory,
-    program: Sequence[str],
-    specs: Sequence[RankSpec[msgspec.Struct]],
-    report: type[Report],
-    environment: Mapping[str, str],
-    timeout_s: float,
-    is_stalled: Callable[[Sequence[bytes], float], bool] | None = None,
-    *,
-    keep: bool = False,
-) -> Ending[Report]:
+def supervise(run: RankRun[Report], environment: Mapping[str, str]) -> Ending[Report]:
     """Run the ranks of this host to their end, or to the deadline.
 
-    program: module and arguments; each rank gets the path of the directory and its number after them, and calls
-    ``run_rank``. specs: one a rank, from ``rank_specs``. report: type of the ranks' reports. timeout_s: does not count
-    the time in which ranks waited for a processor, up to MOST_WAITING times as much: on a host with many more running
-    processes than processors the limit would be a statement about the host. is_stalled: whether ranks with these
-    progress lines no longer move, at this time.monotonic(). keep: a signal is an ending, and not raised.
-
-    When this returns or raises, no rank is left running, except the unkillable. Raises OSError if no process can be
-    started.
+    When this returns or raises, no rank is left running, except the unkillable, and no file. Raises OSError if no
+    process can be started.
     """
-    own = logging_environment(directory.path) | private_environment(directory.path, environment)
-    environment = {**environment, **own}
-    ranks: list[RankProcess[Report]] = []
-    started = time.monotonic()
-    try:
-        for spec in specs:
-            directory.spec(spec.rank).write_bytes(msgspec.json.encode(spec))
-            ranks.append(RankProcess(spec.rank, program, directory, environment, report))
-        reason: Reason = "interrupted"
-        stopped: BaseException | None = None
+    with temporary_folder(run.name) as folder:
+        own = logging_environment(folder) | private_environment(folder, environment)
+        ranks: list[_Rank[Report]] = []
+        started = time.monotonic()
         try:
-            reason = _watch(ranks, started, timeout_s, is_stalled)
-        except (KeyboardInterrupt, TerminatedError) as signal:
-            if not keep:
-                raise
-            stopped = signal
-        ended = time.monotonic()
-        if reason not in ("finished", "interrupted"):
-            _wait_for_stacks(ranks)
-        ends = tuple(rank.end() for rank in ranks)
-        shared = tuple(msgspec.json.decode(content, type=report) for content in directory.shared_reports())
-    finally:
-        with undisturbed():
-            unkillable = _stop(ranks)
-    return Ending(reason, ends, ended - started, ended, unkillable, shared, read(directory.path), stopped)
+            for spec in rank_specs(run, str(folder)):
+                ranks.append(_Rank(spec, run, {**environment, **own}))  # noqa: PERF401 - kept if the next fails
+            reason: Reason = "interrupted"
+            stopped: BaseException | None = None
+            try:
+                reason = _watch(ranks, run, started)
+            except (KeyboardInterrupt, TerminatedError) as signal:
+                if not run.keep:
+                    raise
+                stopped = signal
+            ended = time.monotonic()
+            if reason not in ("finished", "interrupted"):
+                _wait_for_stacks(ranks)
+            ends = tuple(rank.end() for rank in ranks)
+        finally:
+            with undisturbed():
+                unkillable = _stop(ranks)
+        shared = tuple(report for rank in ranks for report in rank.shared)
+        return Ending(reason, ends, ended - started, ended, unkillable, shared, read(folder), stopped)
 
 
-def rank_specs(processes: int, nodes: Nodes | None, options: msgspec.Struct) -> Iterator[RankSpec[msgspec.Struct]]:
-    """Yield the spec of each rank of this host. processes: ranks over all hosts, the same number on each."""
-    here = processes // (nodes.count if nodes else 1)
-    for local in range(here):
-        yield RankSpec(
-            rank=local + (nodes.rank * here if nodes else 0),
+def rank_specs(run: RankRun[Any], folder: str) -> list[RankSpec[Any]]:
+    """Return the spec of each rank of this host."""
+    here = run.processes // (run.nodes.count if run.nodes else 1)
+    first = run.nodes.rank * here if run.nodes else 0
+    return [
+        RankSpec(
+            rank=first + local,
             local_rank=local,
-            processes=processes,
-            supervisor_pid=os.getpid(),
-            options=options,
+            processes=run.processes,
+            parent_pid=os.getpid(),
+            folder=folder,
+            options=run.options,
+        )
+        for local in range(here)
+    ]
+
+
+class _Rank(Generic[Report]):
+    """A rank that was started, and what it has sent. Raises OSError."""
+
+    def __init__(self, spec: RankSpec[Any], run: RankRun[Report], environment: Mapping[str, str]) -> None:
+        module, *arguments = run.program
+        self.rank, self._type, self._stack = spec.rank, run.report, stack_file(spec.folder, spec.rank)
+        self.child = Child(
+            python_module(module),
+            environment,
+            *arguments,
+            str(spec.rank),
+            stdin=subprocess.PIPE,
+            folder=Path(spec.folder),
+        )
+        self.child.send(msgspec.json.encode(spec))
+        self.ready, self.progress = False, b""
+        self.unreadable: str | None = None
+        self.part: Report | None = None
+        self.report: Report | None = None
+        self.error: RankError | None = None
+        self.shared: list[Report] = []
+
+    @property
+    def status(self) -> int | None:
+        """Exit status, negative for a signal; None while it runs."""
+        return self.child.group.status()
+
+    def listen(self) -> None:
+        """Take what it has sent and printed, so that it never waits for a full pipe."""
+        with suppress(TimeoutError):
+            while (line := self.child.read_line(0.0)) is not None:
+                self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            message = msgspec.json.decode(line, type=Message)
+            if message.kind == "ready":
+                self.ready = True
+            elif message.kind == "at":
+                self.progress = bytes(message.value)
+            elif message.kind == "error":
+                self.error = msgspec.json.decode(message.value, type=RankError)
+            else:
+                self._take_report(message.kind, msgspec.json.decode(message.value, type=self._type))
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            self.unreadable = f"its report cannot be read: {error}"
+
+    def _take_report(self, kind: str, report: Report) -> None:
+        if kind == "shared":
+            self.shared.append(report)
+        elif report.rank != self.rank:
+            self.unreadable = f"its report is that of rank {report.rank}"
+        elif kind == "part":
+            self.part = report
+        else:
+            self.report = report
+
+    def is_sound(self) -> bool:
+        """Return whether a rank that exited left a valid report."""
+        self.listen()
+        return self.status == 0 and self.report is not None and self.unreadable is None
+
+    def stack(self) -> tuple[str, ...]:
+        """Return the frames of the main thread, innermost first; empty if faulthandler wrote none."""
+        return stack_of(_text(self._stack), STACK_MARK)
+
+    def end(self) -> RankEnd[Report]:
+        self.listen()
+        status, missing = self.status, "it ended with exit status 0 and left no report"
+        printed = ("".join(c for c in line if c.isprintable()) for line in self.child.printed().splitlines())
+        output = [short for line in printed if (short := line[:OUTPUT_WIDTH].strip())]
+        return RankEnd(
+            rank=self.rank,
+            progress=self.progress,
+            status=status,
+            process_state=self._state() if status is None else None,
+            report=self.report if self.is_sound() else None,
+            part=self.part,
+            unreadable=(self.unreadable or (None if self.report else missing)) if status == 0 else None,
+            error=self.error,
+            stack=self.stack(),
+            output=tuple(output[-OUTPUT_LINES:]),
         )
 
+    def _state(self) -> str | None:
+        stat = _text(Path(f"/proc/{self.child.process.pid}/stat"))
+        return stat.rpartition(")")[2].split()[0] if stat else None
 
-def _watch(
-    ranks: Sequence[RankProcess[Report]],
-    started: float,
-    timeout_s: float,
-    is_stalled: Callable[[Sequence[bytes], float], bool] | None,
-) -> Reason:
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _watch(ranks: Sequence[_Rank[Report]], run: RankRun[Report], started: float) -> Reason:
     broken_since: float | None = None
     while True:
         for rank in ranks:
-            rank.drain()
+            rank.listen()
         now = time.monotonic()
-        running = [rank for rank in ranks if rank.status() is None]
+        running = [rank for rank in ranks if rank.status is None]
         if broken_since is None and not all(rank.is_sound() for rank in ranks if rank not in running):
             broken_since = now
         if broken_since is not None and (not running or now - broken_since > SETTLE_S):
             return "broken"
         if not running:
             return "finished"
-        late_s = now - started - timeout_s
-        if broken_since is None and late_s > 0 and late_s > _waited_s(ranks, MOST_WAITING * timeout_s):
+        late_s = now - started - run.timeout_s
+        if broken_since is None and late_s > 0 and late_s > _waited_s(ranks, MOST_WAITING * run.timeout_s):
             return "deadline"
-        if broken_since is None and is_stalled and is_stalled([rank.progress() for rank in ranks], now):
+        if broken_since is None and run.is_stalled([rank.progress for rank in ranks], now):
             return "stalled"
         time.sleep(POLL_S)
 
 
-def _waited_s(ranks: Sequence[RankProcess[Report]], most_s: float) -> float:
+def _waited_s(ranks: Sequence[_Rank[Report]], most_s: float) -> float:
     """How long the rank that waited longest for a processor has waited since its start."""
-    return min(most_s, max((waited_s(rank.pid) for rank in ranks), default=0.0))
+    return min(most_s, max((waited_s(rank.child.process.pid) for rank in ranks), default=0.0))
 
 
-def _wait_for_stacks(ranks: Sequence[RankProcess[Report]]) -> None:
-    """Request the stack of every rank that still runs, and wait until all are written or STACK_S is over."""
-    requested = [rank for rank in ranks if rank.request_stack()]
+def _wait_for_stacks(ranks: Sequence[_Rank[Report]]) -> None:
+    """Request the stack of every rank that still runs, and wait until all are written or STACK_S is over.
+
+    Not of a rank that is not ready, which the signal would kill.
+    """
+    requested = [rank for rank in ranks if rank.status is None and rank.ready]
+    for rank in requested:
+        rank.child.process.send_signal(signal.SIGUSR1)
     until = time.monotonic() + STACK_S
     while any(not rank.stack() for rank in requested) and time.monotonic() < until:
         time.sleep(POLL_S)
 
 
-def _stop(ranks: Sequence[RankProcess[Report]]) -> tuple[int, ...]:
+def _stop(ranks: Sequence[_Rank[Report]]) -> tuple[int, ...]:
     """End every rank and all that it started. Return the ranks that are still running."""
 
-    def drain() -> None:
+    def listen() -> None:
         for rank in ranks:
-            if rank.status() is None:
-                rank.drain()
+            if rank.status is None:
+                rank.listen()
 
-    left = end([rank.group for rank in ranks], ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)), drain)
-    return tuple(rank.rank for rank in ranks if rank.group in left)
+    left = end([rank.child.group for rank in ranks], ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)), listen)
+    for rank in ranks:
+        rank.child.close()
+    return tuple(rank.rank for rank in ranks if rank.child.group in left)

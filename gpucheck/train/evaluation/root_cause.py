@@ -16,8 +16,7 @@ from gpucheck.model import Finding, Verdict
 from gpucheck.model.smoke import FailureKind, Performance, SmokeFailure, SmokeResult
 from gpucheck.printable import counted
 from gpucheck.processes.exhausted import exhausted
-from gpucheck.processes.ranks.process import RankEnd
-from gpucheck.processes.ranks.supervisor import Ending
+from gpucheck.processes.ranks.supervisor import Ending, RankEnd
 from gpucheck.processes.signals import signal_name
 from gpucheck.train.progress import AFTER, BEFORE, Position, RankReport, position_of
 from gpucheck.train.spec import NoDevice, SmokeOptions

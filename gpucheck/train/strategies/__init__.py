@@ -8,7 +8,7 @@ Key = tuple[str, str]
 
 
 class Strategy(NamedTuple):
-    """Declared as STRATEGY by each module here, next to its ``run(spec, directory, progress)``.
+    """Declared as STRATEGY by each module here, next to its ``run(spec, progress)``.
 
     process_per_device: one rank a device; otherwise one process drives all of them.
     level: of ``gpucheck verify``, from which on it is run.

@@ -10,7 +10,6 @@ from itertools import permutations
 from typing import Any
 
 from gpucheck.model.smoke import Copy
-from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.progress import Progress, RankDevice, RankReport
 from gpucheck.train.spec import NoDevice, RankSpec, devices_used
 from gpucheck.train.strategies import Strategy
@@ -31,7 +30,7 @@ STRATEGY = Strategy(
 )
 
 
-def run(spec: RankSpec, _: RunDirectory, progress: Progress) -> RankReport:
+def run(spec: RankSpec, progress: Progress) -> RankReport:
     """Copy between every ordered pair of devices. Raises NoDevice where CuPy sees none, and whatever CuPy raises."""
     progress.enter("import")
     import cupy

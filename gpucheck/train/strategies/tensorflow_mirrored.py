@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 from gpucheck.model.smoke import Checkpoint, Placement, Reference, Repeat
 from gpucheck.printable import counted
-from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train import data
 from gpucheck.train.data import DataSet
 from gpucheck.train.models import model_named
@@ -56,7 +55,7 @@ class Trained(NamedTuple):
     seconds: float
 
 
-def run(spec: RankSpec, _: RunDirectory, progress: Progress) -> RankReport:
+def run(spec: RankSpec, progress: Progress) -> RankReport:
     """Train on all devices, again on one, and again for the repeat. Raises whatever TensorFlow raises."""
     progress.enter("import")
     import tensorflow as tf

@@ -3,16 +3,12 @@
 The same code runs on GPUs (NCCL), on one shared GPU and on CPUs (gloo). torch is imported inside the functions.
 """
 
-from collections.abc import Iterator
-from typing import Any
-
-from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.progress import Progress, RankReport
 from gpucheck.train.spec import RankSpec, fault_of
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.torch import session
-from gpucheck.train.torch.rank import build_model, open_rank, share
-from gpucheck.train.torch.training import Averaging, Training
+from gpucheck.train.torch.rank import build_model, open_rank
+from gpucheck.train.torch.session import ONE_PROCESS, report
+from gpucheck.train.torch.training import Averaging, Wrapped
 
 STRATEGY = Strategy(
     framework="torch",
@@ -25,13 +21,12 @@ STRATEGY = Strategy(
 )
 
 
-def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
+def run(spec: RankSpec, progress: Progress) -> RankReport:
     """Train this rank from rendezvous to report. Raises whatever torch raises."""
-    rank = open_rank(spec, directory, progress, group=True)
+    rank = open_rank(spec, progress, group=True)
     torch, options = rank.torch, rank.options
-    fault = fault_of(options, spec.rank)
 
-    def make(progress: Progress, feed: Iterator[tuple[Any, Any]], record: str) -> Training:
+    def wrap(progress: Progress) -> Wrapped:
         # Every rank starts elsewhere, so that equal parameters after the broadcast are DDP's work and no coincidence.
         model = build_model(torch, options.model, options.seed + spec.rank, rank.device)
         progress.enter("broadcast")
@@ -39,27 +34,10 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
         # small model nothing could overlap.
         bucket_bytes = sum(4 * parameter.numel() for parameter in model[-1].parameters())
         wrapped = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=bucket_bytes / (1 << 20))
-        averaging = Averaging(rank, progress, fault)
+        averaging = Averaging(rank, progress, fault_of(options, spec.rank))
         # A lambda: torch insists on its own annotations or on none.
         wrapped.register_comm_hook(None, lambda _state, bucket: averaging.average(bucket))
-        return Training(
-            rank,
-            progress,
-            forward=wrapped,
-            parameters=list(model.parameters()),
-            batches=feed,
-            averaging=averaging,
-            exchange=True,
-            record=record,
-        )
+        return Wrapped(wrapped, model, averaging)
 
-    backend = rank.where.backend
-    hidden = "" if backend == "gloo" else ", what was hidden behind the backward pass not timed"
-    answer = session.report(
-        rank,
-        {"one process with the entire batch": make},
-        backend=backend,
-        parts=spec.processes,
-        communication=f"all-reduce that the rank waited for{hidden}",
-    )
-    return share(rank, answer, directory)
+    hidden = "" if rank.where.backend == "gloo" else ", what was hidden behind the backward pass not timed"
+    return report(rank, {ONE_PROCESS: wrap}, communication=f"all-reduce that the rank waited for{hidden}")

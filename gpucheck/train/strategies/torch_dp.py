@@ -5,16 +5,15 @@ apply, gather) are made with plain tensor operations, and the report states that
 test, not torch's class.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.progress import Progress, RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.torch import session
 from gpucheck.train.torch.rank import autocast, build_model, open_rank
-from gpucheck.train.torch.training import Training
+from gpucheck.train.torch.session import report
+from gpucheck.train.torch.training import Wrapped
 
 STRATEGY = Strategy(
     framework="torch",
@@ -26,29 +25,24 @@ STRATEGY = Strategy(
 )
 
 
-def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
+def run(spec: RankSpec, progress: Progress) -> RankReport:
     """Train, and compare with one device. Raises whatever torch raises."""
-    rank = open_rank(spec, directory, progress, group=False)
+    rank = open_rank(spec, progress, group=False)
     torch, options = rank.torch, rank.options
     real = rank.where.placement == "gpus"
 
-    def make(progress: Progress, feed: Iterator[tuple[Any, Any]], record: str) -> Training:
+    def wrap(progress: Progress) -> Wrapped:
         model = build_model(torch, options.model, options.seed, rank.device)
         progress.enter("broadcast")
         lowered = in_every_thread(torch, model, options.precision)
         forward = torch.nn.DataParallel(lowered, list(rank.devices)) if real else four_steps(torch, model, rank.devices)
-        return Training(
-            rank, progress, forward=forward, parameters=list(model.parameters()), batches=feed, record=record
-        )
+        return Wrapped(forward, model)
 
-    words = "" if real else "; torch's DataParallel needs two GPUs, so its four steps ran as plain tensor operations"
-    return session.report(
+    return report(
         rank,
-        {"one device with the entire batch": make},
-        backend="torch copies",
-        parts=1,
+        {"one device with the entire batch": wrap},
         communication="inside forward (scatter, replicate, gather) and backward (reduce), not measured separately",
-        reason=rank.where.reason + words,
+        more="" if real else "; torch's DataParallel needs two GPUs, so its four steps ran as plain tensor operations",
     )
 
 

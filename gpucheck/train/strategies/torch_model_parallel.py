@@ -4,16 +4,16 @@ The pipeline feeds each batch in micro-batches, so that on GPUs one stage works 
 has the last. Both must reach what one device reaches.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.progress import Progress, RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.torch import session
 from gpucheck.train.torch.rank import build_layers, open_rank
-from gpucheck.train.torch.training import Training
+from gpucheck.train.torch.session import report
+from gpucheck.train.torch.training import Wrapped
 
 STRATEGY = Strategy(
     framework="torch",
@@ -25,35 +25,22 @@ STRATEGY = Strategy(
 )
 
 
-def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
+def run(spec: RankSpec, progress: Progress) -> RankReport:
     """Train twice, whole batches and micro-batches, and compare both with one device. Raises whatever torch raises."""
-    rank = open_rank(spec, directory, progress, group=False)
-    options = rank.options
+    rank = open_rank(spec, progress, group=False)
+    torch, options = rank.torch, rank.options
 
-    def maker(micro_batches: int) -> Callable[[Progress, Iterator[tuple[Any, Any]], str], Training]:
-        def make(progress: Progress, feed: Iterator[tuple[Any, Any]], record: str) -> Training:
-            torch = rank.torch
-            layers = build_layers(torch, options.model, options.seed)
-            stages = split(torch, layers, rank.devices)
-            return Training(
-                rank,
-                progress,
-                forward=staged(torch, stages, rank.devices, micro_batches),
-                parameters=[parameter for stage in stages for parameter in stage.parameters()],
-                batches=feed,
-                record=record,
-            )
+    def wrap(micro_batches: int, _: Progress) -> Wrapped:
+        stages = split(torch, build_layers(torch, options.model, options.seed), rank.devices)
+        forward = staged(torch, stages, rank.devices, micro_batches)
+        return Wrapped(forward, torch.nn.Sequential(*stages))
 
-        return make
-
-    return session.report(
+    return report(
         rank,
         {
-            f"one device, layers split over {len(rank.devices)}": maker(1),
-            f"one device, pipeline of {options.micro_batches} micro-batches": maker(options.micro_batches),
+            f"one device, layers split over {len(rank.devices)}": partial(wrap, 1),
+            f"one device, pipeline of {options.micro_batches} micro-batches": partial(wrap, options.micro_batches),
         },
-        backend="torch copies",
-        parts=1,
         communication="inside forward and backward (activations and their gradients), not measured separately",
     )
 

@@ -7,7 +7,6 @@ import time
 from functools import partial
 
 from gpucheck.model.smoke import Copy
-from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.progress import Progress, RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
@@ -26,9 +25,9 @@ STRATEGY = Strategy(
 )
 
 
-def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
+def run(spec: RankSpec, progress: Progress) -> RankReport:
     """Copy between every ordered pair of devices. Raises whatever torch raises."""
-    rank = open_rank(spec, directory, progress, group=False)
+    rank = open_rank(spec, progress, group=False)
     made = tuple(copies(progress, [str(device) for device in rank.devices], partial(_copy, rank)))
     progress.enter("report")
     words = "; two buffers of host memory stand for the devices" if rank.where.placement == "cpu" else ""

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpucheck.processes.ranks.nodes import leave_store, open_store
-from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train import data
 from gpucheck.train.data import DataSet
 from gpucheck.train.models import model_named
@@ -29,7 +28,10 @@ SHARED_MEMORY_BYTES = 64 << 20
 
 
 class Rank(NamedTuple):
-    """A rank that is ready to train. devices: torch's, its own; described: the same for the report."""
+    """A rank that is ready to train. devices: torch's, its own; described: the same for the report.
+
+    group: it has joined the process group.
+    """
 
     torch: Any
     spec: RankSpec
@@ -39,6 +41,7 @@ class Rank(NamedTuple):
     devices: tuple[Any, ...]
     described: tuple[RankDevice, ...]
     samples: DataSet
+    group: bool
 
     @property
     def options(self) -> SmokeOptions:
@@ -58,7 +61,7 @@ class View(msgspec.Struct, frozen=True):
     nccl: bool
 
 
-def open_rank(spec: RankSpec, directory: RunDirectory, progress: Progress, *, group: bool) -> Rank:
+def open_rank(spec: RankSpec, progress: Progress, *, group: bool) -> Rank:
     """From the import to the data. group: also join the process group. Raises whatever torch raises."""
     progress.enter("import")
     import torch
@@ -68,7 +71,7 @@ def open_rank(spec: RankSpec, directory: RunDirectory, progress: Progress, *, gr
     settle(torch, options.precision)
     progress.enter("init")
     patience_s = options.timeout_s + PATIENCE_S
-    store = open_store(dist, directory.store, options.nodes, spec.rank, spec.processes, patience_s)
+    store = open_store(dist, spec.store, options.nodes, spec.rank, spec.processes, patience_s)
     where = agree(store, spec, view(torch))
     numbers = [spec.local_rank] if spec.processes > 1 or group else range(options.world_size)
     devices = tuple(torch.device(where.device(number)) for number in numbers)
@@ -96,7 +99,7 @@ def open_rank(spec: RankSpec, directory: RunDirectory, progress: Progress, *, gr
         )
     progress.enter("data")
     samples = data.load(options.data, options.seed)
-    return Rank(torch, spec, progress, store, where, devices, described, samples)
+    return Rank(torch, spec, progress, store, where, devices, described, samples, group)
 
 
 def nvls_only(nccl: tuple[int, ...]) -> str:
@@ -144,17 +147,17 @@ def agree(store: Any, spec: RankSpec, mine: View) -> RankPlacement:
     return plan(here, visible_gpus=mine.gpus, build_cuda=mine.cuda, build=mine.torch, nccl=mine.nccl, mig=mig)
 
 
-def share(rank: Rank, report: RankReport, directory: RunDirectory) -> RankReport:
+def share(rank: Rank, report: RankReport) -> RankReport:
     """Over several hosts: leave every host the reports of all ranks. Rank 0, which may serve the store, goes last."""
     nodes, spec, store = rank.options.nodes, rank.spec, rank.store
-    if nodes is None:
+    if nodes is None or not rank.group:
         return report
     store.set(f"report/{spec.rank}", msgspec.json.encode(report))
     here = spec.processes // nodes.count
     if spec.local_rank == 0:
         for other in range(spec.processes):
             if other // here != nodes.rank:
-                directory.shared_report(other).write_bytes(store.get(f"report/{other}"))
+                rank.progress.sender.send("shared", msgspec.Raw(store.get(f"report/{other}")))
     leave_store(store, spec.rank, spec.processes)
     return report
 

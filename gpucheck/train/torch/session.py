@@ -22,9 +22,10 @@ from gpucheck.train.torch.rank import (
     memory_in_use,
     number,
     raw,
+    share,
     versions,
 )
-from gpucheck.train.torch.training import FP16_SCALE, Training
+from gpucheck.train.torch.training import FP16_SCALE, Training, Wrapped
 
 
 class Samples:
@@ -135,62 +136,74 @@ def _largest_difference(some: list[Any], others: list[Any]) -> float:
     return math.nan if any(map(math.isnan, apart)) else max(apart)
 
 
-# (progress, batches, name of the run) -> a training that is ready to run
-Make = Callable[[Progress, Iterator[tuple[Any, Any]], str], Training]
+Wrap = Callable[[Progress], Wrapped]
+# What a strategy with several ranks is compared with.
+ONE_PROCESS = "one process with the entire batch"
 
 
-def report(
-    rank: Rank, makes: dict[str, Make], *, backend: str, parts: int, communication: str, reason: str = ""
-) -> RankReport:
-    """Run the trainings of a strategy and return the results.
+def report(rank: Rank, wraps: dict[str, Wrap], *, communication: str, more: str = "") -> RankReport:
+    """Run the trainings of a strategy and return the results; over several hosts, those of all ranks.
 
-    makes: by name, the first is the one that is reported in full; each is compared with one device.
-    parts: ranks that every batch is split over.
+    wraps: by name, the first is the one that is reported in full; each is compared with one device.
+    more: added to the reason of the placement.
     """
     options, progress = rank.options, rank.progress
-    first, *others = makes
-    training = makes[first](progress, _feed(rank, options.steps, parts), "first")
-    training.run(options.steps)
+    parts = rank.spec.processes if rank.group else 1  # over which every batch is split
+    first, *others = wraps
+
+    def train(name: str, record: str, progress: Progress, steps: int) -> Training:
+        made = Training(rank, progress, wraps[name](progress), _feed(rank, steps, parts), record)
+        made.run(steps)
+        return made
+
+    training = train(first, "first", progress, options.steps)
     initial, finals = training.initial, {first: training.final()}
     for name in others:
-        again = makes[name](Aside(progress, "repeat"), _feed(rank, options.steps, parts), name)
-        again.run(options.steps)
+        again = train(name, name, Aside(progress, "repeat"), options.steps)
         finals[name] = again.final()
         del again
     progress.enter("reference")
     references: tuple[Reference, ...] = ()
-    reached = None
+    learned = None
     if rank.spec.rank == 0:
         single = train_alone(rank, initial, options.steps, parts)
         references = tuple(compare(single, final, name) for name, final in finals.items())
         model = build_model(rank.torch, options.model, options.seed, rank.device)
         load(rank.torch, model, finals[first])
-        reached = accuracy(rank.torch, model, rank.samples, rank.device)
+        learned = accuracy(rank.torch, model, rank.samples, rank.device)
         del single, model
     kept = _kept(training)
     del training, initial, finals
-    repeat, memory = _again(rank, makes[first], parts, kept["checkpoints"])
+    # Train the first steps twice more: the parameters must be those of the first time, and no memory may be lost.
+    checkpoint, own = kept["checkpoints"][1], rank.spec.rank if rank.group else 0
+    reached, in_use = "", []
+    for nth in (1, 2):
+        again = train(first, f"repeat-{nth}", Aside(progress, "repeat"), checkpoint.step)
+        reached = again.checkpoints[-1].parameters[own]
+        del again
+        in_use.append(memory_in_use(rank.torch, rank.device))
     progress.enter("report")
-    return RankReport(
+    made = RankReport(
         rank=rank.spec.rank,
         world_size=rank.spec.processes,
         model=options.model,
-        backend=backend,
+        backend=rank.where.backend if rank.group else "torch copies",
         placement=rank.where.placement,
-        placement_reason=reason or rank.where.reason,
+        placement_reason=rank.where.reason + more,
         devices=rank.described,
         data_source=options.data or "synthetic",
-        accuracy=reached,
+        accuracy=learned,
         held_out=len(rank.samples.held_out_labels),
         references=references,
-        repeat=repeat,
-        memory_kept_bytes=memory,
+        repeat=Repeat(step=checkpoint.step, first=checkpoint.parameters[own], second=reached),
+        memory_kept_bytes=in_use[1] - in_use[0],
         communication=communication,
         seconds=dict(progress.seconds),
         samples=(options.steps - 1) * options.batch_per_rank * (options.world_size // rank.spec.processes),
         versions=versions(rank.torch),
         **kept,
     )
+    return share(rank, made)
 
 
 def _kept(training: Training) -> dict[str, Any]:
@@ -205,19 +218,6 @@ def _kept(training: Training) -> dict[str, Any]:
         "overlap": fmean(training.overlaps) if training.overlaps else None,
         "samples_seconds": training.seconds,
     }
-
-
-def _again(rank: Rank, make: Make, parts: int, checkpoints: Any) -> tuple[Repeat, int]:
-    """Train the first steps twice more: the parameters must be those of the first time, and no memory may be lost."""
-    checkpoint, own = checkpoints[1], rank.spec.rank if rank.spec.processes > 1 else 0
-    step, in_use, reached = checkpoint.step, [], ""
-    for nth in (1, 2):
-        training = make(Aside(rank.progress, "repeat"), _feed(rank, step, parts), f"repeat-{nth}")
-        training.run(step)
-        reached = training.checkpoints[-1].parameters[own]
-        del training
-        in_use.append(memory_in_use(rank.torch, rank.device))
-    return Repeat(step=step, first=checkpoint.parameters[own], second=reached), in_use[1] - in_use[0]
 
 
 def _feed(rank: Rank, steps: int, parts: int) -> Iterator[tuple[Any, Any]]:

@@ -4,7 +4,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpucheck.model.smoke import Checkpoint
 from gpucheck.train.progress import Progress, Sums
@@ -143,26 +143,30 @@ FP16_SCALE = 1024.0
 _leaked: list[Any] = []
 
 
+class Wrapped(NamedTuple):
+    """What a strategy makes of a model. forward: images to logits. model: whose parameters are trained.
+
+    averaging: the all-reduce, where the strategy has one of its own to check.
+    """
+
+    forward: Callable[[Any], Any]
+    model: Any
+    averaging: Averaging | None = None
+
+
 class Training:
     """One training from its first step to its last.
 
-    forward: images to logits. batches: (images, labels) by step. averaging: the all-reduce, where the strategy has one
-    of its own to check. exchange: whether other ranks are there to compare with. per_step: whether gradients are whole
-    on every rank, so that each step's can be hashed. record: prefix of this training's keys in the store.
+    batches: (images, labels) by step. record: prefix of this training's keys in the store.
     """
 
     def __init__(
         self,
         rank: Rank,
         progress: Progress,
-        *,
-        forward: Callable[[Any], Any],
-        parameters: list[Any],
+        wrapped: Wrapped,
         batches: Iterator[tuple[Any, Any]],
-        averaging: Averaging | None = None,
-        exchange: bool = False,
-        per_step: bool = True,
-        record: str = "first",
+        record: str,
     ) -> None:
         self.losses: list[float | None] = []
         self.gradients: list[str] = []
@@ -172,11 +176,13 @@ class Training:
         self.overlaps: list[float] = []
         self.fed = hashlib.sha256()
         self.seconds = 0.0
-        self.parameters = parameters
+        self.parameters = parameters = list(wrapped.model.parameters())
         self.initial = [whole(parameter).detach().clone() for parameter in parameters]
         self._rank, self._progress = rank, progress
-        self._forward, self._batches = forward, batches
-        self._averaging, self._exchanging, self._per_step, self._record = averaging, exchange, per_step, record
+        self._forward, self._averaging = wrapped.forward, wrapped.averaging
+        self._batches, self._record = batches, record
+        # Gradients that are spread over the ranks cannot be hashed in each step.
+        self._per_step = self._averaging is not None or not rank.group
         self._fault = fault_of(rank.options, rank.spec.rank)
         frozen = self._fault is not None and self._fault.kind == "freeze"
         device, torch = rank.device, rank.torch
@@ -279,7 +285,7 @@ class Training:
 
         Through the store and not through the backend: a backend that damages gradients would damage the proof too.
         """
-        if not self._exchanging:
+        if not self._rank.group:
             return [(value,) for value in mine]
         store, spec = self._rank.store, self._rank.spec
         key = f"{self._record}/{key}"

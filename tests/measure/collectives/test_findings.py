@@ -7,7 +7,7 @@ from gpucheck.model import EXIT_STATUS, Verdict
 from gpucheck.model.collectives import CollectiveResult
 from gpucheck.model.diagnosis.observations import Hang
 from gpucheck.processes.ranks.nccl_log import Taken
-from gpucheck.processes.ranks.run_directory import RankError
+from gpucheck.processes.ranks.rank import RankError
 from tests.machines import h100, whole_host
 from tests.measure.collectives.samples import FINISHED, NVLS, result, stated
 

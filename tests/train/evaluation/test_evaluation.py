@@ -8,9 +8,8 @@ from msgspec.structs import replace
 
 from gpucheck.model import Verdict, worst
 from gpucheck.model.smoke import Checkpoint, Divergence
-from gpucheck.processes.ranks.process import RankEnd
-from gpucheck.processes.ranks.run_directory import RankError
-from gpucheck.processes.ranks.supervisor import Ending
+from gpucheck.processes.ranks.rank import RankError
+from gpucheck.processes.ranks.supervisor import Ending, RankEnd
 from gpucheck.train import evaluate
 from gpucheck.train.evaluation.root_cause import find_failing_rank
 from gpucheck.train.progress import Position, position_of
