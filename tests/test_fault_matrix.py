@@ -31,7 +31,7 @@ from gpucheck.run import verification as run
 from gpucheck.run.steps import train
 from gpucheck.simulator.faults import all_faults
 from tests.conftest import Figures
-from tests.diagnose import perf_cases
+from tests.diagnose import cases
 from tests.fault_rules import LOUD, built, judge, no_judgement, subjects
 from tests.imports import corpus
 from tests.shared import sampled
@@ -413,12 +413,12 @@ def test_a_healthy_machine_computes_without_a_complaint(name, machine, figures: 
         no_judgement(findings, may={"compute"} if name == DIVIDED else set())
 
 
-REAL = sorted(name for name in perf_cases.ADD if perf_cases.CASES[name]["verdict"] == "healthy")
+REAL = sorted(name for name in cases.OLDEST if cases.healthy(name))
 
 
 @pytest.mark.parametrize("name", REAL)
 def test_a_real_machine_that_its_owner_calls_healthy_raises_no_voice(name, figures: Figures):
-    findings = diagnose(read(json.dumps(perf_cases.observations(name))))
+    findings = diagnose(read(json.dumps(cases.case(name)["observations"])))
     with figures.healthy():
         assert {finding.verdict for finding in findings} == {Verdict.PASS}
 

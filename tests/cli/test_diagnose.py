@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.diagnose.perf_cases import observations
+from tests.diagnose.cases import case
 from tests.render import diagnosed
 
 ROOT = Path(__file__).parent.parent.parent
@@ -27,7 +27,7 @@ def diagnose(run):
 
 def written(tmp_path, name):
     path = tmp_path / "machine.yml"
-    path.write_text(json.dumps(observations(name)), encoding="utf-8")
+    path.write_text(json.dumps(case(name)["observations"]), encoding="utf-8")
     return path
 
 

@@ -90,6 +90,14 @@ def case(name: str) -> dict[str, Any]:
 
 
 NAMES = tuple(sorted(path.stem.removeprefix("perf-") for path in FOLDER.glob("perf-*.yml")))
+# Those that need no reader, and the seventeen that were first.
+PLAIN = tuple(name for name in NAMES if "observations" in case(name) and "pastes" not in case(name))
+OLDEST = tuple(name for name in PLAIN if name[1] != "-")
+
+
+def healthy(name: str) -> bool:
+    """Whether its owner calls it healthy, and nothing but PASS is right."""
+    return case(name)["state"] == "healthy" and case(name)["expect"]["verdict"] == ["pass"]
 
 
 def readings(name: str) -> list[Reading]:

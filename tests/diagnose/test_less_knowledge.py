@@ -15,8 +15,7 @@ from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.document import read
 from gpucheck.knowledge.strict import InputProblem
 from gpucheck.model import Finding, Verdict
-from tests.diagnose.cases import NAMES, case
-from tests.diagnose.faulty import FAULTS
+from tests.diagnose.cases import PLAIN, case
 from tests.diagnose.flows import machine
 from tests.diagnose.results import verdict
 from tests.shared import sampled
@@ -96,17 +95,9 @@ def stands_on(found: tuple[Finding, ...], fact: str) -> bool:
     return all(fact in EVIDENCE.get(one.check, ()) for one in problems)
 
 
-PLAIN = [name for name in NAMES if case(name).get("observations") and not case(name).get("pastes")]
-
-
 @pytest.mark.parametrize("name", PLAIN)
 def test_no_public_machine_is_better_with_less(name: str) -> None:
     assert not improved(case(name)["observations"])
-
-
-@pytest.mark.parametrize("name", sorted(FAULTS))
-def test_no_simulated_fault_is_better_with_less(name: str) -> None:
-    assert not improved(FAULTS[name][0]())
 
 
 @pytest.mark.parametrize("first", sampled(range(0, 400, 50), lambda number, _: number % 4 == 0))

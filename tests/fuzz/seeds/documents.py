@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.diagnose import machines, perf_cases
+from tests.diagnose import cases, flows
 
 ROOT = Path(__file__).parents[3]
 # verify --expect.
@@ -63,8 +63,8 @@ repositories:
 @cache
 def observations() -> tuple[bytes, ...]:
     """Of real machines and of made ones, block YAML and JSON."""
-    made = [machines.healthy(machines.Shape()), machines.redirected(machines.Shape(), sockets=2)]
-    real = [perf_cases.observations(name) for name in perf_cases.ADD]
+    made = [flows.machine(seed).observations for seed in range(2)]
+    real = [cases.case(name)["observations"] for name in cases.OLDEST]
     return (*(yaml.safe_dump(seen).encode() for seen in (*made, *real)), *(json.dumps(seen).encode() for seen in made))
 
 
