@@ -1,21 +1,33 @@
 """Observations as YAML (or JSON, which is YAML) -> frozen values. Every key is optional; a mistake names its line.
 
-Each takes a value of the document and raises InputProblem, with its line, for what it cannot be.
+The keys and their types are those of the structs. Each reader takes a value of the document and raises InputProblem,
+with its line, for what it cannot be.
 """
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from yaml.nodes import ScalarNode
 
 from gpucheck.knowledge.strict import FALSE, TRUE, Value, document
-from gpucheck.model.diagnosis import observations as model
-from gpucheck.model.diagnosis.observations import Hang, Observations, ObservedGpu
+from gpucheck.model.diagnosis.observations import (
+    CopyFailure,
+    Damaged,
+    Flow,
+    Hang,
+    HostDevice,
+    NicResult,
+    Observations,
+    ObservedGpu,
+    UnderLoad,
+)
 
-T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
+Reader = Callable[[Value], Any]
 
 MOST_GPUS = 128  # of one NVLink domain there are 72; the time that rules take grows with the square
 MOST_NAME = 200
@@ -24,11 +36,6 @@ MOST_COUNT = 1 << 60
 CLASS = re.compile(r"X|PIX|PXB|PHB|NODE|SYS|SOC|NV\d{1,2}")
 STATUS = ("OK", "CNS", "GNS", "TNS", "DR", "NS", "U")
 DIAGONAL = {"x", "-", ""}
-DAMAGE = ("untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip")
-MATRICES = (
-    "p2p_uni_gb_s", "p2p_bidir_gb_s", "staged_uni_gb_s", "staged_bidir_gb_s", "p2p_latency_us", "staged_latency_us",
-    "p2p_uni_error", "p2p_uni_alone", "p2p_bidir_error", "p2p_bidir_alone",
-)  # fmt: skip
 MAX_BYTES = 1 << 20
 """Six matrices of 128 GPUs are 600 kB; a larger input is not a set of observations."""
 
@@ -41,7 +48,7 @@ def read(data: bytes | str) -> Observations:
     root = _inside_a_report(
         document(data, shape="Observations are a few levels deep", example="Write at least gpus, matrix and measured")
     )
-    return sized(Observations(**root.fields(OBSERVATIONS)), root)
+    return sized(Observations(**root.fields(_fields(Observations))), root)
 
 
 def _inside_a_report(root: Value) -> Value:
@@ -58,13 +65,9 @@ def _inside_a_report(root: Value) -> Value:
 
 def sized(seen: Observations, root: Value) -> Observations:
     """The same observations with one entry a GPU. Raises InputProblem where two sizes contradict each other."""
-    matrices = {
-        "matrix": seen.matrix,
-        "p2p_access": seen.p2p_access if isinstance(seen.p2p_access, tuple) else None,
-        "p2p_status": seen.p2p_status,
-        **{f"measured.{name}": getattr(seen.measured, name) for name in MATRICES},
-    }
-    sizes = {"gpus": len(seen.gpus), **{name: len(matrix) for name, matrix in matrices.items() if matrix}}
+    matrices = {name: getattr(seen, name) for name in ("matrix", "p2p_access", "p2p_status")}
+    matrices |= {f"measured.{name}": getattr(seen.measured, name) for name in MATRICES}
+    sizes = {"gpus": len(seen.gpus)} | {name: len(rows) for name, rows in matrices.items() if isinstance(rows, tuple)}
     known = {name: size for name, size in sizes.items() if size}
     if len(set(known.values())) > 1:
         words = ", ".join(f"{name} has {size}" for name, size in known.items())
@@ -73,61 +76,78 @@ def sized(seen: Observations, root: Value) -> Observations:
     if (last := max((number for one in results for number in one.nics), default=-1)) >= len(seen.nics):
         raise root.problem(f"card {last} is measured, but nics has {len(seen.nics)}")
     count = max(known.values(), default=0)
-    named = sorted(set(_indexes(seen)))
-    if count and named and named[-1] >= count:
-        raise root.problem(f"GPU {named[-1]} is named, but there are {count} GPUs (0 to {count - 1})")
-    if seen.gpus or not (count or named):
+    named = max(_indexes(seen), default=-1)
+    if count and named >= count:
+        raise root.problem(f"GPU {named} is named, but there are {count} GPUs (0 to {count - 1})")
+    if seen.gpus or not (count or named >= 0):
         return seen
-    fields = {name: getattr(seen, name) for name in seen.__struct_fields__ if name != "gpus"}
-    return Observations(gpus=tuple(ObservedGpu() for _ in range(count or named[-1] + 1)), **fields)
+    return msgspec.structs.replace(seen, gpus=tuple(ObservedGpu() for _ in range(count or named + 1)))
 
 
 def _indexes(seen: Observations) -> list[int]:
     measured = seen.measured
-    pairs = [
-        *(pair for flow in measured.flows for pair in flow.pairs),
-        *(pair for damaged in measured.damaged for pair in damaged.pairs),
-        *(pair for failure in measured.failures for pair in failure.pairs),
-        *(measured.integrity_bad_pairs or ()),
-    ]
+    rows: tuple[Flow | Damaged | CopyFailure, ...] = (*measured.flows, *measured.damaged, *measured.failures)
+    gpus: tuple[HostDevice | UnderLoad, ...] = (*measured.host_device, *measured.under_load)
+    pairs = [*(pair for row in rows for pair in row.pairs), *(measured.integrity_bad_pairs or ())]
     hang = measured.hang.gpus if isinstance(measured.hang, Hang) else ()
     return [
         *(index for pair in pairs for index in pair),
-        *(row.gpu for row in measured.host_device),
-        *(row.gpu for row in measured.under_load),
+        *(row.gpu for row in gpus),
         *(index for uplink in seen.uplinks for index in uplink.gpus),
         *hang,
     ]
 
 
-def struct(type_: type[S], **readers: Callable[[Value], Any]) -> Callable[[Value], S]:
-    """A struct's reader: each field by its own; those without a default must be known."""
+# --- Readers by type -------------------------------------------------------------------------------------------------
+
+
+@cache
+def _fields(type_: type[msgspec.Struct]) -> dict[str, Reader]:
+    """How each field of a struct is read."""
+    own = SPECIAL.get(type_, {})
+    return {
+        field.name: own.get(field.name) or BY_NAME.get(field.name) or _reader(field.type, field.name)
+        for field in msgspec.structs.fields(type_)
+    }
+
+
+def _reader(type_: Any, name: str) -> Reader:
+    options = get_args(type_) if get_origin(type_) in (Union, UnionType) else (type_,)
+    kind = next(option for option in options if option is not NoneType)
+    origin = get_origin(kind)
+    if origin is Literal:
+        words = [word for option in options for word in get_args(option)]
+        return lambda value: value.word(*words)
+    if origin is tuple:
+        return list_of(_reader(get_args(kind)[0], name))
+    if origin is dict:
+        inner = _reader(get_args(kind)[1], name)
+        return lambda value: {key: inner(cell) for key, cell in value.pairs() if cell.is_known}
+    if kind is int:
+        low, high = LIMITS.get(name, (0, MOST_COUNT))
+        return lambda value: value.integer(low, high)
+    simple: dict[Any, Reader] = {bool: Value.flag, float: Value.number, str: Value.text}
+    return simple.get(kind) or struct(kind)
+
+
+def struct(type_: type[S]) -> Callable[[Value], S]:
+    """A struct's reader; fields without a default must be known."""
     needed = [field.name for field in msgspec.structs.fields(type_) if field.required]
 
     def build(value: Value) -> S:
-        if needed:
-            known = {name for name, cell in value.pairs() if cell.is_known}
-            missing = [name for name in needed if name not in known]
-            if missing:
-                raise value.problem(f"needs {' and '.join(missing)}")
-        return type_(**value.fields(readers))
+        known = {name for name, cell in value.pairs() if cell.is_known}
+        if missing := [name for name in needed if name not in known]:
+            raise value.problem(f"needs {' and '.join(missing)}")
+        return type_(**value.fields(_fields(type_)))
 
     return build
 
 
-def whole(low: int, high: int) -> Callable[[Value], int]:
-    return lambda value: value.integer(low, high)
-
-
-def one_of(*known: str) -> Callable[[Value], str]:
-    return lambda value: value.word(*known)
-
-
-def list_of(reader: Callable[[Value], T], most: int = MOST_ROWS) -> Callable[[Value], tuple[T, ...]]:
+def list_of(reader: Reader, most: int = MOST_ROWS) -> Reader:
     return lambda value: tuple(reader(item) for item in value.items(most))
 
 
-def matrix(cell: Callable[[Value], Any]) -> Callable[[Value], tuple[tuple[Any, ...], ...]]:
+def matrix(cell: Reader) -> Reader:
     """n x n, the diagonal None whatever it holds."""
 
     def read_matrix(value: Value) -> tuple[tuple[Any, ...], ...]:
@@ -147,6 +167,14 @@ def matrix(cell: Callable[[Value], Any]) -> Callable[[Value], tuple[tuple[Any, .
     return read_matrix
 
 
+# --- Values with rules of their own ----------------------------------------------------------------------------------
+
+
+def off_diagonal(reader: Reader) -> Reader:
+    """X and - are no value, wherever they stand."""
+    return lambda value: None if value.text().strip().lower() in DIAGONAL else reader(value)
+
+
 def product_name(value: Value) -> str:
     """A product's name; patterns are searched in it."""
     if len(name := value.text()) > MOST_NAME:
@@ -154,24 +182,24 @@ def product_name(value: Value) -> str:
     return name
 
 
+@off_diagonal
 def measured_cell(value: Value) -> float | None:
     """A tool prints 0.00 for a pair that it did not measure."""
-    if value.text().strip().lower() in DIAGONAL:
-        return None
     return value.number() or None
 
 
-def part_cell(value: Value) -> float | None:
+@off_diagonal
+def part_cell(value: Value) -> float:
     """An uncertainty as a part of the number."""
-    if value.text().strip().lower() in DIAGONAL:
-        return None
     if (part := value.number()) > 1:
         raise value.problem("is not between 0 and 1. Write 0.03 for 3 %")
     return part
 
 
-def flag_cell(value: Value) -> bool | None:
-    return None if value.text().strip().lower() in DIAGONAL else bit(value)
+@off_diagonal
+def flag_cell(value: Value) -> bool:
+    """Tools print 1 and 0."""
+    return value.text() == "1" if value.text() in ("0", "1") else value.flag()
 
 
 def class_cell(value: Value) -> str | None:
@@ -190,11 +218,6 @@ def status_cell(value: Value) -> str | None:
     return word
 
 
-def bit(value: Value) -> bool:
-    """Tools print 1 and 0."""
-    return value.text() == "1" if value.text() in ("0", "1") else value.flag()
-
-
 def gpu_pair(value: Value) -> tuple[int, int]:
     ends = [item.integer(0, MOST_GPUS - 1) for item in value.items(2)]
     if len(ends) != 2 or ends[0] == ends[1]:
@@ -209,20 +232,15 @@ def _ends(value: Value) -> tuple[int, int]:
     return ends[0], ends[1]
 
 
-def counters(value: Value) -> dict[str, int]:
-    return {name: cell.integer(0, MOST_COUNT) for name, cell in value.pairs() if cell.is_known}
-
-
 def _access(value: Value) -> Any:
-    if value.is_list:
-        return matrix(flag_cell)(value)
-    return value.word("all", "none") == "all"
+    return matrix(flag_cell)(value) if value.is_list else value.word("all", "none") == "all"
 
 
 def _gpus(value: Value) -> tuple[ObservedGpu, ...]:
     if value.is_list:
-        return tuple(GPU(item) if item.is_known else ObservedGpu() for item in value.items(MOST_GPUS))
-    fields = value.fields({"count": whole(0, MOST_GPUS), "model": product_name})
+        gpu = struct(ObservedGpu)
+        return tuple(gpu(item) if item.is_known else ObservedGpu() for item in value.items(MOST_GPUS))
+    fields = value.fields({"count": lambda one: one.integer(0, MOST_GPUS), "model": product_name})
     return tuple(ObservedGpu(model=fields.get("model")) for _ in range(fields.get("count", 0)))
 
 
@@ -251,146 +269,61 @@ def _redirect(value: Value) -> bool | tuple[str, ...]:
     return tuple(item.text() for item in value.items(MOST_ROWS)) if value.is_list else value.flag()
 
 
-def _range(value: Value) -> tuple[float, float]:
-    ends = [item.number() for item in value.items(2)] if value.is_list else [value.number()]
-    if not ends or min(ends) <= 0:
-        raise value.problem("must be [low, high], both above zero")
-    return min(ends), max(ends)
-
-
 def _by_class(value: Value) -> dict[str, tuple[float, float]]:
     found = {}
     for name, cell in value.pairs():
         if not CLASS.fullmatch(name) or name == "X":
             raise cell.problem("no path class (NV#, PIX, PXB, PHB, NODE, SYS)")
         if cell.is_known:
-            found["SYS" if name == "SOC" else name] = _range(cell)
+            ends = [item.number() for item in cell.items(2)] if cell.is_list else [cell.number()]
+            if not ends or min(ends) <= 0:
+                raise cell.problem("must be [low, high], both above zero")
+            found["SYS" if name == "SOC" else name] = min(ends), max(ends)
     return found
 
 
 def _hang(value: Value) -> Hang | bool:
-    return HANG(value) if value.is_mapping else value.flag()
+    return struct(Hang)(value) if value.is_mapping else value.flag()
 
 
 def _environment(value: Value) -> dict[str, str]:
     return {name: cell.text() for name, cell in value.pairs()}
 
 
-GENERATION, LANES, INDEX = whole(1, 7), whole(1, 32), whole(0, MOST_GPUS - 1)
-READ, BRIDGE = one_of("idle", "load"), one_of("root-port", "switch", "chipset")
-RATES: dict[str, Callable[[Value], Any]] = {
-    "gen": GENERATION, "width": LANES, "max_gen": GENERATION, "max_width": LANES, "read": READ
-}  # fmt: skip
-HANG = struct(Hang, op=Value.text, gpus=list_of(INDEX, MOST_GPUS), with_p2p_off=Value.flag)
-GPU = struct(
-    ObservedGpu,
-    model=product_name,
-    bus_id=Value.text,
-    numa_node=_node,
-    pcie=struct(model.Port, **RATES),
-    path=list_of(struct(model.Port, bus_id=Value.text, kind=BRIDGE, **RATES), 16),
-    bar1_mib=Value.number,
-    nvlinks=struct(model.NvLinkCount, active=whole(0, 64), total=whole(0, 64)),
-)
-HOST = struct(
-    model.ObservedHost,
-    virtual=_virtual,
-    iommu=_iommu,
-    acs_redirect=_redirect,
-    acs=list_of(struct(model.AcsReading, bus_id=Value.text, control=whole(0, 0xFFFF))),
-    sockets=whole(1, 64),
-    cpu=product_name,
-    rebar=Value.flag,
-    driver=Value.text,
-)
-LAYER = one_of("infiniband", "ethernet")
-NIC = struct(
-    model.ObservedNic,
-    name=product_name,
-    bus_id=Value.text,
-    product=product_name,
-    numa_node=_node,
-    rate_gbit_s=Value.number,
-    link_layer=LAYER,
-    mtu=whole(256, 4096),
-    path=list_of(struct(model.Port, bus_id=Value.text, kind=BRIDGE, **RATES), 16),
-)
-NIC_RESULT = struct(
-    model.NicResult,
-    nics=_ends,
-    value=Value.number,
-    operation=one_of("write", "read", "send"),
-    gpu=struct(model.Port, bus_id=Value.text, **RATES),
-    together=Value.flag,
-)
-HOST_DEVICE = struct(model.HostDevice, gpu=INDEX, numa_node=_node, h2d_gb_s=measured_cell, d2h_gb_s=measured_cell)
-FLOW = struct(model.Flow, pairs=list_of(gpu_pair), total_gb_s=Value.number)
-UNDER_LOAD = struct(
-    model.UnderLoad,
-    gpu=INDEX,
-    **{name: reader for name, reader in RATES.items() if name != "read"},
-    throttled=list_of(product_name, 32),
-    errors=counters,
-    readings=whole(1, MOST_COUNT),
-)
-DAMAGED = struct(
-    model.Damaged,
-    pairs=list_of(gpu_pair, MOST_GPUS * MOST_GPUS),
-    damage=one_of(*DAMAGE, "mixed"),
-    wrong=whole(0, MOST_COUNT),
-    words=whole(0, MOST_COUNT),
-    loaded_only=Value.flag,
-    host_only=Value.flag,
-    at_source=Value.flag,
-    evidence=list_of(Value.text),
-)
-FAILURE = struct(
-    model.CopyFailure,
-    kind=one_of("stuck", "crashed", "error"),
-    step=Value.text,
-    pairs=list_of(gpu_pair, MOST_GPUS * MOST_GPUS),
-    code=whole(0, 1 << 31),
-    detail=Value.text,
-)
-MEASURED = struct(
-    model.Measured,
+# Of whole numbers, by field.
+LIMITS = {
+    **dict.fromkeys(("gen", "max_gen"), (1, 7)),
+    **dict.fromkeys(("width", "max_width"), (1, 32)),
+    **dict.fromkeys(("gpu", "gpus"), (0, MOST_GPUS - 1)),
+    **dict.fromkeys(("active", "total"), (0, 64)),
+    **dict.fromkeys(("bytes", "wrong"), (0, 1 << 50)),
+    "control": (0, 0xFFFF),
+    "sockets": (1, 64),
+    "mtu": (256, 4096),
+    "ranks": (1, 1 << 20),
+    "code": (0, 1 << 31),
+    "readings": (1, MOST_COUNT),
+}
+MATRICES: dict[str, Reader] = {
     **{f"{path}_{way}_gb_s": matrix(measured_cell) for path in ("p2p", "staged") for way in ("uni", "bidir")},
     **{f"{path}_latency_us": matrix(measured_cell) for path in ("p2p", "staged")},
     **{f"p2p_{way}_error": matrix(part_cell) for way in ("uni", "bidir")},
     **{f"p2p_{way}_alone": matrix(flag_cell) for way in ("uni", "bidir")},
-    by_class=_by_class,
-    method=struct(model.Method, engine=one_of("ce", "sm"), direction=one_of("write", "read")),
-    host_device=list_of(HOST_DEVICE),
-    flows=list_of(FLOW),
-    integrity_bad_pairs=list_of(gpu_pair, MOST_GPUS * MOST_GPUS),
-    damage=one_of(*DAMAGE),
-    under_load=list_of(UNDER_LOAD, MOST_GPUS),
-    damaged=list_of(DAMAGED),
-    bytes_compared=whole(0, MOST_COUNT),
-    failures=list_of(FAILURE),
-    hang=_hang,
-    nic_bw_gb_s=list_of(NIC_RESULT),
-    nic_latency_us=list_of(NIC_RESULT),
-    collectives=list_of(
-        struct(
-            model.Collective,
-            op=Value.text,
-            ranks=whole(1, 1 << 20),
-            bytes=whole(0, 1 << 50),
-            busbw_gb_s=Value.number,
-            transport=Value.text,
-            wrong=whole(0, 1 << 50),
-        )
-    ),
-)
-OBSERVATIONS: dict[str, Callable[[Value], Any]] = {
-    "gpus": _gpus,
+}
+BY_NAME: dict[str, Reader] = {
+    **MATRICES,
+    **dict.fromkeys(("model", "cpu", "name", "product"), product_name),
+    **dict.fromkeys(("h2d_gb_s", "d2h_gb_s"), measured_cell),
+    **dict.fromkeys(("pairs", "integrity_bad_pairs"), list_of(gpu_pair, MOST_GPUS * MOST_GPUS)),
+    "acs_redirect": _redirect,
+    "by_class": _by_class,
+    "environment": _environment,
+    "hang": _hang,
+    "iommu": _iommu,
     "matrix": matrix(class_cell),
+    "numa_node": _node,
     "p2p_access": _access,
     "p2p_status": matrix(status_cell),
-    "host": HOST,
-    "uplinks": list_of(struct(model.Port, bus_id=Value.text, gpus=list_of(INDEX, MOST_GPUS), **RATES)),
-    "nics": list_of(NIC, MOST_GPUS),
-    "environment": _environment,
-    "measured": MEASURED,
+    "virtual": _virtual,
 }
+SPECIAL: dict[type[msgspec.Struct], dict[str, Reader]] = {Observations: {"gpus": _gpus}, NicResult: {"nics": _ends}}

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.diagnose.document import OBSERVATIONS
 from gpucheck.diagnose.document import read as read_observations
-from gpucheck.model.diagnosis.observations import Measured, ObservedHost
+from gpucheck.model.diagnosis.observations import Measured, Observations, ObservedHost
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "observations.md").read_text(encoding="utf-8")
@@ -26,7 +25,7 @@ def test_each_example_gives_the_answer_shown(number, run, tmp_path):
 
 def test_every_key_is_on_the_page():
     assert read_observations(EXAMPLES[0][0]).gpus
-    for name in (*OBSERVATIONS, *Measured.__struct_fields__, *ObservedHost.__struct_fields__):
+    for name in (*Observations.__struct_fields__, *Measured.__struct_fields__, *ObservedHost.__struct_fields__):
         assert re.search(rf"\b{name}\b", PAGE), name
 
 

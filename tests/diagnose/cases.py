@@ -97,7 +97,7 @@ OLDEST = tuple(name for name in PLAIN if name[1] != "-")
 
 def healthy(name: str) -> bool:
     """Whether its owner calls it healthy, and nothing but PASS is right."""
-    return case(name)["state"] == "healthy" and case(name)["expect"]["verdict"] == ["pass"]
+    return bool(case(name)["state"] == "healthy" and case(name)["expect"]["verdict"] == ["pass"])
 
 
 def readings(name: str) -> list[Reading]:
