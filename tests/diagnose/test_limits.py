@@ -32,25 +32,6 @@ def test_a_card_is_no_faster_than_the_port_above_it(limit: int) -> None:
     assert all(f.values["limit"] == limit for f in slower if f.cause == "pcie-link-downgraded")
 
 
-def test_a_limit_below_what_was_read_is_none() -> None:
-    assert not accused(diagnosed(cards(2, {"max_gen": 3}, gen=5)))
-
-
-def test_a_port_may_be_newer_than_its_card() -> None:
-    port = {"gen": 4, "max_gen": 5, "width": 16, "max_width": 16, "read": "load"}
-    assert not accused(diagnosed(cards(2, port, gen=4, max_gen=4)))
-
-
-def test_a_shared_switch_of_an_older_generation_bounds_the_cards_below_it() -> None:
-    switch = {"bus_id": "0000:01:00.0", "kind": "switch", "gen": 4, "width": 16, "max_gen": 4, "max_width": 16}
-    seen = cards(4, {}, gen=4)
-    for gpu in seen["gpus"]:
-        gpu["path"] = [switch]
-    seen |= {"matrix": square(4, "PIX"), "p2p_access": "all", "measured": {"p2p_uni_gb_s": square(4, 26.9)}}
-
-    assert verdict(diagnosed(seen)) is Verdict.PASS, diagnosed(seen)
-
-
 def test_the_slowest_port_of_a_way_up_bounds_it() -> None:
     """A switch of generation 5 in a slot of generation 4 runs its uplink at 4."""
     seen = cards(4, {}, gen=5)

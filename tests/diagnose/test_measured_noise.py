@@ -82,16 +82,3 @@ def test_such_a_fabric_hides_no_slow_direction_and_no_slow_gpu(seed, a, step):
     assert named == {f"pair:{bus[min(a, b)]}-{bus[max(a, b)]}"}
     named = {finding.subject for finding in one if finding.verdict in BAD and finding.check == "p2p-bandwidth"}
     assert named == {f"gpu:{bus[a]}"}
-
-
-@pytest.mark.more
-@settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 10_000), percent=st.integers(4, 20))
-def test_more_noise_never_fails_a_healthy_pair(seed, percent):
-    """A number that scatters so much may earn a warning, and is too uncertain to fail on."""
-    for bench in (TWO_PCIE, EIGHT_NVSWITCH):
-        assert verdict(bench, fault("copy-noise", percent=percent, seed=seed), depth="quick") is not Verdict.FAIL
-
-
-def test_drift_within_a_run_is_no_fault():
-    assert verdict(EIGHT_NVSWITCH, fault("copy-noise", percent=1, drift=5)) is Verdict.PASS

@@ -9,12 +9,6 @@ from gpucheck.imports.nvidia_smi._topo_blocks import scan
 from gpucheck.model import Verdict
 from tests.imports.corpus import HGX, MESH, PAIR, by_id
 
-GPU = re.compile(r"GPU\d")
-
-
-def rows(text):
-    return [line for line in text.splitlines() if GPU.search(line)]
-
 
 def same(damaged, original):
     """Matrix, NICs and affinities survived."""
@@ -59,12 +53,6 @@ def test_lines_wrapped_by_a_terminal_are_put_together(width):
     assert [nic.classes for nic in read(wrapped).nics] == [nic.classes for nic in read(text).nics]
 
 
-def test_an_nvlink_count_cut_in_two_is_one_count():
-    text = "\tGPU0\tGPU1\tGPU2\nGPU0\t X \tNV1\n2\tNV12\nGPU1\tNV12\t X \tNV12\nGPU2\tNV12\tNV12\t X \n"
-
-    assert read(text).matrix == (("X", "NV12", "NV12"), ("NV12", "X", "NV12"), ("NV12", "NV12", "X"))
-
-
 def test_a_wrapped_affinity_stays_with_its_row():
     text = "  GPU0 GPU1 CPU Affinity\n NUMA Affinity\nGPU0 X SYS 0-63,\n128-191 0\nGPU1 SYS X 64-127,\n192-255 1\n"
 
@@ -91,32 +79,10 @@ def test_glued_cells_come_apart(glued, cells, rest):
     assert (found.values, found.rest) == (cells, rest)
 
 
-def test_a_glued_count_that_fits_two_ways_follows_the_counts_beside_it():
-    assert scan("X NV2 NV216-31", 3, frozenset({"NV2"})).values == ("X", "NV2", "NV2")
-
-
-def test_a_header_without_blanks_comes_apart():
-    assert read("GPU0GPU1NIC0CPU Affinity\nGPU0XPIXSYS0-7\nGPU1PIXXSYS0-7\n").nics[0].classes == ("SYS", "SYS")
-
-
 @pytest.mark.parametrize("case", ["topo-a100x4-nv4-slurm-blank-affinity", "topo-windows-single-blank-affinity"])
 def test_blank_affinities_are_told_by_position_once_tabs_are_spaces(case):
     """A job's cpuset hides the CPUs of a GPU, and Windows knows none."""
     same(by_id(case).expandtabs(8), by_id(case))
-
-
-def test_two_matrices_without_a_legend_between_them_are_kept_apart():
-    two = "\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU1\tNV4\tX\n\tGPU0\tGPU1\nGPU0\tX\tSYS\nGPU1\tSYS\tX\n"
-
-    assert read(two).matrix == (("X", "NV4"), ("NV4", "X"))
-    assert [finding.seen for finding in read(two).findings] == ["2 matrices"]
-
-
-def test_a_markdown_table_is_a_matrix():
-    text = "| | GPU0 | GPU1 | CPU Affinity |\n|--|--|--|--|\n| GPU0 | X | NV4 | 0-7 |\n| GPU1 | NV4 | X | 8-15 |\n"
-
-    assert read(text).matrix == (("X", "NV4"), ("NV4", "X"))
-    assert [gpu.cpu_affinity for gpu in read(text).gpus] == ["0-7", "8-15"]
 
 
 def test_the_first_of_two_matrices_is_read_and_the_other_mentioned():
@@ -132,19 +98,9 @@ def test_a_p2p_matrix_before_the_topology_is_passed_over():
     assert read(text + PAIR).matrix == (("X", "NV4"), ("NV4", "X"))
 
 
-def test_prose_that_mentions_gpus_is_no_header():
-    text = "GPU0 is slow, GPU1 4 times faster\nGPU0 X is what I saw\n" + PAIR
-
-    assert read(text).matrix == (("X", "NV4"), ("NV4", "X"))
-
-
 def test_gpu_numbers_are_kept():
     """A container may see GPUs 2 and 5 only."""
     topology = read("\tGPU2\tGPU5\nGPU2\t X \tSYS\nGPU5\tSYS\t X \n")
 
     assert [gpu.index for gpu in topology.gpus] == [2, 5]
     assert [(pair.a, pair.b) for pair in topology.pairs] == [(2, 5)]
-
-
-def test_model_names_beside_the_matrix_are_read():
-    assert read(by_id("topo-h200-single-18-links-no-peer")).gpus[0].name == "NVIDIA H200"

@@ -46,29 +46,6 @@ def test_a_lost_header_follows_from_the_rows(original):
     assert topology.findings[0].code == "topology.header-lost"
 
 
-def test_a_lost_header_and_last_row_follow_from_the_nvlinks():
-    lines = by_id(ALL_JOINED).splitlines()
-    rows = next(i for i, line in enumerate(lines) if re.match(r"\W*GPU0\s+X", line))
-    topology = read("\n".join(lines[rows : rows + 3]))
-
-    assert topology.matrix == read("\n".join(lines)).matrix
-    assert [one.code for one in topology.findings][:2] == ["topology.header-lost", "topology.rows-recovered"]
-
-
-def test_a_lost_last_column_without_nvlinks_is_no_gpu():
-    topology = read("GPU0\tX\tPHB\tSYS\nGPU1\tPHB\tX\tSYS\n")
-
-    assert topology.matrix == (("X", "PHB"), ("PHB", "X"))
-    assert topology.findings[0].values == {"extra": 1}
-
-
-def test_a_missing_gpu_row_gets_its_nic_classes_from_the_nic_rows():
-    text = by_id("topo-3gpu-nv4-pair-plus-one")
-    damaged = "\n".join(line for line in text.splitlines() if not line.startswith("GPU2"))
-
-    assert [nic.classes for nic in read(damaged).nics] == [nic.classes for nic in read(text).nics]
-
-
 def test_pairs_whose_both_rows_are_gone_are_unknown():
     damaged = "\n".join(line for line in MESH.splitlines() if not line.startswith(("GPU3", "GPU5")))
     topology = read(damaged)
@@ -94,14 +71,6 @@ def test_a_truncated_last_row_is_no_harm(kept, words):
     assert words in f"{finding.seen} {finding.evidence}"
 
 
-def test_a_row_that_lost_a_cell_is_not_believed():
-    damaged = MESH.replace("GPU2\tNV1\tNV2\t X ", "GPU2\tNV2\t X ")
-    topology = read(damaged)
-
-    assert topology.matrix == read(MESH).matrix
-    assert any("GPU2" in line for finding in topology.findings for line in finding.evidence)
-
-
 def test_cells_that_contradict_their_mirror_image_are_reported_and_the_farther_counts():
     damaged = PAIR.replace("GPU1\tNV4", "GPU1\tPHB")
     topology = read(damaged)
@@ -122,13 +91,6 @@ def test_a_class_that_is_not_known_is_a_gap_and_named():
         {"rows": ("GPU2",), "pairs": 1},
     )
     assert "FOO" in topology.findings[0].evidence[0]
-
-
-def test_a_second_row_of_one_gpu_is_reported():
-    line = next(line for line in PAIR.splitlines() if line.startswith("GPU1"))
-    (finding,) = read(PAIR.replace(line, f"{line}\n{line}")).findings
-
-    assert finding.evidence[0].endswith("a second row for GPU1")
 
 
 @pytest.mark.parametrize("cut", range(20, len(MESH), 97))
@@ -173,16 +135,6 @@ def test_what_is_no_matrix_is_refused_in_one_line_with_the_next_step(text, words
     assert "\n" not in message
     assert message.isprintable()
     assert all((problem.value.what, problem.value.where, problem.value.why, problem.value.do))
-
-
-def test_utf_16_with_a_byte_order_mark_is_read():
-    """PowerShell's > writes that."""
-    assert read(PAIR.encode("utf-16")) == read(PAIR)
-
-
-def test_a_message_quotes_the_input_in_one_short_line():
-    with pytest.raises(ImportProblem, match=re.escape('it starts with "a b c", which')):
-        read("a\t\tb \x1b c\nd")
 
 
 def test_two_labels_of_one_gpu_are_no_header():

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from gpucheck.model import Gpu, Limits, NotRecorded, NvLink, PackageVersion, metric_title
 from gpucheck.model.facts import Facts
 from gpucheck.model.record import RECORD, UPTIME, facts_of, stored
-from tests.fakes import facts
 from tests.machines import h100, on_bus, p100, whole_host
 
 GPUS = (h100(0), replace(h100(1), nvlinks=(NvLink(link=3, active=False, crc_errors=7),)))
@@ -67,10 +66,6 @@ def test_another_form_is_no_facts(kept):
     assert facts_of({RECORD: kept}) is None
 
 
-def test_an_older_report_has_no_facts():
-    assert facts_of({}) is None
-
-
 ASKED = Facts(
     limits=Limits(),
     packages={"imex": None, "driver": PackageVersion(name="driver", version="580")},
@@ -99,13 +94,6 @@ def test_a_database_that_cannot_be_read_is_an_answer_about_every_package():
     assert unreadable.installed(["imex"]) == ()
 
 
-def test_only_installed_packages_are_returned():
-    """One that was not asked for is not "not installed"."""
-    assert [package.name for package in ASKED.installed(["imex", "driver"])] == ["driver"]
-    with pytest.raises(KeyError, match="other"):
-        ASKED.installed(["driver", "other"])
-
-
 @pytest.mark.parametrize(("need", "words"), [("nvml", "contain nvml"), ("text:/x", "file /x"), ("python:a", "Python")])
 def test_what_was_not_asked_is_named(need, words):
     with pytest.raises(NotRecorded, match=words):
@@ -117,14 +105,6 @@ def test_json_keeps_what_was_asked_apart_from_what_was_not():
 
     assert again == ASKED
     assert again.missing(["limits", "nvml"]) == ["nvml"]
-
-
-def test_a_host_of_tests_was_asked_everything():
-    """So that a test states only what its host has."""
-    host = facts(files={"/a": "b"})
-
-    assert host.read("nvml", "text:/a", "text:/c", "service:x", "package:y", "library:z", "folder:/f") is host
-    assert (host.texts["/a"], host.texts["/c"]) == ("b", None)
 
 
 @pytest.mark.parametrize(

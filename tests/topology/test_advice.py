@@ -44,21 +44,6 @@ def test_no_set_has_a_faster_slowest_pair(made, size):
     assert slowest(made, choice.gpus) >= best
 
 
-def test_a_mesh_gives_its_double_links_and_its_quads():
-    pair, quad = best_group(MESH, 2), best_group(MESH, 4)
-
-    assert (pair.slowest, pair.slowest_gb_s, pair.equals) == ("NV2", 47.5, 6)
-    assert quad.gpus in ((0, 1, 2, 3), (4, 5, 6, 7))
-    assert quad.slowest == "NV1"
-
-
-def test_one_numa_node_is_better_than_two():
-    """On NVSwitch all pairs are alike; the host's memory is not."""
-    made = imports.read(nccl.hgx())
-
-    assert best_group(made, 4).numa_nodes == (0,)
-
-
 def test_a_reduced_link_is_avoided():
     made = topology(8, 2, uplink={0: narrowed(GEN5_X16, width=4)})
 
@@ -86,17 +71,6 @@ def test_each_gpu_has_its_place():
     assert last.command == "numactl --cpunodebind=1 --membind=1"
 
 
-def test_without_a_numa_node_the_cpus_are_named_and_without_these_nothing():
-    made = topology(2, 2)
-    gpus = (
-        msgspec.structs.replace(made.gpus[0], numa_node=None),
-        msgspec.structs.replace(made.gpus[1], numa_node=None, cpu_affinity=None),
-    )
-    pinnings = advice_on(msgspec.structs.replace(made, gpus=gpus)).pinning
-
-    assert [pinning.command for pinning in pinnings] == ["taskset -c 0-63", ""]
-
-
 def sentences(made):
     return advice_on(made).asymmetries
 
@@ -107,10 +81,6 @@ def test_a_mesh_says_which_pairs_have_two_links_one_or_none():
     assert sentence.startswith("NVLink joins 16 of 28 pairs: 8 by NV2 (0-3, 0-4, 1-2")
     assert "8 by NV1" in sentence
     assert "12 have none (0-5, 0-6" in sentence
-
-
-def test_a_machine_whose_pairs_are_alike_has_nothing_to_say():
-    assert sentences(imports.read(nccl.hgx())) == ()
 
 
 def test_bridged_pairs_are_islands_and_a_lone_gpu_is_named():
@@ -126,13 +96,6 @@ def test_a_gpu_with_fewer_links_to_its_peers_is_named():
     assert any(
         "Active NVLinks: GPU " in sentence and "others have 6" in sentence for sentence in sentences(imports.read(text))
     )
-
-
-def test_gpus_unevenly_spread_over_numa_nodes_are_counted():
-    made = topology(4, 2)
-    gpus = (msgspec.structs.replace(made.gpus[0], numa_node=1), *made.gpus[1:])
-
-    assert "GPUs by NUMA node: node 0 has 1, node 1 has 3" in sentences(msgspec.structs.replace(made, gpus=gpus))
 
 
 def test_gpus_without_a_network_card_of_their_own_are_named():

@@ -23,14 +23,6 @@ def wrapped(text: str, width: int) -> str:
     return "".join(line[at : at + width] + "\n" for line in text.splitlines() for at in range(0, len(line) or 1, width))
 
 
-@pytest.mark.parametrize("count", [1, 2, 8, 16])
-def test_one_matrix_alone_is_enough(count):
-    found = observed(matrix_of(count))
-
-    assert len(found.gpus) == count
-    assert len(found.measured.p2p_uni_gb_s) == count
-
-
 def test_a_matrix_of_16_that_a_terminal_broke_is_put_together():
     whole = matrix_of(16)
 
@@ -57,12 +49,6 @@ def test_of_a_run_that_was_cut_the_whole_tables_are_read():
     assert found.measured.staged_uni_gb_s
 
 
-def test_of_nvbandwidth_that_was_cut_the_whole_tables_are_read():
-    found = observed(NVB[: NVB.index(" 1    390.20")])
-
-    assert [row.h2d_gb_s for row in found.measured.host_device] == [55.40, 55.38]
-
-
 def test_nvbandwidth_stopped_by_an_error_keeps_its_tables_and_says_the_error():
     error = "[CUDA_ERROR_SYSTEM_NOT_READY] system not yet initialized in expression cuInit(0) in main() : x.cpp:9"
     text = f"{NVB}\n{error}\n"
@@ -82,13 +68,6 @@ def test_nvbandwidth_of_one_gpu_gives_its_sums_to_it():
     assert observed(text.replace("Device 0", "Device 1")).measured.host_device == ()
 
 
-def test_nvbandwidth_names_the_host_above_its_devices():
-    text = NVB.replace("Device 0:", "node07\nDevice 0:", 1)
-    (part,) = read(text).parts
-
-    assert [gpu.bus_id for gpu in part.facts.observed.gpus] == ["0000:18:00.0", "0000:2a:00.0"]
-
-
 @pytest.mark.parametrize(
     ("words", "new"),
     [("PINNED", "PAGEABLE"), ("1 Device(s)", "2 Device(s)"), ("32000000", "  320000")],
@@ -101,26 +80,9 @@ def test_copies_that_say_nothing_of_the_link_are_left_out(words, new):
     assert observed(text.replace(words, new)).measured.host_device == ()
 
 
-def test_bandwidth_test_of_another_device_names_that_one():
-    found = observed(HOST_COPY.format(3))
-
-    assert [gpu.model for gpu in found.gpus] == [None, None, None, "Tesla T4"]
-    assert found.measured.host_device[0].gpu == 3
-
-
 def test_simple_p2p_that_passed_says_that_the_data_was_right():
     text = "CUDA-capable device count: 2\ncudaMemcpyPeer / cudaMemcpy between GPU0 and GPU1: 10.00GB/s\nTest passed\n"
 
     assert observed(text).measured.integrity_bad_pairs == ()
     assert observed(text.replace("count: 2", "count: 4")).measured.integrity_bad_pairs is None
     assert observed(text).measured.p2p_uni_gb_s[0][1] == pytest.approx(10.737, abs=1e-3)
-
-
-def test_superbench_names_its_node():
-    (found,) = read(
-        '{"node": "n1", "mem-bw/H2D_Mem_BW:0": 25.6, "nvbandwidth/device_to_device_memcpy_write_ce_gpu0_gpu1_bw": 5}'
-    ).parts
-
-    assert found.machine == "n1"
-    # A row of a table of writes is the destination.
-    assert found.facts.observed.measured.p2p_uni_gb_s == ((None, None), (5.0, None))

@@ -4,8 +4,6 @@ import pytest
 
 from gpucheck import imports
 from gpucheck.model import Verdict
-from gpucheck.model.paste import Message, Part, Reading
-from gpucheck.run.pastes import diagnosis
 from tests.imports.pastes.reading import diagnosed, read
 
 REPORT = """PyTorch version: 2.6.0+cu124
@@ -43,31 +41,6 @@ def test_a_report_of_fewer_gpus_than_the_topology_is_of_the_same_machine():
     assert seen.gpus[1].model == "NVIDIA H100 80GB HBM3"
 
 
-def test_a_report_of_more_gpus_than_the_topology_is_of_the_same_machine():
-    text = "CUDA available: True\nGPU 0,1,2,3,4,5,6,7: NVIDIA H100 80GB HBM3\n"
-
-    assert {gpu.model for gpu in diagnosed(text + TOPOLOGY).observations.gpus} == {"NVIDIA H100 80GB HBM3"}
-
-
-def test_a_report_without_gpus_is_read():
-    found = read("vLLM Version: 0.5.1\nOS: Ubuntu 22.04\nGPU 999: NVIDIA X\n")
-
-    assert found.parts[0].looked_at == ("versions in an environment report",)
-    assert not found.unread
-
-
-def test_prose_is_no_report():
-    with pytest.raises(imports.ImportProblem):
-        imports.read_all(b"OS: CentOS 7\nGPU 0: NVIDIA H100\n", "prose", "environment-report")
-
-
-def test_a_report_says_that_no_gpu_can_be_used():
-    (finding,) = diagnosed("PyTorch version: 2.6.0\nIs CUDA available: False\n").findings
-
-    assert finding.verdict is Verdict.UNKNOWN
-    assert "no GPU" in str(finding.seen)
-
-
 def test_fabric_manager_with_nothing_to_do_is_not_called_down():
     (finding,) = diagnosed(JOURNAL).findings
 
@@ -78,28 +51,3 @@ def test_fabric_manager_with_nothing_to_do_is_not_called_down():
 def test_a_text_that_only_speaks_of_an_xid_says_what_to_give():
     with pytest.raises(imports.ImportProblem, match="explain xid:79"):
         read("You are getting a XID 79, fallen off the bus.")
-
-
-def test_a_run_without_tables_has_names_and_peer_access():
-    text = (
-        "Device: 0, NVIDIA GeForce RTX 4090, pciBusID: 2, pciDeviceID: 0, pciDomainID:0\n"
-        "Device: 1, NVIDIA GeForce RTX 4090, pciBusID: 17, pciDeviceID: 0, pciDomainID:0\n"
-        "Device=0 CAN Access Peer Device=1\nDevice=1 CANNOT\n"
-    )
-    seen = diagnosed(text).observations
-
-    assert seen.p2p_access == ((None, True), (None, None))
-    assert [gpu.bus_id for gpu in seen.gpus] == ["0000:02:00.0", "0000:17:00.0"]
-
-
-def test_two_programs_with_one_cause_are_one_finding():
-    part = Part(
-        messages=(
-            Message(key="container-error.mismatch", text="nvml error: driver/library version mismatch"),
-            Message(key="nvidia-smi.version-mismatch", text="x" * 9000),
-        )
-    )
-    (finding,) = diagnosis([Reading(parts=(part,))], sources=("issue",)).findings
-
-    assert len(finding.evidence) == 2
-    assert len(finding.evidence[1]) == 500

@@ -121,26 +121,6 @@ def test_a_paste_gives_the_same_cause_as_a_host_with_the_fault(fault):
     assert accused(found) == {row["cause"]}
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("SRAM Threshold Exceeded", "ecc-uncorrected"),
-        ("Unrepairable Memory", "row-remap"),
-        ("Channel Repair Pending", "gpu-reset-required"),
-    ],
-)
-def test_a_repair_that_the_page_asks_for_is_reported(name, says):
-    found = diagnosed(line(SAMPLES[H200], name, "Yes"))
-    assert causes(found) == {says}
-    assert {one.subject for one in found.findings if one.cause == says} == {"gpu:0000:83:00.0"}
-
-
-def test_a_fabric_that_is_not_ready_is_reported():
-    found = diagnosed(line(SAMPLES[H200], "State", "In Progress"))
-    assert found.verdict is Verdict.WARN
-    assert [one.check for one in found.findings if one.verdict is Verdict.WARN] == ["nvidia-smi-q"]
-
-
 def test_a_part_that_names_no_gpu_blames_none_by_index():
     found = diagnosed(SAMPLES["nvidia-smi-q-remap-pending-part"])
     pending = next(one for one in found.findings if one.cause == "row-remap")
@@ -180,12 +160,6 @@ def test_pages_of_two_machines_are_judged_one_by_one():
     buses = [[gpu.bus_id for gpu in one.observations.gpus] for one in found.machines]
     assert buses == [["0000:83:00.0"], ["0000:84:00.0"]]
     assert [one.check for one in found.findings] == ["paste"]
-
-
-def test_what_was_looked_at_is_said_of_a_healthy_page():
-    found = diagnosed(SAMPLES[A100X8])
-    assert found.verdict is Verdict.PASS
-    assert {"ECC error counters of 8 GPUs", "row remapping of 8 GPUs", "PCIe links of 8 GPUs"} <= set(found.looked_at)
 
 
 def test_a_generation_below_the_maximum_counts_on_no_busy_gpu():

@@ -1,12 +1,9 @@
 """lspci, DCGM, fabric manager, module errors and RDMA ports: what the corpus does not say."""
 
-import pytest
-
-from gpucheck.imports.pci._devices import acs_value
 from gpucheck.imports.pci.lspci import nodes
 from gpucheck.model import Verdict
 from tests.imports.pastes import reading
-from tests.imports.pastes.reading import RAW, diagnosed, kinds, messages, read
+from tests.imports.pastes.reading import RAW, diagnosed, read
 
 H100 = RAW["lspci-h100-vvv-two-switches"]
 A100 = "3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB]"
@@ -21,11 +18,6 @@ def keys(text):
 
 def accused(text):
     return reading.accused(diagnosed(text))
-
-
-def test_acs_flags_are_the_raw_register():
-    assert acs_value("SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-") == 0x1D
-    assert acs_value("SrcValid- TransBlk+ ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl+ DirectTrans+") == 0x62
 
 
 def test_root_ports_that_redirect_above_single_gpus_are_no_fault():
@@ -71,15 +63,6 @@ def test_one_device_of_two_and_a_matrix_are_one_machine():
     assert [gpu.pcie.width for gpu in found.observations.gpus] == [8, 8]
 
 
-def test_two_devices_in_separate_outputs_are_two_gpus():
-    text = "\n".join(
-        f"$ lspci -vv -s {bus}:00.0\n{bus}:00.0 {A100} (rev a1)\n"
-        f"\t\tLnkSta:\tSpeed 16GT/s (ok), Width x16 (ok)\n\n$ date\nwhatever\n"
-        for bus in ("4f", "cc")
-    )
-    assert [gpu.bus_id for gpu in diagnosed(text).observations.gpus] == ["0000:4f:00.0", "0000:cc:00.0"]
-
-
 def test_an_idle_link_at_the_first_generation_is_no_fault():
     text = (
         "01:00.0 VGA compatible controller: NVIDIA Corporation AD102 [GeForce RTX 4090] (rev a1)\n"
@@ -111,24 +94,6 @@ def test_a_gpu_that_is_gone():
     text = f"3b:00.0 {A100} (rev ff) (prog-if ff)\n"
     assert keys(text + "\t!!! Unknown header type 7f\n") == {"lspci.gpu-gone"}
     assert accused(text) == {"gpu-lost"}
-
-
-@pytest.mark.parametrize(("driver", "key"), [("nouveau", "nouveau"), ("vfio-pci", "vfio")])
-def test_the_driver_that_holds_a_gpu(driver, key):
-    assert keys(f"3b:00.0 {A100}\n\tKernel driver in use: {driver}\n") == {f"lspci.{key}"}
-
-
-def test_ids_make_pci_devices():
-    text = "3b:00.0 3D controller [0302]: NVIDIA Corporation GA100 [A100 PCIe 40GB] [10de:20f1] (rev a1)\n"
-    text += "\tRegion 1: Memory at 38000000000 (64-bit, prefetchable) [size=64G]\n\tKernel driver in use: nvidia\n"
-    (device,) = read(text).parts[0].facts.pci
-    assert device.is_nvidia_gpu
-    assert (device.class_id, device.device_id, device.driver, device.bar1_bytes) == (
-        "030200",
-        "20f1",
-        "nvidia",
-        1 << 36,
-    )
 
 
 def test_paths_of_a_tree():
@@ -169,14 +134,6 @@ def test_dcgm_health_with_a_failure():
     assert accused(text) == {"pcie-errors"}
 
 
-def test_dcgm_error_counters():
-    text = RAW["dcgmi-nvlink-errors-none"].replace(
-        "-> Replay Error             | 0 ", "-> Replay Error             | 7 "
-    )
-    (message,) = messages(text)
-    assert (message.key, message.gpu, message.text) == ("dcgm.link-errors", "1", "Link 0: Replay Error: 7")
-
-
 def port_codes(text):
     return [finding.code for finding in diagnosed(text).findings if finding.check == "nic-ports"]
 
@@ -195,45 +152,3 @@ def test_one_port_of_eight_is_slower():
     assert port_codes(down) == ["network.port-odd"]
     assert keys(ports + down) == {"rdma-port.changed"}
     assert all(finding.verdict is not Verdict.FAIL for finding in diagnosed(down).findings)
-
-
-@pytest.mark.parametrize(
-    ("line", "key"),
-    [
-        ("insmod: ERROR: could not insert module ./nvidia-drm.ko: Required key not available", "signature"),
-        ("modprobe: FATAL: Module nvidia-current not found.", "missing"),
-        ("rmmod: ERROR: Module nvidia_uvm is in use by: nvidia_peermem", "in-use"),
-        (
-            "Error: API mismatch: the client has version 535.54, but this kernel module has the version 525.1",
-            "api-mismatch",
-        ),
-    ],
-)
-def test_errors_of_the_module_loader(line, key):
-    found = kinds(line)
-    assert found <= {"module-error", "kernel-log"}
-    assert "kernel-log" in found or keys(line) == {f"module-error.{key}"}
-    assert diagnosed(line).verdict in (Verdict.FAIL, Verdict.UNKNOWN)
-
-
-def composed_report():
-    """The form of nvidia-bug-report.log: parts between rules, each with a heading. Composed of other samples."""
-    rule = "____________________________________________"
-    parts = (
-        "Start of NVIDIA bug report log file.  Please include this file, along\nnvidia-bug-report.sh Version: 34275561",
-        "*** /proc/driver/nvidia/./gpus/0000:19:00.0/information\nModel: \t\t NVIDIA H100",
-        '/usr/bin/lspci -d "10de:*" -v -xxx\n\n' + H100.split("\n\n")[4],
-        "/usr/bin/lspci -t\n\n" + RAW["lspci-tree-two-roots"],
-        "/usr/bin/lspci -nn\n\n" + RAW["lspci-nnk-gtx1050ti"],
-        "*** /var/log/fabricmanager.log\n" + RAW["fabric-manager-log-multicast"],
-        "*** /var/log/nvidia-installer.log\n" + RAW["module-error-installer-nouveau"],
-        "/usr/bin/dmesg\n[    1.0] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.15\n"
-        + "5iNCuKdKVCxh6kkd02lpy5d/VFEL\n" * 999,
-    )
-    return f"\n{rule}\n\n".join(parts)
-
-
-def test_a_composed_bug_report_is_read_part_by_part():
-    report = composed_report()
-    assert {"lspci", "fabric-manager-log", "module-error", "kernel-log"} <= kinds(report)
-    diagnosed(report)
