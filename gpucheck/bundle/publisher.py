@@ -89,7 +89,7 @@ def regular_file(folder: Path, name: str) -> Path:
 
 # What the name of NVIDIA's own repository begins with, and the repositories of one component.
 NVIDIAS = ("nvidia-cuda", "cuda-")
-OWN = {"nvidia-container-toolkit": "container_toolkit", "gdrcopy": "gdrcopy"}
+OWN = {"nvidia-container-toolkit": "container_toolkit"}
 # The age of an index does not count.
 ANY_TIME = datetime.min.replace(tzinfo=timezone.utc)
 

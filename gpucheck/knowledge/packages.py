@@ -313,24 +313,6 @@ class DcgmPackages(TableRow, frozen=True, kw_only=True):
     old: tuple[str, ...]
 
 
-class GdrcopyPackages(TableRow, frozen=True, kw_only=True):
-    """GDRCopy, from a repository of your own. revision: behind the version of a package. seen: versions.
-
-    module_packages, module_word, services: by package manager; the word stands behind the number of the revision.
-    """
-
-    source: tuple[str, ...]
-    apt: tuple[str, ...]
-    dnf: tuple[str, ...]
-    revision: str
-    seen: tuple[str, ...]
-    module: str
-    device: str
-    module_packages: dict[str, str]
-    module_word: dict[str, str]
-    services: dict[str, tuple[str, ...]]
-
-
 class WithDriver(TableRow, frozen=True, kw_only=True):
     """Packages that are released with the driver, at its version, and installed with it."""
 
@@ -359,7 +341,6 @@ class OptionTable(Table, frozen=True, kw_only=True):
 
     schema_: Literal["gpucheck.knowledge.options/1"]
     dcgm: DcgmPackages
-    gdrcopy: GdrcopyPackages
     with_driver: dict[str, WithDriver] = msgspec.field(default_factory=dict)
     driver_extra: dict[str, DriverExtra] = msgspec.field(default_factory=dict)
 

@@ -52,13 +52,11 @@ class Access:
 
     seconds: for one file: looking up the name, connecting, TLS, redirects, headers, content and another try.
 
-    netrc_file: credentials by host name; client_certificate, client_key, ca_file: PEM files.
+    netrc_file: credentials by host name; ca_file: authorities, PEM.
     """
 
     seconds: float = 60.0
     netrc_file: Path | None = None
-    client_certificate: Path | None = None
-    client_key: Path | None = None
     ca_file: Path | None = None
 
 
@@ -70,12 +68,8 @@ class Network:
         try:
             with _named(access.ca_file) as authorities:
                 context = ssl.create_default_context(cafile=authorities)
-            if access.client_certificate:
-                with _named(access.client_certificate) as certificate, _named(access.client_key) as key:
-                    context.load_cert_chain(certificate or "", key)
         except (OSError, ssl.SSLError) as error:
-            names = [str(p) for p in (access.ca_file, access.client_certificate, access.client_key) if p]
-            raise ValueError(f"{', '.join(names)}: not a usable certificate or key: {error}") from error
+            raise ValueError(f"{access.ca_file}: not a usable certificate: {error}") from error
         self.credentials = _credentials(access.netrc_file)
         self.opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _SameKindRedirects())
 
@@ -243,7 +237,7 @@ def _refused(url: str, error: urllib.error.HTTPError) -> UnusableIndex:
     kind = NotThere if error.code in (404, 410) else UnusableIndex
     do = "Check the address of the repository, and that a mirror is synchronized"
     if error.code in (401, 403, 407):
-        do = "Give credentials in a netrc file (--netrc) or a client certificate (--client-cert)"
+        do = "Give credentials in a netrc file (--netrc)"
     return kind(f"{url}: HTTP {error.code}: {reason}", do, rejected=False)
 
 

@@ -66,8 +66,7 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
 
     nvswitches: NVSwitch devices on the PCI bus (Hopper and older; NVLink 5 switches are never listed there).
     kernels: installed kernel releases. headers: those that DKMS can build for. dkms: version -> kernels.
-    processes: ``name (pid)`` of each process with an open GPU. free_bytes: by directory.
-    package_locks, foreign: sentences.
+    processes: ``name (pid)`` of each process with an open GPU. foreign: sentences.
     rdma: Mellanox cards. ofed: the version of MLNX_OFED or DOCA-OFED, None = not installed.
     """
 
@@ -89,10 +88,7 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     headers: tuple[str, ...] = ()
     dkms: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     vgpu_guest: bool = False
-    repositories: tuple[str, ...] = ()
     processes: tuple[str, ...] = ()
-    free_bytes: dict[str, int] = msgspec.field(default_factory=dict)
-    package_locks: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     packages: dict[str, str] = msgspec.field(default_factory=dict)
     holds: tuple[str, ...] = ()

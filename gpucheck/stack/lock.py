@@ -231,7 +231,6 @@ NO_VERSIONS = (
     "module_options",
     "mok",
     "driver_extra",
-    "kernel",
     "kernel_lock",
 )
 

@@ -15,7 +15,6 @@ from gpucheck.stack.settings import (
     Imex,
     Mok,
     Tuning,
-    host_path,
     read_driver_extra,
     read_imex,
     read_module_options,
@@ -31,10 +30,9 @@ class SpecError(Exception):
     """stack.yml or --want is invalid. The message states where, and what to do."""
 
 
-CLIENT = ("client_certificate", "client_key")
 SIGNED = ("packages", "metadata", "both")
 # Repositories by their names in plans; epel is the source of DKMS. A mirror under another name would not be used.
-REPOSITORIES = ("nvidia-cuda", "nvidia-container-toolkit", "gdrcopy", "epel")
+REPOSITORIES = ("nvidia-cuda", "nvidia-container-toolkit", "epel")
 CUDA_REPOSITORIES = tuple(f"cuda-rhel{major}-{arch}" for major in (8, 9, 10) for arch in ("x86_64", "sbsa"))
 # Of a key file in armor, as NVIDIA's images pin it; see knowledge.packages.Key.
 DIGEST = "sha256:"
@@ -49,15 +47,12 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     the digest of the file pins all of its keys.
     signed: the signed contents of an rpm repository: packages, metadata or both.
     The url of epel may be ``none``: the hosts' own sources have DKMS.
-    client_certificate, client_key: paths on the hosts, if an https mirror requires a client certificate; both or none.
     """
 
     url: str | None = None
     key_url: str | None = None
     key_fingerprint: str | None = None
     signed: Literal["packages", "metadata", "both"] | None = None
-    client_certificate: str | None = None
-    client_key: str | None = None
 
 
 class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +60,6 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
 
     driver: a branch (580), a version (580.178.04), one with its package revision (580.95.05-0ubuntu1), or keep: the
     driver of the hosts, unmanaged.
-    kernel: keep the running kernel, or upgrade it if no source of the host has its headers.
     kernel_lock: hold the installed kernel packages, or leave them unmanaged.
     source: NVIDIA's repositories (same as auto), Debian's archive for Debian hosts, or Ubuntu's for the driver alone.
     container_engines: auto = configure Docker and kubelet's containerd for the NVIDIA runtime on hosts with
@@ -73,7 +67,7 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     driver_extra: components missing from the compute-only packages, by their names in options.yml, sorted.
     torch_origin: allowed indexes of torch's wheel. auto: PyPI first, then PyTorch's index; pypi: PyPI alone; any:
     the newest of both.
-    dcgm, gdrcopy: optional, none by default. imex: the service that runs the daemon of a rack.
+    dcgm: optional, none by default. imex: the service that runs the daemon of a rack.
     mok: the key that DKMS signs kernel modules with.
     """
 
@@ -86,13 +80,11 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     container_toolkit: str = "auto"
     container_engines: Literal["auto", "leave"] = "auto"
     dcgm: str = "none"
-    gdrcopy: str = "none"
     torch: str = "auto"
     torch_origin: Literal["auto", "pypi", "any"] = "auto"
     tensorflow: str = "auto"
     prefer: Literal["longest-supported", "production", "newest"] = "longest-supported"
     end_of_life_os: Literal["refuse", "allow"] = "refuse"
-    kernel: Literal["keep", "upgrade"] = "keep"
     kernel_lock: Literal["leave", "hold"] = "leave"
     module_options: dict[str, str] = msgspec.field(default_factory=dict)
     driver_extra: tuple[str, ...] = ()
@@ -156,14 +148,6 @@ def contradictions(spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
     if managed(spec) and spec.source not in ("auto", "nvidia"):
         because = f"source: {spec.source} adds components to the hosts' package sources, which managed does not allow"
         yield ("source", "repositories"), because
-    if spec.kernel == "upgrade" and spec.source == "ubuntu":
-        because = "the kernel is held with the driver, whose modules are built for it. Leave kernel: upgrade out"
-        yield ("source", "kernel"), because
-    if spec.kernel == "upgrade" and spec.kernel_lock == "hold":
-        yield (
-            ("kernel", "kernel_lock"),
-            "a kernel that is held cannot be upgraded. Set kernel: keep, or kernel_lock: leave",
-        )
 
 
 def managed(spec: StackSpec) -> bool:
@@ -242,7 +226,7 @@ def _repository(value: Value) -> Repository:
     fields: dict[str, str] = {}
     for field, inner in value.pairs():
         inner.must_be_key(field, Repository.__struct_fields__)
-        fields[field] = host_path(inner) if field in CLIENT else inner.text()
+        fields[field] = inner.text()
         if field == "signed" and fields[field] not in SIGNED:
             raise inner.problem(f"{fields[field]!r} is not one of {', '.join(SIGNED)}")
         if field == "key_fingerprint" and not FINGERPRINTS.fullmatch(re.sub(r"\s", "", fields[field])):
@@ -250,11 +234,6 @@ def _repository(value: Value) -> Repository:
                 f"{fields[field]!r} is not a fingerprint of 40 or 64 hex digits, or {DIGEST} and the digest of the key "
                 "file; several are separated by commas"
             )
-    lacking = [name for name in CLIENT if name not in fields]
-    if len(lacking) == 1:
-        raise value.problem(f"{lacking[0]} is missing: a mirror takes a client certificate with its key")
-    if not lacking and not fields.get("url", "").startswith("https://"):
-        raise value.problem("a client certificate needs the url of an https mirror")
     return msgspec.convert(fields, Repository)
 
 

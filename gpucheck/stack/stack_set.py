@@ -14,7 +14,7 @@ class SetFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, r
     """One compatible set. nccl includes the CUDA of its package: ``2.29.3+cuda12.9``. None = not installed.
 
     source: the distribution's archive with the packages; omitted for NVIDIA's repositories.
-    dcgm, gdrcopy: omitted unless requested. gdrcopy may be ``newest``: the repository determines the version.
+    dcgm: omitted unless requested.
     unconfirmed: packages of its plan that no public document shows; omitted from a lock, as the plan lists them.
     """
 
@@ -34,7 +34,6 @@ class SetFields(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, r
     tensorflow: TensorflowChoice | None
     source: Literal["debian", "ubuntu"] | None = None
     dcgm: str | None = None
-    gdrcopy: str | None = None
     reasons: tuple[Reason, ...]
     unconfirmed: tuple[Unconfirmed, ...] | None = None
 

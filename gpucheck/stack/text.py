@@ -231,8 +231,6 @@ def plan_text(plan: "Plan") -> str:
 
 
 def _kernel(plan: "Plan") -> list[str]:
-    if plan.kernel:
-        return ["", "kernel upgraded if no package source has the headers of the running one; one more reboot"]
     return ["", "kernel packages held: upgrades keep their versions"] if plan.kernel_lock else []
 
 

@@ -28,7 +28,6 @@ COMMANDS = {
     "check-repositories --lock": ("stack", "check-repositories", "--lock", "FILE"),
     "check-repositories --netrc": (*READ, "--netrc", "FILE"),
     "check-repositories --ca-file": (*READ, "--ca-file", "FILE"),
-    "check-repositories --client-cert": (*READ, "--client-cert", "FILE"),
     "bundle order --lock": ("bundle", "order", "--lock", "FILE", "-o", "orders"),
     "bundle order --facts": ("bundle", "order", "--lock", "lock.yml", "--facts", "FILE", "-o", "orders"),
     "fleet report --labels": ("fleet", "report", "reports", "--labels", "FILE"),

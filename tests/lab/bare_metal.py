@@ -81,14 +81,6 @@ def specify(**values: Any) -> None:
     path.write_text(yaml.safe_dump({**content, **values}))
 
 
-def site_repository(name: str) -> dict[str, str]:
-    """What stack.yml says of a repository of the site's."""
-    known = yaml.safe_load((DIRECTORY / "base.yml").read_text())["repositories"]["nvidia-cuda"]
-    start = known["url"].split("/compute/")[0]
-    url = f"{start}/site/{name}/{{distro}}/{{arch}}/"
-    return {"url": url, "key_url": f"{start}/site/key.asc", "key_fingerprint": known["key_fingerprint"]}
-
-
 def run(target: str, reports: Path, args: str = "", **more: str) -> Run:
     """A make target on these hosts, without the closing verification, which is not about provisioning."""
     return make(target, reports, inventory=DIRECTORY / "inventory.yml", args=f"--skip-tags verify {args}", **more)

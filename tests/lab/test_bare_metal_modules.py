@@ -1,12 +1,10 @@
-"""GDRCopy, nvidia_peermem and held kernels on an apt and a dnf host, from the specification and back again.
+"""nvidia_peermem and held kernels on an apt and a dnf host, from the specification and back again.
 
 Package managers, systemd, update-grub and setpci are real on the hosts, which appear as bare metal (SIMULATED, see
-bare_metal.py). The modules gdrdrv and nvidia_peermem are stand-ins that load by the real ones' rules.
+bare_metal.py). The module nvidia_peermem is a stand-in that loads by the real one's rules.
 
 Every test begins with hosts that have the driver alone, and most end by showing that they are again exactly that.
 """
-
-from typing import Any
 
 import pytest
 
@@ -21,94 +19,22 @@ from tests.lab.bare_metal import (
     is_there,
     loaded,
     on_host,
-    packages,
     provision,
     reasons,
     reboot,
     refused,
-    site_repository,
     states,
 )
 
 pytestmark = pytest.mark.more_labs
 
-GDRDRV_FILE, PEERMEM_FILE = (
-    "/etc/modules-load.d/gpucheck-gdrdrv.conf",
-    "/etc/modules-load.d/gpucheck-nvidia-peermem.conf",
-)
+PEERMEM_FILE = "/etc/modules-load.d/gpucheck-nvidia-peermem.conf"
 OFED = {"lab-apt": "mlnx-ofed-kernel-dkms", "lab-dnf": "kmod-mlnx-ofa_kernel"}
 INSTALL = {"lab-apt": "apt-get -qq install --yes", "lab-dnf": "dnf --quiet --assumeyes install"}
 REMOVE = {"lab-apt": "apt-get -qq purge --yes", "lab-dnf": "dnf --quiet --assumeyes remove"}
 # What an upgrade of the whole system would install, said and not done.
 UPGRADE = {"lab-apt": "apt-get --simulate dist-upgrade", "lab-dnf": "dnf --assumeno upgrade 2>&1 || true"}
 NEWER = {"lab-apt": "linux-image-5.15.0-181-generic", "lab-dnf": "503.19.1.el9_5"}
-
-
-def gdrcopy(version: str) -> dict[str, Any]:
-    """stack.yml's words for GDRCopy from the site's repository."""
-    return {"gdrcopy": version, "repositories": {"gdrcopy": site_repository("gdrcopy")}}
-
-
-def built_for(host: str) -> str:
-    """The driver that the built module says it was built against. SIMULATED."""
-    return on_host(host, f"sed -n s/^nvidia=//p /var/lib/dkms/gdrdrv/*/{RUNNING[host]}/x86_64/module/gdrdrv.ko")
-
-
-GDRCOPY = {
-    "lab-apt": {"gdrdrv-dkms 2.5.1-1", "libgdrapi 2.5.1-1", "gdrcopy 2.5.1-1"},
-    "lab-dnf": {"gdrcopy-kmod 2.5.1-1dkms", "gdrcopy 2.5.1-1"},
-}
-
-
-def test_gdrcopy_comes_from_the_sites_repository_with_its_module_and_goes_again(driver_alone, reports):
-    """The repository holds 2.6 as well, which nobody asked for."""
-    provision(reports, **gdrcopy("2.5.1"))
-
-    for host in HOSTS:
-        assert packages(host) - driver_alone[host]["packages"] == GDRCOPY[host]
-        held = "\n".join(set(holds(host)) - set(driver_alone[host]["holds"]))
-        assert all(row.split()[0] in held for row in GDRCOPY[host])
-        assert on_host(host, f"cat {GDRDRV_FILE}") == "gdrdrv"
-        assert loaded(host, "gdrdrv")
-        assert is_there(host, "/dev/gdrdrv")
-    assert on_host("lab-dnf", "systemctl is-active gdrcopy; systemctl is-enabled gdrcopy").split() == [
-        "active",
-        "enabled",
-    ]
-    changes_nothing(reports)
-
-    for host in HOSTS:
-        reboot(host)
-        assert loaded(host, "gdrdrv"), "modules-load.d loads it at boot"
-    changes_nothing(reports)
-
-    provision(reports)
-    assert states() == driver_alone
-    # What is loaded stays until the next boot.
-    for host in HOSTS:
-        assert loaded(host, "gdrdrv")
-        reboot(host)
-        assert not loaded(host, "gdrdrv")
-
-
-def test_gdrcopys_module_follows_a_change_of_the_driver(driver_alone, reports):
-    provision(reports, **gdrcopy("2.5.1"))
-    first = {host: built_for(host) for host in HOSTS}
-
-    provision(reports, driver="580.95.05", **gdrcopy("2.5.1"))
-
-    for host in HOSTS:
-        assert first[host] != "580.95.05"
-        assert built_for(host) == "580.95.05"
-        assert loaded(host, "gdrdrv")
-    changes_nothing(reports)
-
-
-def test_gdrcopy_without_a_repository_is_refused_before_anything_changes(driver_alone, reports):
-    said = refused(reports, gdrcopy="2.5.1")
-
-    assert "GDRCopy needs your own repository, and repositories: gdrcopy lacks url, key_url, key_fingerprint" in said
-    assert states() == driver_alone
 
 
 def test_cards_without_ofed_get_no_peermem_and_the_plan_says_why(driver_alone, reports):
@@ -189,12 +115,11 @@ def test_every_installed_kernel_is_held_against_an_upgrade_and_let_go_again(driv
 
 
 def test_deprovision_takes_all_of_it_along_and_reboots_without_the_arguments(driver_alone, bare_metal, reports):
-    provision(reports, kernel_lock="hold", tuning={"iommu": "passthrough", "acs": "off"}, **gdrcopy("2.5.1"))
+    provision(reports, kernel_lock="hold", tuning={"iommu": "passthrough", "acs": "off"})
 
     deprovisioned(reports)
 
     assert states() == bare_metal
     assert not is_there("lab-apt", GRUB_FILE)
     for host in HOSTS:
-        assert not loaded(host, "gdrdrv")
         assert not loaded(host, "nvidia")

@@ -15,7 +15,7 @@ from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.settings import Tuning
-from gpucheck.stack.spec import Repository, StackSpec
+from gpucheck.stack.spec import StackSpec
 
 PACKAGES = catalogue.packages()
 RELATION = re.compile(r"(?P<name>[a-z0-9][a-z0-9+.-]*)(?: \(?(?P<operator>[<>=]+) (?P<version>[^ )]+)\)?)?")
@@ -119,19 +119,10 @@ def test_dcgm_can_be_tried_in_every_version_that_the_tables_know(host, version):
 
 
 @pytest.mark.parametrize("host", BARE_METAL_HOSTS, ids=lambda h: h.name)
-def test_gdrcopy_and_setpci_are_in_the_mirror_as_plans_name_them(host):
-    """GDRCopy's newest is another one: the trap for whoever installs without a pin."""
-    repository = {"url": "https://x/{distro}/{arch}/", "key_url": "https://x/key.asc", "key_fingerprint": "0" * 40}
-    made = plan_of(
-        host, gdrcopy="2.5.1", repositories={"gdrcopy": Repository(**repository)}, tuning=Tuning(acs="off")
-    ).components
+def test_setpci_is_in_the_mirror_as_plans_name_it(host):
+    made = plan_of(host, tuning=Tuning(acs="off")).components
     ending = "ubuntu2204" if host.image == "apt-host" else "rhel9"
-    rows = [p for p in PACKAGES if p.repository == f"gdrcopy-{ending}"]
 
-    assert {(p["name"], p["version"]) for p in made["gdrcopy"]["packages"]} <= {(p.name, p.full_version) for p in rows}
-    assert max(Version(p.version) for p in rows) > Version("2.5.1")
-    services = {row["name"] for row in made["gdrcopy"]["services"]}
-    assert services == {p.service for p in rows if p.service}
     assert {p["name"] for p in made["acs"]["packages"]} <= {p.name for p in PACKAGES if p.repository == f"os-{ending}"}
 
 

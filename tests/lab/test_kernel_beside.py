@@ -27,28 +27,6 @@ def test_peer_memory_needs_a_driver_that_was_built_beside_ofed(host):
     assert "nvidia_peermem" in host.run("lsmod")
 
 
-def test_gdrdrv_loads_only_beside_the_driver_that_it_was_built_against(host):
-    ready(host)
-    host.call("boot")
-    (host.root / "dev").mkdir(exist_ok=True)
-    assert "skipped" in host.run("gdrdrv", "add", "2.5.1")
-    assert "not found" in host.call("modprobe", "gdrdrv").stderr
-    host.install("580.95.05", "proprietary")
-    host.run("gdrdrv", "add", "2.5.1")
-    host.run("modprobe", "gdrdrv")
-    assert (host.root / "dev/gdrdrv").exists()
-
-    host.install("580.178.04", "proprietary")
-    host.run("modprobe", "-r", "gdrdrv")
-    assert not (host.root / "dev/gdrdrv").exists()
-    host.call("boot")
-
-    assert "built for another driver than 580.178.04" in host.call("modprobe", "gdrdrv").stderr
-    host.run("gdrdrv", "add", "2.5.1")
-    host.run("modprobe", "gdrdrv")
-    assert "gdrdrv" in host.run("lsmod")
-
-
 # Bare metal
 
 ENTRY = "title Rocky Linux ({release})\nversion {release}\nlinux /vmlinuz-{release}\noptions root=/dev/x ro quiet\n"

@@ -13,7 +13,6 @@ import yaml
 
 from tests.lab.e2e import ROOT, Run
 from tests.lab.own_lab import OwnLab
-from tests.lab.tls_mirror import sh
 
 pytestmark = pytest.mark.more_labs
 
@@ -37,6 +36,13 @@ git clone --quiet /srv/site.git /srv/site
 python3 -m venv /opt/provision
 /opt/provision/bin/pip install --quiet setuptools '/srv/site[provision]'
 """
+
+
+def sh(*words: str | Path, cwd: Path = ROOT) -> str:
+    """Run a program that has to succeed, and return what it prints."""
+    done = subprocess.run([str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def on_node(script: str) -> Run:

@@ -116,30 +116,3 @@ def test_a_rollback_keeps_the_source_that_the_host_has_now(tmp_path, back, now, 
 
     assert status == 0, words
     assert f"TOLD old {source} {pip} END" in words
-
-
-def test_files_are_sent_and_fetched_as_they_are(tmp_path):
-    for folder in ("here", "there", "back"):
-        (tmp_path / folder).mkdir()
-    content = bytes(range(256)) * 1000
-    (tmp_path / "here/a.deb").write_bytes(content)
-    there = {"dest": str(tmp_path / "there"), "files": {str(tmp_path / "here/a.deb"): "packages:a.deb"}}
-    back = {"src": str(tmp_path / "there"), "dest": str(tmp_path / "back/deep"), "files": ["packages:a.deb"]}
-    status, words = shown(
-        tmp_path,
-        {**LOCAL, "tasks": [{"gpucheck.provision.send_files": there}, {"gpucheck.provision.fetch_files": back}]},
-    )
-
-    assert status == 0, words
-    assert (tmp_path / "back/deep/packages:a.deb").read_bytes() == content
-
-
-@pytest.mark.parametrize("kind", ["send_files", "fetch_files"])
-def test_a_file_that_does_not_get_across_is_named(tmp_path, kind):
-    files = {"/nowhere/a.deb": "a.deb"} if kind == "send_files" else ["a.deb"]
-    words = {"dest": str(tmp_path), "files": files, **({} if kind == "send_files" else {"src": "/nowhere"})}
-    status, told = shown(tmp_path, {**LOCAL, "tasks": [{f"gpucheck.provision.{kind}": words}]})
-
-    assert status == 2
-    assert re.search(r"a\.deb cannot be (sent|fetched): ", told)
-    assert "Traceback" not in told

@@ -5,8 +5,6 @@ import time
 from multiprocessing import get_context
 from pathlib import Path
 
-import pytest
-
 from tests.playbooks.modules import plugin
 
 files = plugin("plugin_utils", "files")
@@ -45,41 +43,3 @@ def test_what_a_killed_run_left_is_removed_and_what_a_running_one_writes_is_not(
     files.write(tmp_path / "plan.json", "x")
 
     assert sorted(path.name for path in tmp_path.iterdir()) == [new.name, "plan.json"]
-
-
-def test_a_link_in_the_place_of_a_file_is_replaced_and_not_followed(tmp_path):
-    (tmp_path / "other").write_text("kept")
-    (tmp_path / "plan.json").symlink_to(tmp_path / "other")
-
-    files.write(tmp_path / "plan.json", "x")
-
-    assert (tmp_path / "other").read_text() == "kept"
-    assert not (tmp_path / "plan.json").is_symlink()
-
-
-def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(files.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
-
-    with pytest.raises(OSError, match="No space"):
-        files.write(tmp_path / "plan.json", "x")
-    assert list(tmp_path.iterdir()) == []
-
-
-def builds(folder: str) -> None:
-    """Count up in steps that another process would disturb."""
-    for _ in range(50):
-        with files.locked(Path(folder)):
-            count = Path(folder, "count")
-            number = int(count.read_text()) if count.exists() else 0
-            count.write_text(str(number + 1))
-
-
-def test_what_is_made_under_the_lock_is_made_by_one_run_at_a_time(tmp_path):
-    fork = get_context("fork")
-    running = [fork.Process(target=builds, args=(str(tmp_path),)) for _ in range(3)]
-    for process in running:
-        process.start()
-    for process in running:
-        process.join()
-
-    assert (tmp_path / "count").read_text() == "150"

@@ -134,22 +134,6 @@ def test_services_are_brought_up_in_their_order(host):
     assert said["actions"] == [" ".join(words) for words in host.calls]
 
 
-def test_a_reload_alone_is_no_change(host):
-    host.seen = {"a": UP}
-    said = go(row("a"), reload=True, forgive=True)
-
-    assert host.calls == [["daemon-reload"]]
-    assert said["changed"] is False
-
-
-def test_check_mode_says_the_same_and_tells_systemd_nothing(host):
-    host.seen = {"a": DOWN}
-    said = go(row("a"), reload=True, check_mode=True)
-
-    assert (said["changed"], said["actions"]) == (True, ["daemon-reload", "enable a", "start a"])
-    assert host.calls == []
-
-
 def test_a_service_that_fails_is_told_with_its_own_words_and_the_next_is_not_touched(host):
     host.seen, host.broken = {"b": DOWN, "c": DOWN}, ["start", "b"]
     said = go(row("b"), row("c"))

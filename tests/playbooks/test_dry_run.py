@@ -1,4 +1,4 @@
-"""What make plan prints at its end: packages with versions, downloads, reboots, drains, times, what is unconfirmed."""
+"""What make plan prints at its end: packages with versions, downloads, reboots, drains, what is unconfirmed."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,6 @@ from tests.playbooks.modules import plugin
 from tests.playbooks.planned import PLAN, VERSION
 
 dry_run, dry_run_text = plugin("plugin_utils", "dry_run"), plugin("plugin_utils", "dry_run_text")
-durations = plugin("plugin_utils", "durations")
 
 SHOWN = Path(__file__).with_name("dry_run.yml")
 DKMS, NCCL = f"nvidia-dkms-580={VERSION}", "libnccl2=2.29.3-1+cuda12.9"
@@ -53,8 +52,8 @@ def changed(host=None, **parts):
     return {**compared, "host": {**compared["host"], **(host or {})}}
 
 
-def row(history=None, **more):
-    return dry_run.row_of(known(**more), history or {})
+def row(**more):
+    return dry_run.row_of(known(**more))
 
 
 NONE = {**LOADED, "loaded_version": None, "loaded_flavour": None}
@@ -114,39 +113,6 @@ def test_packages_downloads_reboots_and_drains_are_as_recorded():
     assert shown() == yaml.safe_load(SHOWN.read_text())
 
 
-def test_time_is_the_slowest_comparable_host(tmp_path):
-    alike = {"group": PLAN["group"], "roles": ["driver", "nccl"], "reboots": 1, "ended": "2026-01-02T03:04:05+00:00"}
-    durations.write(tmp_path, {"a": {**alike, "seconds": 400}, "b": {**alike, "seconds": 900.5}})
-    durations.write(tmp_path, {
-        "other-group": {**alike, "group": "x", "seconds": 5000},
-        "no-reboot": {**alike, "reboots": 0, "seconds": 5000},
-        "torch-too": {**alike, "roles": ["driver", "gpucheck"], "seconds": 5000},
-    })  # fmt: skip
-    found = row(durations.read(tmp_path))
-
-    assert (found["seconds"], found["seconds_from"]) == (901, {"ended": alike["ended"]})
-    assert ("time", "about 16 min") in dry_run_text.block(found)
-
-
-def test_a_small_change_does_not_replace_the_time_of_a_large_one(tmp_path):
-    large = {"group": PLAN["group"], "roles": ["driver"], "reboots": 1, "seconds": 900, "ended": "x"}
-    for row_ in (large, {**large, "roles": ["repository"], "reboots": 0, "seconds": 20}, {**large, "seconds": 800}):
-        durations.write(tmp_path, {"a": row_})
-
-    assert [kept["seconds"] for kept in durations.read(tmp_path)["a"]] == [20, 800]
-
-
-DAMAGED = [7, {"seconds": "x"}, {"seconds": 1, "roles": 3, "reboots": 0}]
-
-
-@pytest.mark.parametrize(("hosts", "kept"), [(None, {}), ({"a": 7}, {}), ({"a": DAMAGED}, {"a": []})])
-@pytest.mark.parametrize("schema", ["gpucheck.durations/1", "x"])
-def test_damaged_durations_and_their_rows_are_ignored(tmp_path, schema, hosts, kept):
-    (tmp_path / "durations.json").write_text(json.dumps({"schema": schema, "hosts": hosts}) if hosts else "[]")
-
-    assert durations.read(tmp_path) == (kept if schema == "gpucheck.durations/1" else {})
-
-
 def test_host_that_returns_nonsense_is_still_a_row():
     odd = {"differences": {"driver": ["\x1b[2Jx"]}, "components": [], "reboot": "now", "host": 7}
     found = row(state=odd, prepared={"transaction": [7, {"verb": None}], "moves_unknown": ""})
@@ -155,11 +121,10 @@ def test_host_that_returns_nonsense_is_still_a_row():
 
 
 def document():
-    alike = {"group": PLAN["group"], "roles": ["driver"], "reboots": 1, "seconds": 300, "ended": "2026-01-02"}
-    rows = {name: row({"m": [alike]}) for name in ("n1", "n2", "n3")}
+    rows = {name: row() for name in ("n1", "n2", "n3")}
     rows["n4"] = row(prepared={}, simulated=True)
     done = {"unchanged": 2, "left_out": ["n5"]}
-    return {"schema": dry_run.SCHEMA, "hosts": rows, "batches": dry_run.batches(list(rows), [1, 3], rows), **done}
+    return {"schema": dry_run.SCHEMA, "hosts": rows, "batches": [["n1"], ["n2", "n3", "n4"]], **done}
 
 
 def test_hosts_with_the_same_changes_share_a_block_and_simulated_ones_are_marked():
@@ -175,14 +140,13 @@ def test_hosts_with_the_same_changes_share_a_block_and_simulated_ones_are_marked
     assert max(map(len, lines)) <= 120
 
 
-def test_batches_totals_and_measured_times_are_printed():
+def test_batches_and_totals_are_printed():
     text = " ".join(dry_run_text.to_text(document()).split())
 
     assert "Batches: 2" in text
     assert "Nothing to do on 2 hosts. Rejected or unreachable: n5." in text
     assert "Total: 4 hosts, at least 1.3 GB to download, 4 reboots, 0 drains" in text
-    assert "1 about 5 min, 1 host: n1 2 3 hosts: n2, n3, n4" in text
-    assert "Measured times: the slowest comparable host of earlier runs (2026-01-02)." in text
+    assert "1 1 host: n1 2 3 hosts: n2, n3, n4" in text
 
 
 def test_nothing_to_do_is_stated_with_the_hosts_that_were_left_out():
@@ -210,7 +174,7 @@ def test_plan_prints_the_dry_run_and_writes_it(tmp_path):
     assert "1 host would change node01 install 1 libnccl2 2 differences nccl 1 download 5.0 MB" in words
     found = site.document("reports/plan.json")
     assert found["schema"] == "gpucheck.dry-run/1"
-    assert found["batches"] == [{"hosts": ["node01"], "seconds": None}]
+    assert found["batches"] == [["node01"]]
 
 
 if __name__ == "__main__":

@@ -51,16 +51,6 @@ def test_every_verdict_is_an_answer(program, tmp_path, status):
     assert found == (status, text, "")
 
 
-@pytest.mark.parametrize("status", [*range(4), 64, 70, 74, 126, 127, 130, 143])
-@pytest.mark.parametrize("text", ["", '{"verdict": "pa', "[]", '{"verdict": "odd"}', '{"verdict": "pass"}'])
-def test_what_is_no_whole_verdict_is_no_answer(program, tmp_path, status, text):
-    if (status, text) == (0, '{"verdict": "pass"}'):
-        text = '{"verdict": "fail"}'
-    found = module("gpu_verify").verify(program(writes(text, status)), str(tmp_path / "report.json"), SECONDS)
-
-    assert found[:2] == (status, "")
-
-
 @pytest.mark.parametrize(
     ("commands", "status", "words"),
     [
@@ -140,17 +130,6 @@ def test_what_keeps_a_host_from_service(findings, gpus, why):
 
     assert action("gpu_verify").faults(report, gpus) == why
     assert action("gpu_verify").faults({"findings": findings}, 1)[0] == "0 GPUs of 1 before"
-
-
-def test_a_quick_verification_runs_its_steps_alone(program, tmp_path):
-    """Of the same report file, and with the same claim on a whole verdict."""
-    text = f'echo "$*" >{tmp_path}/words; printf \'%s\' \'{{"verdict": "pass"}}\' > "$7"'
-    report = str(tmp_path / "report.json")
-
-    done = module("gpu_verify").verify(program(text), report, SECONDS, (), ["driver", "inventory"])
-
-    assert done[0] == 0
-    assert (tmp_path / "words").read_text() == f"verify --only driver,inventory --format json -o {report}\n"
 
 
 PARTIAL = '{{"verdict": "{}", "partial": {{"usable": [], "hidden": ["0000:19:00.0"], "by": "{}"}}}}'

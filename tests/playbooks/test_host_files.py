@@ -1,12 +1,9 @@
 """Several files in one round trip: in their order, whole or not at all, with owner and mode, only where they differ."""
 
 import os
-from functools import partial
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.playbooks.modules import answer_of, module, shared
 from tests.playbooks.stubs import mode
@@ -49,16 +46,6 @@ def test_a_second_run_changes_nothing(tmp_path):
     assert (again["changed"], again["paths"]) == (False, [])
     assert (tmp_path / "d/run").stat().st_mtime_ns == written
     assert mode(tmp_path / "d/run") == 0o755
-
-
-@pytest.mark.parametrize(("state", "wanted"), [("present", 0o644), ("directory", 0o755)])
-def test_permissions_are_put_right_where_the_rest_is_right(tmp_path, state, wanted):
-    path = tmp_path / "x"
-    path.mkdir() if state == "directory" else path.write_text("a")
-    path.chmod(0o700)
-
-    assert go({"path": str(path), "state": state, "content": "a"})["paths"] == [str(path)]
-    assert mode(path) == wanted
 
 
 def test_what_is_to_go_goes_and_of_a_link_not_its_target(tmp_path):
@@ -143,60 +130,3 @@ def test_no_row_can_mean_the_whole_system_or_a_folder_of_it(path, state):
     """Judged alone, never carried out: where the judgement is broken, this test fails and nothing is changed."""
     with pytest.raises(ValueError, match="must be absolute, and below a directory of /"):
         place.normal({"path": path, "state": state, "content": ""})
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"path": "a", "content": ""},
-        {"content": "x"},
-        {"path": "BELOW"},
-        {"path": "BELOW", "content": 1},
-        {"path": "BELOW", "content": "", "state": "link"},
-        {"path": "BELOW", "content": "", "mode": 644},
-        {"path": "BELOW", "content": "", "mode": "rwx"},
-    ],
-)
-def test_a_row_that_cannot_be_meant_is_refused_before_anything_is_changed(tmp_path, row):
-    if row.get("path") == "BELOW":
-        row = {**row, "path": f"{tmp_path}/b"}
-
-    said = go({"path": f"{tmp_path}/a", "content": "x"}, row)
-
-    assert said["failed"] is True
-    assert "nothing was changed" in said["msg"]
-    assert list(tmp_path.iterdir()) == []
-
-
-NAMES = st.sampled_from(["a", "b", "d/a", "d/b"])
-ROWS = st.lists(
-    st.one_of(
-        st.builds(
-            lambda path, content, mode: {"path": path, "content": content, "mode": mode},
-            NAMES,
-            st.text(max_size=5),
-            st.sampled_from(["0644", "0600", "0755"]),
-        ),
-        st.builds(lambda path: {"path": path, "state": "absent"}, NAMES),
-    ),
-    unique_by=lambda row: row["path"],
-    max_size=4,
-)
-
-
-@given(ROWS, ROWS)
-def test_from_any_state_the_rows_are_true_afterwards_and_stay_so(tmp_path_factory, before, after):
-    folder = tmp_path_factory.mktemp("rows")
-    under = partial(map, lambda row: {**row, "path": f"{folder}/{row['path']}"})
-    go(*under(before))
-
-    go(*under(after))
-
-    for row in after:
-        path = folder / row["path"]
-        if row.get("state") == "absent":
-            assert not path.exists()
-        else:
-            assert path.read_bytes() == row["content"].encode()
-            assert mode(path) == int(row["mode"], 8)
-    assert go(*under(after))["changed"] is False

@@ -82,27 +82,11 @@ def test_a_reboot_keeps_the_lease_of_the_run_for_as_long_as_it_was_given(clock):
     assert clock.take(a_run("b")) is None
 
 
-def test_only_the_holder_releases(clock):
-    clock.take(a_run("a"))
-
-    assert not lock.release("b", clock.folder)
-    assert lock.release("a", clock.folder)
-    assert clock.take(a_run("b")) is None
-
-
 def test_a_run_that_is_known_to_be_dead_is_replaced(clock):
     clock.take(a_run("a"))
 
     assert clock.take(a_run("b"), dead="other") == a_run("a")
     assert clock.take(a_run("b"), dead="a") is None
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"run": {}}', '{"run": 1}', "[" * 100_000])
-def test_a_damaged_lease_is_none(clock, content):
-    Path(clock.folder).mkdir()
-    (Path(clock.folder) / "run.lock").write_text(content)
-
-    assert clock.take(a_run("b")) is None
 
 
 @pytest.mark.parametrize("name", ["run.lock", "run.lock.partial", ".run.guard"])
@@ -215,21 +199,6 @@ def test_of_two_runs_at_once_one_is_refused_by_name(site):
     assert "END n1 changed" in ended(first)
     assert site.log() == ["first begins", "first ends"]
     assert not site.lease.exists()
-
-
-@pytest.mark.more
-@pytest.mark.slow
-def test_a_run_that_may_wait_follows_the_first(site):
-    first = site.start("first", held=True)
-    site.at_work("first")
-    waiting = site.start("second", "host_lock_timeout_s=90")
-    time.sleep(4)
-    (site.folder / "held").unlink()
-    second = ended(waiting)
-
-    assert "END n1 changed" in second
-    assert "END n1 changed" in ended(first)
-    assert site.log() == ["first begins", "first ends", "second begins", "second ends"]
 
 
 @pytest.mark.slow

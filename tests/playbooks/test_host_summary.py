@@ -143,37 +143,6 @@ def test_a_host_that_is_as_planned_is_known_from_its_reading_alone(callback, tmp
     assert (found["state"], found["group"], found["plan"]) == ("unchanged", "rocky-9", {"cuda": "13.0.2"})
 
 
-def test_seconds_of_hosts_that_changed_are_kept_for_later_plans(callback, tmp_path):
-    """Without the verification after the change; those of hosts that this run left alone stay."""
-    (tmp_path / "durations.json").write_text(
-        json.dumps({"schema": "gpucheck.durations/1", "hosts": {"other": [{"seconds": 7, "roles": [], "reboots": 0}]}})
-    )
-    planned(callback, "same", {})
-    planned(callback, "moved", {"driver": ["a"], "nccl": ["c"]})
-    callback.hosts["moved"].seconds = 90.0
-    callback.v2_runner_on_ok(Ended("moved", {"changed": True, "rebooted": True}, task="Reboot"))
-    callback.v2_runner_on_ok(Ended("moved", {"rollout": "done"}, action="gpucheck.provision.rollout_mark"))
-    callback.hosts["moved"].seconds = 200.0
-    planned(callback, "halfway", {"driver": ["a"]})
-    callback._display = Thing(display=lambda _: None)
-    callback.v2_playbook_on_stats(None)
-
-    found = json.loads((tmp_path / "durations.json").read_text())["hosts"]
-    assert sorted(found) == ["moved", "other"]
-    (moved,) = found["moved"]
-    assert moved.pop("ended")
-    assert moved == {"group": "rocky-9", "roles": ["driver", "nccl"], "reboots": 1, "seconds": 90.0}
-
-
-def test_check_mode_keeps_no_durations(callback, tmp_path):
-    callback.check_mode = True
-    planned(callback, "moved", {"driver": ["a"]})
-    callback._display = Thing(display=lambda _: None)
-    callback.v2_playbook_on_stats(None)
-
-    assert not (tmp_path / "durations.json").exists()
-
-
 def test_a_node_that_was_drained_before_is_named_with_the_reason(callback, tmp_path):
     planned(callback, "ill", {"driver": ["a"]})
     for before in ("", "IDLE+DRAIN, gpucheck:gpu-lost g2 contact-support", ""):

@@ -38,7 +38,7 @@ COLLECTED = {"changed": False, "packages": [PACKAGE], "not_offered": [], "module
 MISSING = {"changed": False, "missing": ["packages/liba.deb"], "missing_bytes": 1, "free_bytes": 1}
 NOTHING = {**MISSING, "missing": [], "missing_bytes": 0}
 SOUND = {"bundle_packages": COLLECTED, "bundle_folder": [MISSING, NOTHING],
-         "stat": {"changed": False, "stat": {"exists": False}}}  # fmt: skip
+         "stat": "REALLY"}  # fmt: skip
 FIRST = (
     *("folder-quote-and-line-break", "folder-quote-and-target", "folder-shell", "file-quote-and-line-break", "noise"),
     *("missing-line-break", "message-template", "file-is-link", "temporary-folder-quote-and-target", "large-file"),
@@ -75,11 +75,12 @@ def hostile() -> dict[str, dict[str, Any]]:
 def plays(site: Site) -> str:
     """The project's own tasks that transfer: those of a collecting host, and those of a host that gets its share."""
     (block,) = yaml.safe_load((PLAYBOOKS / "tasks/bundle_collect.yml").read_text())
-    steps = ("gpucheck.provision.bundle_packages", "gpucheck.provision.fetch_files")
+    steps = ("gpucheck.provision.bundle_packages", "ansible.builtin.assert", "ansible.builtin.fetch")
     folder = {"ansible.builtin.import_tasks": str(PLAYBOOKS / "tasks/transfer_folder.yml")}
     block["block"] = [folder, *(task for task in block["block"] if any(step in task for step in steps))]
     lists = ("wanted", "optional", "prerequisites", "repositories", "files")
     block["vars"] = {
+        **{name: block["vars"][name] for name in ("bundle_plain", "bundle_paths")},
         "bundle_folder_here": f"{site.folder}/out/build/{{{{ inventory_hostname }}}}",
         "bundle_order": {"package_manager": "apt", "module_stream": {}, **{key: [] for key in lists}},
         "host_plan": {},

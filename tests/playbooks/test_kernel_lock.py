@@ -1,15 +1,12 @@
 """The lock of the kernel: what it holds, what of it is ours, and that no hold of anybody else is ever touched."""
 
-import json
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.playbooks.modules import Ended, Module, module, shared
+from tests.playbooks.modules import shared
 
 kernel = shared("kernel")
-lock = module("kernel_lock")
 
 HOLD = {"kernel_lock": "hold"}
 APT = [
@@ -79,45 +76,25 @@ def test_headers_follow_the_kernel_of_their_own_flavour():
     assert [entry for entry in found if "devel" in entry] == ["kernel-uek-devel-5.15-0.*", "kernel-uek-devel-5.15-1.*"]
 
 
-class Host(Module):
-    """A host's package manager, as the module drives it: apt-mark and dnf versionlock, and what they hold."""
+class Host:
+    """What a host holds, and which holds are of gpucheck; provision does what role kernel_lock does."""
 
     def __init__(self, manager, installed, held=()):
-        super().__init__({})
-        self.manager, self.installed, self.held = manager, installed, list(held)
-        self.calls = 0
-
-    def run_command(self, argv, **_):
-        self.calls += 1
-        verb = next(word for word in argv if word in ("hold", "unhold", "add", "delete"))
-        names = [word for word in argv[argv.index(verb) + 1 :] if word != "--raw"]
-        for name in names:
-            if verb in ("hold", "add"):
-                assert name not in self.held
-                self.held.append(name)
-            else:
-                self.held.remove(name)
-        return 0, "", ""
+        self.manager, self.installed, self.held, self.ours = manager, installed, list(held), []
 
     def state(self, spec):
         plan = {"package_manager": self.manager, **spec}
         extras = {"packages": self.installed, "kernels": self.installed, "locks": self.held}
-        return kernel.state(plan, self.held, extras, kernel.noted())
+        return kernel.state(plan, self.held, extras, self.ours)
 
     def provision(self, spec):
         """Whether a run changes anything."""
-        seen, ours = self.state(spec), kernel.noted()
-        changed = bool(kernel.differences(seen, ours))
-        if changed:
-            lock.apply(self, self.manager, seen, ours)
+        seen = self.state(spec)
+        changed = bool(kernel.differences(seen, self.ours))
+        assert not set(seen["missing"]) & set(self.held)
+        self.held = [name for name in self.held if name not in seen["lifted"]] + seen["missing"]
+        self.ours = seen["kept"]
         return changed
-
-
-@pytest.fixture(autouse=True)
-def note(tmp_path, monkeypatch):
-    """Where the host keeps which holds are ours."""
-    monkeypatch.setattr(kernel, "NOTE", str(tmp_path / "lib/kernel-lock.json"))
-    return tmp_path / "lib/kernel-lock.json"
 
 
 def apt(*held):
@@ -137,7 +114,7 @@ def test_his_lock_of_another_version_is_not_widened():
     assert [entry for entry in host.held if entry.startswith("kernel-core")] == ["kernel-core-5.14.0-1.el9.*"]
 
 
-def test_a_hold_that_somebody_sets_while_nothing_is_locked_is_his(note):
+def test_a_hold_that_somebody_sets_while_nothing_is_locked_is_his():
     """Locked once, unlocked, then held by hand: that is no leftover of ours."""
     host = apt()
     host.provision(HOLD)
@@ -150,37 +127,20 @@ def test_a_hold_that_somebody_sets_while_nothing_is_locked_is_his(note):
 
 
 @pytest.mark.parametrize("make", [apt, dnf])
-def test_a_run_that_is_cut_off_before_the_holds_are_set_is_continued(make, note):
+@pytest.mark.parametrize("set_", [False, True])
+def test_a_run_that_is_cut_off_knows_its_holds(make, set_):
+    """They are recorded before they are set."""
     host = make()
-    seen = host.state(HOLD)
-    lock.note(host, seen["missing"])
+    host.ours = sorted(host.state(HOLD)["missing"])
+    host.held = list(host.ours) if set_ else []
 
-    assert host.provision(HOLD)
-    assert sorted(host.held) == kernel.noted()
+    assert host.provision(HOLD) is not set_
+    assert sorted(host.held) == host.ours
     host.provision({})
     assert host.held == []
 
 
-@pytest.mark.parametrize("make", [apt, dnf])
-def test_a_run_that_is_cut_off_after_they_were_set_knows_them_for_ours(make):
-    """The note is written first."""
-    host = make()
-
-    def cut(argv, **how):
-        Host.run_command(host, argv, **how)
-        raise KeyboardInterrupt
-
-    host.run_command = cut
-    with pytest.raises(KeyboardInterrupt):
-        host.provision(HOLD)
-    del host.run_command
-
-    host.provision({})
-
-    assert host.held == []
-
-
-def test_a_kernel_that_comes_later_is_held_too_and_one_that_goes_is_forgotten(note):
+def test_a_kernel_that_comes_later_is_held_too_and_one_that_goes_is_forgotten():
     host = apt()
     host.provision(HOLD)
     host.installed["linux-image-6.8.0-1-generic"] = "1"
@@ -192,17 +152,8 @@ def test_a_kernel_that_comes_later_is_held_too_and_one_that_goes_is_forgotten(no
     host.held.remove("linux-image-6.8.0-1-generic")
     assert host.provision(HOLD)
 
-    assert "linux-image-6.8.0-1-generic" not in json.loads(note.read_text())["holds"]
+    assert "linux-image-6.8.0-1-generic" not in host.ours
     assert not host.provision(HOLD)
-
-
-def test_a_package_manager_that_fails_is_said_with_its_words():
-    class Broken(Host):
-        def run_command(self, argv, **_):
-            return 100, "", "E: Could not get lock\n"
-
-    with pytest.raises(Ended, match=r"apt-mark hold .*exit 100: E: Could not get lock\. Repair that"):
-        Broken("apt", {"linux-generic": "1"}).provision(HOLD)
 
 
 # dnf writes the epoch out where rpm leaves it away; both mean the same package.
@@ -214,22 +165,16 @@ BEFORE = st.sampled_from(sorted(THEIRS)).flatmap(
 
 @given(BEFORE, st.lists(st.sampled_from([HOLD, {}]), max_size=5))
 def test_whatever_was_held_before_is_held_after_any_change_of_mind(given_host, specs):
-    """In one call each, and a second run does nothing. Without the specification: exactly what was held before us."""
+    """A second run does nothing. Without the specification: exactly what was held before us."""
     manager, before = given_host
-    with pytest.MonkeyPatch.context() as patch:
-        notes = {}
-        patch.setattr(kernel, "read", lambda path: notes)
-        patch.setattr(lock, "note", lambda _, holds: notes.update(holds=sorted(holds)))
-        host = {"apt": apt, "dnf": dnf}[manager](*before)
-        for spec in [HOLD, *specs, {}]:
-            calls = host.calls
-            host.provision(spec)
-            assert host.calls <= calls + 1
-            assert not host.provision(spec)
-            assert set(host.held) >= before
-            assert not set(notes.get("holds", ())) & before
-            assert host.state(spec)["missing"] == []
-        assert sorted(host.held) == sorted(before)
+    host = {"apt": apt, "dnf": dnf}[manager](*before)
+    for spec in [HOLD, *specs, {}]:
+        host.provision(spec)
+        assert not host.provision(spec)
+        assert set(host.held) >= before
+        assert not set(host.ours) & before
+        assert host.state(spec)["missing"] == []
+    assert sorted(host.held) == sorted(before)
 
 
 def test_the_comparison_tells_of_it_by_its_role(machine, tmp_path, monkeypatch):

@@ -31,10 +31,6 @@ def test_a_mistyped_name_is_told_which_was_meant(name, meant):
     assert f"Did you mean {meant}?" in mistakes(name)[name]
 
 
-def test_an_unknown_name_under_our_prefix_is_an_error_with_a_way_out():
-    assert "other_variables" in mistakes("gpucheck_colour")["gpucheck_colour"]
-
-
 @pytest.mark.parametrize("name", ["bundle_pin", "bundle_key_fingerprint", "stack_file", "check_repositories_args"])
 def test_an_unknown_name_like_those_of_no_role_is_an_error_too(name):
     """A mistyped bundle_fingerprint would accept the signature of any key."""

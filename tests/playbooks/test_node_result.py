@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gpucheck.stack.facts import FactsError
 from gpucheck.stack.facts import file_name as facts_file_name
-from tests.playbooks.modules import PLUGINS, action, controller, plugin
+from tests.playbooks.modules import PLUGINS, action, controller
 
 node = controller()
 KNOWN = {
@@ -87,11 +87,6 @@ def test_a_difference_of_mappings_is_shown_as_text():
     assert "\x1b" not in found["after"]
 
 
-@given(st.text())
-def test_one_line_is_one_line_that_a_terminal_only_shows(text):
-    assert node.one_line(text).isprintable()
-
-
 NAMES = st.text(max_size=5) | st.sampled_from(["..", ".", "", "a/b", "a\\b", "x" * 201, "\u00e4" * 101, "\ud800"])
 
 
@@ -130,10 +125,3 @@ def test_a_report_is_the_one_of_the_host_that_the_inventory_names():
 def test_what_is_no_report_is_none(text):
     with pytest.raises(ValueError, match=r"."):
         action("gpu_verify").report_of(text, "node01")
-
-
-def test_a_report_is_written_for_its_group_only_and_leaves_no_partial_file(tmp_path):
-    plugin("plugin_utils", "files").write(tmp_path / "a/node01.json", "{}\n", 0o640)
-
-    (file,) = (tmp_path / "a").iterdir()
-    assert (file.name, file.read_text(), file.stat().st_mode & 0o777) == ("node01.json", "{}\n", 0o640)

@@ -1,9 +1,6 @@
 """Options on a host: what of them differs, what forbids them, and what is stopped when they go."""
 
 import copy
-import os
-
-import pytest
 
 from tests.playbooks.modules import module, shared
 from tests.playbooks.planned import RUNNING
@@ -98,80 +95,19 @@ def test_what_came_with_an_option_is_removed_with_it(machine, monkeypatch):
     assert not record.same_set(recorded, now)
 
 
-KERNEL = "5.15.0-179-generic"
-ROW = {"name": "gdrdrv", "package": "gdrdrv-dkms", "device": "/dev/gdrdrv"}
-
-
-class Root:
-    """A machine whose driver was built at second 1000."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.build("nvidia", "580.178.04", 1000)
-
-    def build(self, module, version, when):
-        path = self.folder / f"var/lib/dkms/{module}/{version}/{KERNEL}/x86_64/module/{module.split('-')[0]}.ko.zst"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-        os.utime(path, (when, when))
-
-    def load(self):
-        (self.folder / "sys/module/gdrdrv").mkdir(parents=True)
-
-    def words(self):
-        seen = options.module_state(ROW, KERNEL, str(self.folder), str(self.folder))
-        return options.module_words(ROW, seen, KERNEL)
-
-
-@pytest.fixture
-def root(tmp_path):
-    return Root(tmp_path)
-
-
-def test_a_module_that_is_built_loaded_and_has_its_device_is_as_planned(root):
-    root.build("gdrdrv", "2.6", 1001)
-    root.load()
-    (root.folder / "dev").mkdir()
-    (root.folder / "dev/gdrdrv").touch()
-
-    assert root.words() == []
-
-
-def test_the_first_thing_that_is_wrong_with_a_module_is_said(root):
-    assert root.words() == [f"module gdrdrv is not built for kernel {KERNEL}"]
-    root.build("gdrdrv", "2.6", 1001)
-    assert root.words() == ["module gdrdrv is not loaded: /sys/module/gdrdrv and /dev/gdrdrv are missing"]
-    root.load()
-    assert root.words() == ["module gdrdrv is loaded, and /dev/gdrdrv is missing"]
-
-
-@pytest.mark.parametrize("driver", ["nvidia", "nvidia-current"])
-def test_a_module_from_before_a_driver_change_has_to_be_built_again(root, driver):
-    """Also where the run that changed the driver was cut off before it."""
-    root.build("gdrdrv", "2.6", 1001)
-    root.load()
-    root.build(driver, "595.91.07", 2000)
-
-    assert root.words() == ["module gdrdrv was built before the driver's, and must be built again"]
-    seen = options.module_state(ROW, KERNEL, str(root.folder), str(root.folder))
-    assert (seen["unfit"], seen["loaded"]) == (True, True)
-    root.build("gdrdrv", "2.6", 2001)
-    assert not options.module_state(ROW, KERNEL, str(root.folder), str(root.folder))["unfit"]
-
-
 def test_a_file_of_an_option_is_shown_recorded_and_taken_back(machine):
     """Like the plan's own files; but it is the option's, so that the driver is left alone."""
-    path = machine.folder / "gdrdrv.conf"
-    row = {"path": str(path), "content": "gdrdrv\n", "mode": "0644"}
-    machine.plan["components"]["gdrcopy"] = {"packages": [], "holds": [], "files": [row]}
+    path = machine.folder / "acs.service"
+    row = {"path": str(path), "content": "acs\n", "mode": "0644"}
+    machine.plan["components"]["acs"] = {"packages": [], "holds": [], "files": [row]}
 
     answer = machine.compare()
 
-    assert answer["differences"]["gdrcopy"] == [f"{path} is missing or different"]
+    assert answer["differences"]["acs"] == [f"{path} is missing or different"]
     assert "driver" not in answer["differences"]
     compare = shared("compare")
     assert [change["after_header"] for change in compare.changes(machine.plan, answer)] == [str(path)]
     assert str(path) in shared("record").planned_paths(machine.plan)
-    path.write_text("gdrdrv\n")
+    path.write_text("acs\n")
     path.chmod(0o644)
-    assert "gdrcopy" not in machine.differences()
+    assert "acs" not in machine.differences()

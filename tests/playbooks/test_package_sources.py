@@ -195,14 +195,6 @@ def test_foreign_source_that_fails_is_named_and_stops_nothing(host, status, url)
     assert "cuda.list" in left(host)
 
 
-def test_source_file_that_apt_cannot_parse_is_reported(host):
-    host.answers = [(0, "", ""), (100, "", "E: Malformed entry 1 in list file /etc/apt/sources.list.d/site.list\n")]
-
-    assert go(repository(host))["unread"] == [
-        "apt-get update: exit 100: E: Malformed entry 1 in list file /etc/apt/sources.list.d/site.list"
-    ]
-
-
 def test_where_one_source_cannot_be_written_none_stays(host, monkeypatch):
     """Half of the sources would bring half of the packages from elsewhere."""
     real = place.put
@@ -220,16 +212,6 @@ def test_where_one_source_cannot_be_written_none_stays(host, monkeypatch):
     assert left(host) == ["cuda.gpg", "toolkit.gpg"]
 
 
-@pytest.mark.parametrize("kind", ["apt", "dnf"])
-def test_check_mode_says_the_same_fetches_nothing_and_writes_nothing(host, kind):
-    said = go(repository(host, kind), check_mode=True)
-
-    assert said["changed"] is True
-    assert set(repository_code.paths(repository(host, kind))) <= set(said["paths"])
-    assert (host.fetched, host.read, left(host)) == ([], [], [])
-    assert all("--import" not in argv for argv in host.rpm)
-
-
 def test_a_planted_second_key_is_a_difference_and_is_replaced(host):
     row = repository(host)
     go(row)
@@ -242,10 +224,3 @@ def test_a_planted_second_key_is_a_difference_and_is_replaced(host):
     ]
     assert go(row)["paths"] == [str(key)]
     assert key.read_bytes() == good
-
-
-def test_a_repository_without_a_pinned_key_is_refused(host):
-    said = go(repository(host, key_fingerprint=None))
-
-    assert "no fingerprint is pinned" in said["msg"]
-    assert left(host) == []

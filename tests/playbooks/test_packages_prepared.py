@@ -89,14 +89,6 @@ def test_preparation_in_check_mode_lists_the_entire_transaction_and_its_download
     assert result["download_bytes"] == 6144
 
 
-def test_transaction_that_could_not_be_simulated_has_an_unknown_size(machine):
-    missing(machine)
-    machine.state["host"]["unfinished"] = ["x"]
-    result = go("apt", machine, state="prepared", check_mode=True)
-
-    assert (result["transaction"], result["download_bytes"]) == ([], None)
-
-
 @pytest.mark.parametrize("manager", ["apt", "dnf"])
 def test_preparation_in_check_mode_reports_and_downloads_nothing(machine, manager):
     missing(machine)
@@ -121,11 +113,6 @@ def test_preparation_in_check_mode_states_what_is_unknown(machine):
     assert "stream" in go("dnf", machine, state="prepared", check_mode=True)["moves_unknown"]
 
 
-def test_preparation_asks_nothing_if_packages_are_as_planned(machine):
-    assert go("apt", machine, state="prepared")["moves"] == []
-    assert (machine.calls, machine.simulated, machine.fetched) == ([], [], [])
-
-
 @pytest.fixture(scope="module")
 def sound():
     """A report, made once."""
@@ -138,34 +125,6 @@ def site_of(folder, sound, **moves):
     prepared = {**honest("node01", 0, sound)["planned_packages"], "changed": False, **moves}
     site.host("node01", plan_state=state({"nccl": ["libnccl2 is missing"]}), planned_packages=prepared)
     return site
-
-
-@pytest.mark.more
-@pytest.mark.slow
-def test_plan_lists_removals_and_blocks_foreign_ones(tmp_path, sound):
-    for name in ("own", "foreign"):
-        (tmp_path / name).mkdir()
-    own = site_of(tmp_path / "own", sound, moves=["remove libnccl-old 1"]).run("provision.yml", "--check")
-    refused = {"moves": ["remove openmpi 4"], "moves_refused": "the package transaction would also remove openmpi 4"}
-    foreign = site_of(tmp_path / "foreign", sound, **refused).run("provision.yml", "--check")
-
-    assert own.returncode == 0, own.stdout
-    assert "node01: packages: would also remove libnccl-old 1" in own.stdout
-    assert foreign.returncode == 2
-    assert "node01: rejected, nothing was changed: the package transaction would also remove openmpi 4." in " ".join(
-        foreign.stdout.split()
-    )
-
-
-@pytest.mark.more
-@pytest.mark.slow
-def test_plan_asks_no_sources_that_are_not_set_up(tmp_path, sound):
-    site = Site(tmp_path, sound)
-    site.host("node01", plan_state=state({"repository": ["x is missing"], "nccl": ["libnccl2 is missing"]}))
-    done = site.run("provision.yml", "--check")
-
-    assert done.returncode == 0, done.stdout
-    assert "planned_packages" not in site.asked("node01")
 
 
 @pytest.mark.slow

@@ -129,12 +129,6 @@ def test_a_package_without_a_planned_version_is_locked_as_it_was_installed(machi
     assert machine.compare()["components"]["fabric_manager"]["missing"] == ["nvlsm-2025.06.5-1.*"]
 
 
-def test_a_bare_host_needs_no_reboot_for_having_no_module(machine):
-    machine.facts["driver"] = dict.fromkeys(DRIVER)
-
-    assert machine.compare()["reboot"] == []
-
-
 def test_version_locks_are_compared_by_entry(machine):
     """dnf writes an epoch of 0 that rpm does not show; a lock on another version keeps the planned one out."""
     machine.plan["package_manager"] = "dnf"
@@ -204,10 +198,6 @@ def test_a_file_that_would_change_is_shown_as_it_is_and_as_it_is_planned(machine
 
     assert (shown["before"], shown["after"]) == ("options nouveau modeset=1\n", "blacklist nouveau\n")
     assert shown["after_header"] == str(machine.folder / "nouveau.conf")
-
-
-def test_a_host_as_planned_has_nothing_to_show(machine):
-    assert compare_code.changes(machine.plan, machine.compare()) == []
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,6 @@ def test_a_host_that_is_as_planned_hears_nothing(machine, manager):
     assert (said["changed"], said["kernels_before"], said["host"]) == (False, ["6.1"], machine.state["host"])
 
 
-@pytest.mark.parametrize("manager", ["apt", "dnf"])
-def test_check_mode_says_that_it_would_and_changes_nothing(machine, manager):
-    missing(machine)
-
-    assert go(manager, machine, check_mode=True)["changed"] is True
-    assert machine.calls == []
-
-
 def test_apt_installs_all_of_it_in_one_transaction_and_holds_it(machine):
     missing(machine)
     machine.installed["newest"] = "1"
@@ -72,13 +64,6 @@ def test_a_library_that_programs_do_not_find_is_found_again_without_any_package(
     assert go(manager, machine)["changed"] is True
     assert machine.calls == ["ldconfig"]
     assert go(manager, machine, "cuda")["changed"] is False
-
-
-def test_a_hold_alone_is_no_transaction(machine):
-    machine.state["components"]["cuda"]["missing"] = ["toolkit"]
-    go("apt", machine)
-
-    assert machine.calls == ["apt-mark hold driver toolkit newest"]
 
 
 def test_apt_finishes_what_was_cut_off_first_and_lets_go_of_what_is_in_the_way(machine):
@@ -258,16 +243,6 @@ def test_another_programs_lock_is_waited_for_and_named_when_it_lasts(monkeypatch
     monkeypatch.setattr(calls, "package_locks", lambda _: held)
     with pytest.raises(calls.Refused, match=r"After 3 s of waiting .*lock-frontend is held by apt \(7\)"):
         calls.wait_for_locks("dpkg", 3, sleep=slept.append, clock=lambda: len(slept))
-
-
-def test_a_program_that_is_missing_is_a_refusal_and_no_traceback(machine):
-    def none(_):
-        raise FileNotFoundError(2, "No such file or directory")
-
-    missing(machine)
-    machine.watch = none
-
-    assert "apt-get: [Errno 2] No such file or directory" in go("apt", machine)["msg"]
 
 
 def test_what_dpkg_said_is_the_reason_and_not_that_apt_called_it(machine):

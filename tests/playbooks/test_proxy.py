@@ -6,35 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.playbooks.hostile import Site, state
-from tests.playbooks.modules import action
 from tests.playbooks.stubs import script
 
-known = action("known_variables")
 PROXY = "http://alice:T0K3N@proxy.example:3128"
 NOTE = """folder = os.path.dirname(os.path.realpath(__file__))
 PROXIED = os.environ.get("https_proxy", "-")
 """
-
-
-@pytest.mark.parametrize(
-    "value",
-    [None, {}, {"https_proxy": "http://proxy:3128", "NO_PROXY": ".example"}, "{{ site_proxies }}"],
-)
-def test_proxies_that_ansible_takes(value):
-    assert known.proxy_mistake(value) == ""
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        ("http://proxy:3128", "proxy_env is not a mapping"),
-        (["http://proxy:3128"], "proxy_env is not a mapping"),
-        ({"proxy": "http://proxy:3128"}, "proxy is not a proxy variable. Use http_proxy, https_proxy"),
-        ({"https_proxy": 3128}, "https_proxy is not text"),
-    ],
-)
-def test_what_ansible_would_pass_over_is_refused(value, words):
-    assert words in known.proxy_mistake(value)
 
 
 @pytest.mark.more
@@ -62,14 +39,3 @@ def test_steps_that_fetch_know_the_proxy_and_the_scheduler_does_not(tmp_path):
     assert {f"plan_state={PROXY}", "plan_state=-", "gpu_facts=-"} <= asked
     assert (tmp_path / "drained").read_text().startswith("drain node01 none\n")
     assert "T0K3N" not in done.stdout + done.stderr
-
-
-def test_a_mistake_stops_the_run_before_any_host_is_read(tmp_path):
-    site = Site(tmp_path, {})
-    site.host("node01")
-    site.hosts["node01"]["proxy_env"] = "http://proxy:3128"
-
-    done = site.run("provision.yml", "--check")
-
-    assert "proxy_env is not a mapping" in " ".join(done.stdout.split()), done.stdout + done.stderr
-    assert site.asked("node01") == []

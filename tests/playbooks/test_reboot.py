@@ -1,7 +1,6 @@
 """The reboot role where Ansible runs on the host itself: it says so, and reboots nothing."""
 
 import json
-import re
 
 import pytest
 
@@ -38,23 +37,6 @@ def test_without_a_reason_nothing_is_said(tmp_path):
     assert done.returncode == 0, done.stdout
     assert not rebooted
     assert "yourself" not in done.stdout
-
-
-WAIT = """
-- hosts: gpu
-  gather_facts: false
-  tasks:
-    - include_role: {name: gpucheck.provision.reboot, public: true}
-    - ansible.builtin.debug: {msg: "{{ inventory_hostname }} waits {{ reboot_patience_s }} s"}
-"""
-
-
-def test_a_machine_that_is_slow_to_boot_gets_more_time_and_the_site_has_the_last_word(tmp_path):
-    hosts = {"quick": {}, "slow": {"reboot_slow": True}, "told": {"reboot_slow": True, "reboot_timeout_s": 1200}}
-    done = play(tmp_path, WAIT, hosts=hosts)
-
-    waits = dict(re.findall(r"(\w+) waits (\d+) s", done.stdout))
-    assert waits == {"quick": "900", "slow": "2400", "told": "1200"}, done.stdout + done.stderr
 
 
 def test_a_host_that_comes_back_late_is_told_from_a_broken_one_and_goes_on_in_the_next_run(tmp_path):

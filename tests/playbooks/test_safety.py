@@ -2,7 +2,6 @@
 
 import fcntl
 import multiprocessing
-import struct
 from pathlib import Path
 
 import pytest
@@ -81,11 +80,6 @@ def test_whoever_holds_a_package_lock_is_named(tmp_path, monkeypatch):
     assert words.endswith(f"({holder.pid})")
 
 
-def test_the_lock_question_has_the_kernels_own_size():
-    """struct flock of a 64-bit Linux; a shorter one would be answered with rubbish."""
-    assert struct.calcsize(safety.FLOCK) == 32
-
-
 def test_dnf_leaves_its_process_number_and_a_dead_one_holds_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(safety, "FCNTL_LOCKS", {"rpm": ()})
     monkeypatch.setattr(safety, "PID_LOCKS", {"rpm": (str(tmp_path / "*_lock.pid"),)})
@@ -104,15 +98,6 @@ def test_what_dkms_built_and_which_kernels_are_there(tmp_path):
 
     assert safety.dkms(str(tmp_path)) == {"580.178.04": ["5.15.0-179-generic"]}
     assert safety.kernels(str(tmp_path)) == ["5.15.0-179-generic"]
-
-
-def test_active_package_sources_are_listed_by_address(tmp_path):
-    lists = tmp_path / "etc/apt/sources.list.d"
-    lists.mkdir(parents=True)
-    (lists / "a.list").write_text("deb [signed-by=/k.gpg] https://b.example/ubuntu /\n# deb https://off.example/ /\n")
-    (lists / "b.sources").write_text("Types: deb\nURIs: http://a.example/debian\n")
-
-    assert safety.repositories(str(tmp_path)) == ["http://a.example/debian", "https://b.example/ubuntu"]
 
 
 POLICY = """linux-headers-5.15.0-179-generic:
@@ -141,32 +126,6 @@ def test_dnf_answers_by_name(monkeypatch, told, missing):
     monkeypatch.setattr(headers, "command", lambda argv: told)
 
     assert len(headers.query_dnf(["kernel-devel-matched", "kernel-headers"])) == (missing or 0)
-
-
-GIB = 1 << 30
-
-
-@pytest.mark.parametrize(
-    ("gpus", "switches", "memory", "slow"),
-    [
-        (8, 4, 2048 * GIB, True),  # HGX H100
-        (8, 0, 512 * GIB, True),  # HGX B200: its switches are not on the bus
-        (2, 0, 1024 * GIB, True),
-        (2, 0, 255 * GIB, False),
-        (1, 0, 0, False),
-    ],
-)
-def test_machines_that_are_slow_to_boot(gpus, switches, memory, slow):
-    """Power-on tests and memory training of an HGX machine take 10 to 20 minutes."""
-    assert safety.slow_boot(gpus, switches, memory) is slow
-
-
-def test_memory_is_read_from_meminfo(tmp_path):
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/meminfo").write_text("MemTotal:       2113421312 kB\nMemFree: 1 kB\n")
-
-    assert safety.memory_bytes(str(tmp_path)) == 2113421312 * 1024
-    assert safety.memory_bytes(str(tmp_path / "none")) == 0
 
 
 def test_folders_of_one_file_system_share_their_space(tmp_path, monkeypatch):
@@ -211,14 +170,6 @@ def test_what_mokutil_says(tools, mok, told, status, answer):
 
 def test_without_mokutil_it_is_not_known(tools, mok):
     assert safety.mok_state(mok, None)["enrolled"] is None
-
-
-def test_without_secure_boot_nobody_is_asked(tools, mok):
-    program(tools, "mokutil", "", 99)
-
-    assert safety.mok_state(mok, False) == {
-        "certificate": mok["mok"]["certificate"], "missing": [], "enrolled": None, "why": "",
-    }  # fmt: skip
 
 
 def test_files_that_are_not_there_are_named(tools, mok, tmp_path):

@@ -94,26 +94,10 @@ def test_a_pinned_digest_of_the_key_file_is_proof_equal_to_a_fingerprint(monkeyp
     assert not rows.file_pinned(str(tmp_path / "key"), rows.pins(pin))
 
 
-@pytest.mark.parametrize("content", [EDDSA, RSA + b"\n", RSA_PACKETS])
-def test_a_key_file_with_another_digest_is_refused_with_both(monkeypatch, content):
-    with pytest.raises(Ended, match=r"has the digest sha256:.*, pinned is sha256:.* set key_fingerprint in stack.yml"):
-        given_file(monkeypatch, content, f"sha256:{digest_of(RSA)}")
-
-
 @pytest.mark.parametrize("stated", ["", "  ,", "90FFEED0", "0xE330F152D648B8AD42B0AF30D384DE7990FFEED0"])
 def test_without_a_complete_fingerprint_no_key_is_taken(monkeypatch, stated):
     with pytest.raises(Ended, match="key_fingerprint"):
         given_file(monkeypatch, RSA, stated)
-
-
-@pytest.mark.parametrize(("kind", "name", "content"), [("apt", "x.gpg", RSA_PACKETS), ("dnf", "x.asc", None)])
-def test_a_bundle_takes_the_key_in_the_form_of_its_package_manager(tmp_path, monkeypatch, kind, name, content):
-    monkeypatch.setattr(signing_keys, "pinned", lambda *_: (RSA_PACKETS, openpgp.armor(RSA_PACKETS)))
-    row = {"name": "x", "kind": kind, "key_url": "https://m/key", "key_fingerprint": KEYS["signing-key-rsa2048.asc"]}
-
-    shared("bundle").fetch_keys(Module({}), str(tmp_path), [row])
-
-    assert (tmp_path / "keys" / name).read_bytes() == (content or openpgp.armor(RSA_PACKETS))
 
 
 def test_a_key_server_that_does_not_end_costs_one_task(monkeypatch):

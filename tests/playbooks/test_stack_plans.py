@@ -33,13 +33,6 @@ def test_torch_comes_from_its_own_index_where_the_plan_says_so():
     assert found["pip_args"] == ["--extra-index-url", "https://torch.example/cu128"]
 
 
-def test_without_torch_nothing_is_pinned():
-    found = origin()
-
-    assert found["torch"] == ""
-    assert found["pip_args"] == []
-
-
 @pytest.mark.parametrize(
     ("repositories", "choices", "pip"),
     [
@@ -201,14 +194,64 @@ def test_a_specification_that_cannot_be_read_ends_the_run_with_gpuchecks_words(t
     assert "MADE" not in words
 
 
-@pytest.mark.slow
-def test_a_program_that_is_not_there_is_named(tmp_path):
-    known = {"n1": {"gpu_facts_read": {"facts": {}}}}
-    words = {"gpucheck": "/nowhere/gpucheck", "spec": "w", "lock": "l", "folder": str(tmp_path)}
-    task = {"source": "spec", **words, "wheel": {}, "bundle_place": PLACE, "torch_index": INDEX}
-    tasks = [{"gpucheck.provision.stack_plans": task}]
-    done = play(tmp_path, [{"hosts": "localhost", "gather_facts": False, "tasks": tasks}], hosts=known)
+TORCH_PLAN = {"stack": {"torch": {"version": "2.14.1"}}}
 
-    assert done.returncode == 2
-    assert "/nowhere/gpucheck: No such file or directory. No host was changed." in " ".join(done.stdout.split())
-    assert "Traceback" not in done.stdout + done.stderr
+
+@pytest.mark.parametrize(
+    ("plan", "choices", "expected"),
+    [
+        (TORCH_PLAN, {}, True),
+        (TORCH_PLAN, {"gpucheck_pip_args": ["--timeout", "60"]}, True),
+        (TORCH_PLAN, {"gpucheck_pip_args": ["--extra-index-url", "https://wheels.example/simple"]}, True),
+        (TORCH_PLAN, {"gpucheck_pip_args": ["--index-url", "https://wheels.example/simple"]}, False),
+        (TORCH_PLAN, {"gpucheck_pip_args": ["--no-index", "--find-links=/srv/wheels"]}, False),
+        (TORCH_PLAN, {"gpucheck_pip_args": ["-i", "https://wheels.example/simple"]}, False),
+        (TORCH_PLAN, {"gpucheck_image": "registry.example/gpucheck:1"}, False),
+        ({**TORCH_PLAN, "repositories": [{"name": "gpucheck-bundle"}]}, {}, False),
+    ],
+)
+def test_torch_from_public_indexes_is_recognized(plan, choices, expected):
+    assert plans.from_internet(plan, choices) is expected
+
+
+class Templates:
+    """In place of Ansible's: values as they are."""
+
+    def __init__(self, **_):
+        pass
+
+    def template(self, value):
+        return value
+
+
+@pytest.mark.parametrize(
+    ("torch", "done", "expected"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_host_that_has_it_or_wants_none_downloads_nothing(tmp_path, monkeypatch, torch, done, expected):
+    monkeypatch.setattr(plans, "Templar", Templates)
+    plan = TORCH_PLAN if torch else {"stack": {"torch": None}}
+    (tmp_path / "n1.json").write_text(json.dumps(plan))
+    wheel = {"path": "/build/gpucheck.whl", "digest": "d", "sha256": "ab"}
+    arguments = {"wheel": wheel, "bundle_place": "/b", "torch_index": "https://torch.example/"}
+    digest = plans.origin(plan, wheel, {}, "/b", "https://torch.example/")["digest"]
+    module = type("Module", (), {"_loader": None})()
+
+    row = plans.ActionModule.host_row(
+        module, "n1", tmp_path / "n1.json", arguments, {"requirements": digest if done else "x"}, {}
+    )
+
+    assert row["downloads"] is expected
+
+
+@pytest.mark.parametrize("knowledge", ["/srv/knowledge", None])
+def test_rows_of_the_site_are_passed_on(tmp_path, knowledge):
+    text = (
+        f'#!/bin/sh\necho "$@" > {tmp_path}/words\nmkdir -p {tmp_path}/.plans; echo {{}} > {tmp_path}/.plans/n1.json\n'
+    )
+    program = script(tmp_path / "gpucheck", text)
+    files = {"gpucheck": program, "folder": str(tmp_path), "spec": "stack.yml", "lock": "lock.yml", "bundle": None}
+
+    plans.ActionModule.spec(None, {**files, "knowledge": knowledge}, {"n1": {"facts": {}}})
+
+    words = (tmp_path / "words").read_text()
+    assert words.startswith("stack --knowledge-dir /srv/knowledge lock " if knowledge else "stack lock ")

@@ -37,13 +37,6 @@ def test_it_is_private_and_new(create):
     assert not create()[1]
 
 
-def test_a_link_of_that_name_is_not_used(create, tmp_path):
-    (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "gpucheck-transfer-1").symlink_to(tmp_path / "elsewhere")
-
-    assert not create()[1]
-
-
 def test_what_a_killed_run_left_is_removed_and_nothing_else(create, tmp_path):
     old = time.time() - 2 * 86400
     for name in ("gpucheck-transfer-old", "gpucheck-transfer-new", "other"):

@@ -12,7 +12,7 @@ from gpucheck.stack import HostFacts, Refusal, StackSpec, resolve, wants
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.resolve import counted
-from gpucheck.stack.spec import Repository, parse_spec
+from gpucheck.stack.spec import parse_spec
 from gpucheck.stack.text import plan_text, rules_page
 from gpucheck.stack.text import rows as stack_rows
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
@@ -28,8 +28,6 @@ ARCHIVES = {
     "debian-12-archive": ("debian-12", StackSpec(source="debian")),
     "ubuntu-24.04-archive": ("ubuntu-24.04", StackSpec(source="ubuntu", driver=UBUNTUS)),
 }
-SITE = "https://packages.example/{distro}/{arch}/"
-GDRCOPY = {"gdrcopy": Repository(url=SITE, key_url=f"{SITE}key.asc", key_fingerprint="0123456789" * 4)}
 LAB = {"lab-apt": ("ubuntu-22.04", "p100-pcie-x2"), "lab-dnf": ("rocky-9", "h100-sxm5-x8")}
 
 

@@ -154,7 +154,6 @@ CHANGED = {
     "tuning": RECOMMENDED,
     "container_engines": "leave",
     "module_options": {"NVreg_A": "1"},
-    "kernel": "upgrade",
     "kernel_lock": "hold",
     "driver_extra": ("mps", "video"),
     "imex": Imex(service="slurm"),

@@ -32,7 +32,6 @@ SPECS: dict[str, list[str]] = {
     "torch": ["auto", "none", "2.7.1", "2.10", "2.15", "2.14.1+cu126", "<2.11", "2.13.0+cpu"],
     "tensorflow": ["auto", "none", "2.19", "2.21"],
     "dcgm": ["none", "auto", "4", "4.5.2", "3.3", "<4.6"],
-    "gdrcopy": ["none", "none", "none", "auto", "2.6", ">=2.5"],
     "nvidia_modprobe": ["none", "none", "auto", "580"],
     "prefer": ["longest-supported", "production", "newest"],
     "source": ["auto", "auto", "debian"],

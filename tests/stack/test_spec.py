@@ -8,12 +8,6 @@ from gpucheck.knowledge.tables import operating_systems
 from gpucheck.stack import SpecError, StackSpec, parse_spec, read_spec, wants
 
 UBUNTU = "source: ubuntu\ndriver: 580.95.05-0ubuntu0.24.04.1\n"
-MIRROR = """repositories:
-  nvidia-cuda:
-    url: https://mirror.example/
-    client_certificate: /etc/gpucheck/mirrors/site.pem
-    client_key: /etc/gpucheck/mirrors/site.key
-"""
 # text: the message after the file name, or its start.
 MISTAKES = {
     "driver: auto\ncudn: auto\n": "2: cudn: no such key. Did you mean cudnn?",
@@ -34,16 +28,11 @@ MISTAKES = {
     "cuda: none\n\nnccl: 2.29.3\n": "3: nccl: contradicts line 1: cuda: none",
     "cudnn: 9.10\ncuda: none\n": "1: cudnn: contradicts line 2: cuda: none",
     "cuda: 13.0\nnccl: 2.29.3+cuda12.9\n": "2: nccl: contradicts line 1: cuda is 13.0",
-    "kernel: upgrade\nkernel_lock: hold\n": "2: kernel_lock: contradicts line 1: a kernel that is held cannot",
     "source: debian\nrepositories: managed\n": "2: repositories: contradicts line 1: source: debian adds components",
     f"{UBUNTU}repositories: managed\n": "3: repositories: contradicts line 1: source: ubuntu adds components",
-    f"{UBUNTU}kernel: upgrade\n": "3: kernel: contradicts line 1: the kernel is held with the driver",
-    f"{UBUNTU}gdrcopy: auto\n": "3: gdrcopy: contradicts line 1: DKMS builds its module",
-    "driver: keep\ngdrcopy: auto\n": "2: gdrcopy: contradicts line 1: it belongs to the driver",
     "driver: keep\nkernel_module: open\n": "2: kernel_module: contradicts line 1: it belongs to the driver",
     "driver: keep\ndriver_extra: [mps]\n": "2: driver_extra: contradicts line 1: it belongs to the driver",
     "driver: keep\nmodule_options: {NVreg_A: 0}\n": "2: module_options: contradicts line 1: it belongs to the driver",
-    "driver: keep\nkernel: upgrade\n": "2: kernel: contradicts line 1: it belongs to the driver",
     "driver: keep\nmok: {key: /a, certificate: /b}\n": "2: mok: contradicts line 1: it belongs to the driver",
     "driver: keep\nimex: slurm\n": "2: imex: contradicts line 1: it belongs to the driver",
     "driver: keep\ntuning: {iommu: off}\n": "2: tuning: contradicts line 1: iommu changes the kernel's arguments",
@@ -62,7 +51,7 @@ MISTAKES = {
         "2: repositories.nvidia-cudaa: no such key. Did you mean nvidia-cuda? Known here: nvidia-cuda, nvidia-container"
     ),
     "repositories: {docker: {url: https://mirror/}}\n": (
-        "1: repositories.docker: no such key. Known here: nvidia-cuda, nvidia-container-toolkit, gdrcopy, epel"
+        "1: repositories.docker: no such key. Known here: nvidia-cuda, nvidia-container-toolkit, epel"
     ),
     "repositories: {Epel: none}\n": "1: repositories.Epel: no such key. Did you mean epel?",
     "repositories: {nvidia-cuda: {key_fingerprint: 3BF863CC}}\n": (
@@ -71,16 +60,6 @@ MISTAKES = {
     "repositories: {nvidia-cuda: {signed: all}}\n": (
         "1: repositories.nvidia-cuda.signed: 'all' is not one of packages, metadata, both"
     ),
-    MIRROR.replace("    client_key: /etc/gpucheck/mirrors/site.key\n", ""): (
-        "3: repositories.nvidia-cuda: client_key is missing"
-    ),
-    MIRROR.replace("/etc/gpucheck/mirrors/site.key", "site.key"): (
-        "5: repositories.nvidia-cuda.client_key: 'site.key' is not an absolute path"
-    ),
-    MIRROR.replace("/etc/gpucheck/mirrors/site.key", '"/a; reboot"'): (
-        "5: repositories.nvidia-cuda.client_key: '/a; reboot' is not an absolute path"
-    ),
-    MIRROR.replace("https:", "http:"): "3: repositories.nvidia-cuda: a client certificate needs the url of an https",
     # Settings.
     "imex: systemd\n": "1: imex: service systemd needs nodes",
     "imex: {service: slurm, nodes: [10.0.0.1]}\n": "1: imex: nodes are for service systemd",
@@ -127,7 +106,7 @@ def test_every_repository_of_a_plan_can_be_stated(system):
     names = {"nvidia-cuda"}
     if system.family == "redhat":
         names |= {f"cuda-{system.repository}-{arch}" for arch in ("x86_64", "sbsa")}
-    for name in names | {"epel", "gdrcopy", "nvidia-container-toolkit"}:
+    for name in names | {"epel", "nvidia-container-toolkit"}:
         assert parse_spec(f"repositories: {{{name}: {{url: 'https://m/'}}}}\n", "s").repositories
 
 

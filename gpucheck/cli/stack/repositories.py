@@ -36,8 +36,6 @@ EXIT_STATUS = {"pass": 0, "fail": EXIT_IMPOSSIBLE, "unknown": EXIT_UNKNOWN}
 )
 @click.option("--save", type=DIRECTORY, help="Also save the indexes in DIR, for --index or a bug report.")
 @click.option("--netrc", type=ExistingFile, help="Credentials of mirrors. Default: ~/.netrc.")
-@click.option("--client-cert", type=ExistingFile, help="Client certificate for mirrors (PEM).")
-@click.option("--client-key", type=ExistingFile, help="Private key. Requires --client-cert.")
 @click.option("--ca-file", type=ExistingFile, help="Trust these certificate authorities, not the system's (PEM).")
 @output_options("text", "json")
 def check_repositories(
@@ -46,8 +44,6 @@ def check_repositories(
     index: Path | None,
     save: Path | None,
     netrc: Path | None,
-    client_cert: Path | None,
-    client_key: Path | None,
     ca_file: Path | None,
     format_: str,
     output: Path | None,
@@ -66,24 +62,13 @@ def check_repositories(
     from gpucheck.repositories.comparison import to_text
     from gpucheck.repositories.fetching import Access, Network, Saved, Saving
 
-    if client_key is not None and client_cert is None:
-        raise Problem("--client-key requires --client-cert.")
-    if index is not None and (save or netrc or client_cert or ca_file):
-        raise Problem("--index reads saved indexes only: omit --save, --netrc, --client-cert and --ca-file.")
+    if index is not None and (save or netrc or ca_file):
+        raise Problem("--index reads saved indexes only: omit --save, --netrc and --ca-file.")
     plans = guarded(lambda: _plans(lock_file, groups))
     now = datetime.now(timezone.utc)
     fetcher: Fetcher
     with usage_errors(ValueError):
-        if index is not None:
-            fetcher = Saved(index)
-        else:
-            access = Access(
-                netrc_file=netrc,
-                client_certificate=client_cert,
-                client_key=client_key,
-                ca_file=ca_file,
-            )
-            fetcher = Network(access)
+        fetcher = Saved(index) if index is not None else Network(Access(netrc_file=netrc, ca_file=ca_file))
     try:
         report = check_plans(plans, fetcher if save is None else Saving(fetcher, save), now)
     except OSError as error:

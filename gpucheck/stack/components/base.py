@@ -145,7 +145,7 @@ class Component:
         """Return packages, holds and what else the component needs; None = not in the plan. Raises PlanGap.
 
         In addition to packages and holds: services: units that must run; ``refuse``: packages that the host must
-        not have; files; modules: kernel modules by the package that DKMS builds them from, with the device of each.
+        not have; files.
         """
         return None
 

@@ -79,7 +79,7 @@ VERSION = re.compile(r"\d{3}(\.\d{1,3}){1,2}")
 STATED = "the specification"
 WAY = "install a driver of your own, and run again; or state a driver in stack.yml, which gpucheck installs"
 # Keys of stack.yml that belong to the driver, with what they are without a statement.
-OF_THE_DRIVER = {"kernel_module": "auto", "gdrcopy": "none", "driver_extra": (), "module_options": {}, "kernel": "keep"}
+OF_THE_DRIVER = {"kernel_module": "auto", "driver_extra": (), "module_options": {}}
 # A repository of NVIDIA's has the driver as well: these stay away from the system's own upgrades.
 KEPT_PIN = """# The driver is your own (driver: keep in stack.yml): none comes from NVIDIA's repository.
 Package: nvidia-container-toolkit* libnvidia-container*

@@ -60,7 +60,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename
     archive: suite and components of the host's own sources, if packages come from them.
     tuning: settings of the host, see ``tuning_plan``.
     container_engines: rows of ``knowledge.packages.ContainerEngine``, if gpucheck installs the container toolkit and
-    configures the engines. kernel: ``upgrade``, for hosts whose sources lack the headers of the running kernel.
+    configures the engines.
     kernel_lock: ``hold``, if kernel packages are held.
     mok: paths of the key that DKMS signs modules with and of its certificate.
     header_metapackage: the package that installs headers with later kernels, by the flavor of the host's kernel
@@ -91,7 +91,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename
     archive: dict[str, Any] | None = None
     tuning: dict[str, Any] | None = None
     container_engines: tuple[dict[str, Any], ...] | None = None
-    kernel: Literal["upgrade"] | None = None
     mok: dict[str, str | None] | None = None
     kernel_lock: Literal["hold"] | None = None
     module_stream: dict[str, str] | None
@@ -236,7 +235,6 @@ def _plan(name: str, locked: LockedGroup, target: Target, spec: StackSpec, host:
         tuning=tuning,
         container_engines=engines or None,
         mok={"key": spec.mok.key, "certificate": spec.mok.certificate} if spec.mok.key else None,
-        kernel="upgrade" if spec.kernel == "upgrade" else None,
         kernel_lock="hold" if held else None,
         module_stream=module_stream(system, stack),
         components=parts,
@@ -317,8 +315,6 @@ def _mirrored(
             result["key_fingerprint"] = None
         if override.signed and "signed" in result:
             result["signed"] = override.signed
-        if override.client_key:
-            result |= {"client_certificate": override.client_certificate, "client_key": override.client_key}
         for field in ("url", "key_url", "key_fingerprint"):
             value = getattr(override, field)
             if value:

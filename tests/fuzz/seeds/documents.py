@@ -51,12 +51,11 @@ cudnn: auto
 nccl: none
 torch: 2.7+cu128
 tensorflow: none
-kernel: keep
 mok: {key: /etc/site/mok.key, certificate: /etc/site/mok.der}
 kernel_lock: hold
 tuning: {numa_balancing: off, memlock: unlimited, sysctl: {vm.swappiness: 10}, iommu: leave}
 repositories:
-  gdrcopy: {url: 'https://packages.example/gdrcopy', key: 'https://packages.example/key.asc', signed: 'yes'}
+  nvidia-cuda: {url: 'https://packages.example/cuda', key: 'https://packages.example/key.asc', signed: 'yes'}
 """
 
 

@@ -4,15 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck.knowledge import gpus, tables
-from gpucheck.stack import StackSpec
 from gpucheck.stack.components.dcgm import r23_cuda_majors
 from gpucheck.stack.facts import target_of
-from gpucheck.stack.lock import lock, read_lock, write_lock
-from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.types import DriverChoice
 from gpucheck.stack.versions import cc
-from tests.stack.hosts import host
-from tests.stack.regenerate import GDRCOPY
 
 
 @settings(max_examples=80, deadline=None)
@@ -31,13 +26,3 @@ def test_the_cuda_majors_run_on_every_gpu_and_none_is_newer_than_the_driver(name
         assert any(number < 13 or cc(gpu.compute_capability) >= (7, 5) for number in majors)
     assert not majors or majors[0] == int(float(branch.native_cuda))
     assert len(set(majors)) == len(majors)
-
-
-def test_a_lock_with_gdrcopy_still_holds_when_it_is_read_again():
-    facts = [host("ubuntu-22.04", "t4-x1"), host("rocky-9", "a100-sxm4-x8", "b")]
-    for wanted in ("auto", "2.5.1-1"):
-        spec = StackSpec(gdrcopy=wanted, repositories=GDRCOPY)
-        made = lock(spec, facts)
-
-        assert write_lock(lock(spec, facts, previous=made)) == write_lock(made)
-        assert isinstance(plan(read_lock(write_lock(made), "lock"), host="b"), Plan)

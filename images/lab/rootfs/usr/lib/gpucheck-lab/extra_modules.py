@@ -1,7 +1,6 @@
-"""Modules of the stand-in kernel that need the driver's: nvidia_peermem, which comes with it, and GDRCopy's gdrdrv.
+"""nvidia_peermem in the stand-in kernel.
 
-What the real kernel asks of them holds here too: nvidia_peermem needs a driver that was built while OFED was there,
-gdrdrv one that is the very build that it was compiled against. SIMULATED.
+What the real kernel asks of it holds here too: it needs a driver that was built while OFED was there. SIMULATED.
 """
 
 import shutil
@@ -11,7 +10,6 @@ import kernel
 OFED = kernel.ROOT / "usr/src/ofa_kernel"
 DKMS = kernel.ROOT / "var/lib/dkms"
 MODULES_LOAD_D = kernel.ROOT / "etc/modules-load.d"
-GDRDRV = "gdrdrv"
 
 
 def at_boot():
@@ -42,22 +40,6 @@ def forget(name):
     shutil.rmtree(DKMS / name, ignore_errors=True)
 
 
-def gdrdrv(arguments):
-    """gdrdrv add VERSION, gdrdrv remove VERSION: what DKMS is told by GDRCopy's package. Needs the driver's sources."""
-    action, version = arguments
-    if action == "remove":
-        if (DKMS / GDRDRV / version).exists():
-            forget(GDRDRV)
-        return 0
-    forget(GDRDRV)
-    driver = kernel.installed()
-    if not driver:
-        print("Module build of gdrdrv was skipped since there are no sources of the NVIDIA driver.")
-        return 0
-    keep(GDRDRV, version, f"SIMULATED kernel module\nversion={version}\nnvidia={driver['version']}\n")
-    return 0
-
-
 def load_peermem():
     """Load nvidia_peermem. Returns None, or why the kernel would refuse."""
     driver = kernel.installed()
@@ -71,21 +53,6 @@ def load_peermem():
     return insert("nvidia_peermem")
 
 
-def load_gdrdrv():
-    """Load gdrdrv. Returns None, or why the kernel would refuse."""
-    built = sorted(DKMS.glob(f"{GDRDRV}/*/{kernel.release()}/x86_64/module/{GDRDRV}.ko"))
-    if not built:
-        return f"FATAL: Module gdrdrv not found in directory /lib/modules/{kernel.release()}"
-    refusal = kernel.load_nvidia()
-    if refusal:
-        return refusal
-    loaded = (kernel.LIVE / "root/sys/module/nvidia/version").read_text().strip()
-    if kernel.read_pairs(built[-1])["nvidia"] != loaded:
-        return f"ERROR: could not insert 'gdrdrv': Invalid argument (built for another driver than {loaded}; SIMULATED)"
-    (kernel.ROOT / "dev/gdrdrv").write_text("SIMULATED device\n")
-    return insert(GDRDRV)
-
-
 def insert(name):
     """Show a module as loaded."""
     kernel.write(kernel.LIVE / "root/sys/module" / name / "refcnt", "0\n")
@@ -96,8 +63,6 @@ def remove(name):
     """Take one of these out of the simulated kernel."""
     shutil.rmtree(kernel.LIVE / "root/sys/module" / name)
     kernel.proc_modules(lambda lines: [line for line in lines if line.split()[0] != name])
-    if name == GDRDRV:
-        (kernel.ROOT / "dev/gdrdrv").unlink()
 
 
-LOAD = {"nvidia_peermem": load_peermem, GDRDRV: load_gdrdrv}
+LOAD = {"nvidia_peermem": load_peermem}

@@ -190,7 +190,6 @@ PROGRAMS = {
     "dracut": rebuild_initramfs,
     "grubby": bare_metal.grubby,
     "mokutil": mokutil,
-    "gdrdrv": extra_modules.gdrdrv,
     "boot": boot,
 }
 

@@ -1,6 +1,7 @@
 """Print what a run would do to the hosts, and write it to plan.json in reports_dir."""
 
 import json
+from itertools import accumulate
 from pathlib import Path
 
 from ansible.errors import AnsibleError
@@ -8,10 +9,10 @@ from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 from ansible.utils.display import Display
 
-from ..plugin_utils import dry_run, dry_run_text, durations, files
+from ..plugin_utils import dry_run, dry_run_text, files
 from . import rollout_batches
 
-# reports: where plan.json goes and durations.json of earlier runs is. plans: by host, what stack_plans returned.
+# reports: where plan.json goes. plans: by host, what stack_plans returned.
 # repositories: the report of gpucheck stack check-repositories, for download sizes.
 ARGUMENTS = {
     "reports": {"type": "path", "required": True},
@@ -39,9 +40,8 @@ class ActionModule(ActionBase):
         fleet = task_vars["groups"].get("gpu", [])
         variables = {host: task_vars["hostvars"].raw_get(host) for host in fleet}
         changing = [host for host in fleet if self.changes(variables[host])]
-        history = durations.read(arguments["reports"])
         groups = {row["group"]: row for row in arguments["repositories"].get("groups", ())}
-        rows = {host: self.row(host, variables[host], arguments, groups, history) for host in changing}
+        rows = {host: self.row(host, variables[host], arguments, groups) for host in changing}
         try:
             sizes = rollout_batches.sizes(arguments["batch"], len(changing), len(fleet))
         except ValueError as error:
@@ -50,7 +50,8 @@ class ActionModule(ActionBase):
         # Hosts outside of --limit were not read.
         read = [host for host in fleet if "gpu_facts_read" in variables[host]]
         unchanged = len(set(read) - {*changing, *left_out})
-        batches = dry_run.batches(changing, sizes, rows)
+        starts = list(accumulate(sizes, initial=0))
+        batches = [changing[start : start + size] for start, size in zip(starts, sizes)]
         document = {
             "schema": dry_run.SCHEMA,
             "hosts": rows,
@@ -69,8 +70,7 @@ class ActionModule(ActionBase):
         state = variables.get("host_state") or {}
         return "host_outcome" not in variables and bool(state.get("differences"))
 
-    def row(self, host, variables, arguments, groups, history):
-        """The entry of one host."""
+    def row(self, host, variables, arguments, groups):
         templar = Templar(loader=self._loader, variables=variables)
         chosen = {name: str(templar.template(variables.get(name, default))) for name, default in CHOICES.items()}
         plan = dry_run.plain(variables["host_plan"])
@@ -86,4 +86,4 @@ class ActionModule(ActionBase):
             "simulated": bool(facts.get("stand_ins")),
             "local": chosen["ansible_connection"] == "local",
         }
-        return dry_run.row_of(known, history)
+        return dry_run.row_of(known)

@@ -57,7 +57,6 @@ def this_run(playbook):
 
 
 def is_dead(run):
-    """Whether the run was one of this very kernel and its process is gone; a run of elsewhere may live."""
     if not run.get("place") or run["place"] != place() or not run.get("ticks"):
         return False
     seen = started(run["pid"])
@@ -65,7 +64,6 @@ def is_dead(run):
 
 
 def refusal(host, holder, waited, lease):
-    """Return why the host is not changed, in one line."""
     who = "{playbook} by {user} on {controller} (process {pid}), started {started}".format(**holder)
     waits = f" after {waited} s of waiting" if waited else ""
     return (
@@ -78,7 +76,6 @@ class ActionModule(ActionBase):
     """The module takes the lease; this waits for it."""
 
     def run(self, tmp=None, task_vars=None):
-        """Take or release the lease."""
         result = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         playbooks = context.CLIARGS.get("args") or ("a playbook",)

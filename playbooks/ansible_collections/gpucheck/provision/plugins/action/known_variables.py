@@ -18,7 +18,6 @@ NEAR = 0.88
 SITE_PREFIXES = ("bundle_", "check_repositories_", "host_lock_", "stack_")
 # Groups whose hosts the playbooks connect to.
 GROUPS = ("gpu", "collectors")
-PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
 
 
 def options(roles):
@@ -32,7 +31,6 @@ def options(roles):
 
 
 def mistakes(names, settable, needed, site):
-    """Return a message for each unknown name with a prefix of the collection, or similar to a known name."""
     known = settable | needed | site
     prefixes = (*sorted({name.split("_")[0] + "_" for name in settable}), *SITE_PREFIXES)
     found = {}
@@ -50,25 +48,8 @@ def mistakes(names, settable, needed, site):
 
 
 def _known(name, known):
-    """The known variables with the same first word."""
     same = sorted(one for one in known if one.split("_")[0] == name.split("_")[0])
     return f" Known: {', '.join(same)}." if same else ""
-
-
-def proxy_mistake(value):
-    """What is wrong with proxy_env, empty where it is None or in order. Ansible passes over what it cannot use."""
-    if value is None or (isinstance(value, str) and "{{" in value):
-        return ""
-    if not isinstance(value, dict):
-        return (
-            "proxy_env is not a mapping. Write proxy_env: {https_proxy: http://proxy.example:3128, no_proxy: .example}."
-        )
-    for name, text in value.items():
-        if str(name).lower() not in PROXIES:
-            return f"proxy_env: {name} is not a proxy variable. Use {', '.join(PROXIES)}."
-        if not isinstance(text, str):
-            return f"proxy_env: {name} is not text. Quote its value."
-    return ""
 
 
 class ActionModule(ActionBase):
@@ -79,7 +60,6 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp=None, task_vars=None):
-        """Look through the names and variables of every GPU host."""
         result = super().run(tmp, task_vars)
         arguments = self.validate_argument_spec(ARGUMENTS)[1]
         settable, needed = options(arguments["roles"])
@@ -93,9 +73,6 @@ class ActionModule(ActionBase):
             return {**result, "failed": True, "msg": f"{wrong}. Rename it in the inventory. Nothing was changed."}
         for host in hosts:
             variables = task_vars["hostvars"].raw_get(host)
-            wrong = proxy_mistake(variables.get("proxy_env"))
-            if wrong:
-                return {**result, "failed": True, "msg": f"{wrong} (Set for {host}.) Nothing was changed."}
             for name in set(variables) - set(variables.get("other_variables") or ()):
                 named.setdefault(name, []).append(host)
         # Checked once for a name, not for every host that has it: the search for similar names is slow.

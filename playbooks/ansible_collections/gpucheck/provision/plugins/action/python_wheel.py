@@ -1,14 +1,11 @@
 """Build this project's wheel once for each state of its sources."""
 
-import glob
 import hashlib
-import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 
 from ansible.plugins.action import ActionBase
@@ -23,78 +20,68 @@ ROOT_FILES = ("pyproject.toml", "README.md", "LICENSE", LOCK)
 
 
 def sources(source, package):
-    """Relative paths of everything that goes into the wheel, ordered."""
-    found = [name for name in ROOT_FILES if os.path.isfile(os.path.join(source, name))]
-    for folder, folders, files in os.walk(os.path.join(source, package)):
-        folders[:] = sorted(name for name in folders if name != "__pycache__")
-        found += [os.path.relpath(os.path.join(folder, name), source) for name in sorted(files)]
+    """Paths of everything that goes into the wheel, relative to the project, ordered."""
+    found = [name for name in ROOT_FILES if (source / name).is_file()]
+    files = (path for path in sorted((source / package).rglob("*")) if path.is_file())
+    found += [str(path.relative_to(source)) for path in files if path.parent.name != "__pycache__"]
     return [name for name in found if not name.endswith((".pyc", ".so"))]
 
 
 def digest_of(source, names):
-    """SHA-256 over names and contents."""
     digest = hashlib.sha256()
     for name in names:
-        with open(os.path.join(source, name), "rb") as file:
-            content = file.read()
-        digest.update(f"{name}\0{len(content)}\0".encode())
-        digest.update(content)
+        content = (source / name).read_bytes()
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()
 
 
 def build(source, names, folder):
     """Build in a copy: setuptools keeps a build directory, from which deleted modules would be packaged again."""
     with tempfile.TemporaryDirectory() as scratch:
-        tree, out = os.path.join(scratch, "tree"), os.path.join(scratch, "out")
+        tree = Path(scratch, "tree")
         for name in names:
-            target = os.path.join(tree, name)
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            shutil.copy2(os.path.join(source, name), target)
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source / name, tree / name)
         # With the setuptools of this environment: an isolated build would fetch the newest one, and run it.
         argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
-        argv += ["--wheel-dir", out, tree]
         # -m imports from the working directory first: a private one.
-        done = subprocess.run(argv, cwd=scratch, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        done = subprocess.run(
+            [*argv, "--wheel-dir", "out", str(tree)], cwd=scratch, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
         if done.returncode:
             raise RuntimeError(done.stdout.decode("utf-8", "replace").strip())
-        os.makedirs(folder, exist_ok=True)
+        (wheel,) = Path(scratch, "out").glob("*.whl")
+        folder.mkdir(parents=True, exist_ok=True)
         if LOCK in names:
-            shutil.copy2(os.path.join(tree, LOCK), os.path.join(folder, LOCK))
-        for wheel in glob.glob(out + "/*.whl"):
-            partial = os.path.join(folder, ".partial")
-            shutil.copy2(wheel, partial)
-            os.rename(partial, os.path.join(folder, os.path.basename(wheel)))
-
-
-def python_minimum(wheel):
-    """The oldest Python of the wheel's Requires-Python."""
-    with zipfile.ZipFile(wheel) as archive:
-        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        metadata = archive.read(name).decode("utf-8")
-    found = re.search(r"^Requires-Python:.*>=\s*([0-9.]+)", metadata, re.MULTILINE)
-    return found.group(1) if found else ""
+            shutil.copy2(tree / LOCK, folder / LOCK)
+        shutil.copy2(wheel, folder / ".partial")
+        (folder / ".partial").rename(folder / wheel.name)
 
 
 def wheel_of(source, package, dest):
     """{path, lock, digest, sha256, python_minimum} of these sources' wheel. Raises RuntimeError, OSError."""
-    source = os.path.abspath(source)
+    source, dest = Path(source).resolve(), Path(dest).resolve()
     names = sources(source, package)
     if "pyproject.toml" not in names:
         raise RuntimeError(f"{source} has no pyproject.toml, so it is not a Python project to build a wheel from")
     digest = digest_of(source, names)
-    folder = os.path.join(os.path.abspath(dest), digest[:16])
+    folder = dest / digest[:16]
     try:
-        with locked(Path(dest)):
-            if not glob.glob(folder + "/*.whl"):
+        with locked(dest):
+            if not list(folder.glob("*.whl")):
                 build(source, names, folder)
     except (OSError, RuntimeError) as error:
         hint = "The build needs setuptools 77 or newer in the environment of ansible-playbook; make installs it."
         raise RuntimeError(f"the wheel of {source} cannot be built: {error}. {hint}") from error
-    (wheel,) = glob.glob(folder + "/*.whl")
-    with open(wheel, "rb") as file:
-        sha256 = hashlib.sha256(file.read()).hexdigest()
-    found = {"path": wheel, "lock": os.path.join(folder, LOCK), "digest": digest, "sha256": sha256}
-    return {**found, "python_minimum": python_minimum(wheel)}
+    (wheel,) = folder.glob("*.whl")
+    minimum = re.search(r'^requires-python = ">=([\d.]+)', (source / "pyproject.toml").read_text(), re.MULTILINE)
+    return {
+        "path": str(wheel),
+        "lock": str(folder / LOCK),
+        "digest": digest,
+        "sha256": hashlib.sha256(wheel.read_bytes()).hexdigest(),
+        "python_minimum": minimum.group(1) if minimum else "",
+    }
 
 
 class ActionModule(ActionBase):
@@ -105,7 +92,6 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp=None, task_vars=None):
-        """Build unless these very sources were built before."""
         result = super().run(tmp, task_vars)
         try:
             return {**result, "changed": False, **wheel_of(**self.validate_argument_spec(ARGUMENTS)[1])}

@@ -23,7 +23,6 @@ AGAIN = "Repair them, then run again; completed hosts are not changed again."
 
 
 def marked(folder):
-    """The hosts with each mark."""
     return {mark: {path.name for path in (folder / mark).glob("*")} for mark in MARKS}
 
 

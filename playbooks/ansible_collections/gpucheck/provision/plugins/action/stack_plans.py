@@ -37,8 +37,6 @@ BUNDLE = "gpucheck-bundle"
 BAD_PLAN = (AttributeError, KeyError, TypeError, ValueError)
 # What a site may set for a host, see the options of role gpucheck.
 CHOICES = ("gpucheck_python", "gpucheck_image", "gpucheck_pip_args")
-# Hosts that may fetch torch from public indexes without a warning, and what a CUDA build with its libraries weighs.
-MANY_DOWNLOADS, TORCH_GB = 20, 3
 WHEELS = "/opt/gpucheck/wheels"
 PYTHON = re.compile(r"(\d{1,3})\.(\d{1,3})")
 
@@ -51,7 +49,6 @@ class Unresolved(Exception):
 
 
 def put(path, content):
-    """Write what differs, each file atomically."""
     if not path.is_file() or path.read_bytes() != content.encode("utf-8"):
         write(path, content)
 
@@ -67,7 +64,6 @@ def take(fresh, paths):
 
 
 def document(content):
-    """A file of facts or of a plan."""
     return json.dumps(content, indent=1, sort_keys=True) + "\n"
 
 
@@ -77,7 +73,6 @@ def digest(plan):
 
 
 def sources(plan):
-    """Names of the plan's repositories."""
     return [repository["name"] for repository in plan.get("repositories") or ()]
 
 
@@ -121,22 +116,9 @@ def origin(plan, wheel, choices, bundle_place, torch_index):
 
 
 def from_internet(plan, choices):
-    """Return whether pip fetches torch from public indexes: no bundle, no image, no configured index or directory."""
     words = " ".join(str(word) for word in choices.get("gpucheck_pip_args") or ())
     own = any(option in words for option in ("-i ", "--index-url", "--find-links", "-f ", "--no-index"))
     return not (own or choices.get("gpucheck_image") or BUNDLE in sources(plan))
-
-
-def torch_warning(rows):
-    """Return what to consider before many hosts fetch torch over your uplink, or nothing."""
-    count = sum(row["downloads"] for row in rows)
-    if count <= MANY_DOWNLOADS:
-        return ""
-    return (
-        f"{count} hosts download torch from public indexes, about {TORCH_GB} GB each ({count * TORCH_GB} GB). Set "
-        "gpucheck_pip_args to a mirror of yours, use a bundle, or set torch: none in stack.yml; without torch, "
-        "training, collectives and compute of gpucheck verify do not run on the hosts."
-    )
 
 
 def newest_python():
@@ -182,7 +164,6 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp=None, task_vars=None):
-        """Find the plans, and return for each host what follows from its plan."""
         result = super().run(tmp, task_vars)
         arguments = self.validate_argument_spec(ARGUMENTS)[1]
         here = task_vars["inventory_hostname"]
@@ -200,8 +181,7 @@ class ActionModule(ActionBase):
                     if path.is_file()
                 }
             if whole:
-                found = [torch_warning(result["plans"].values()), python_warning(reads, newest_python())]
-                result["warnings"] = [warning for warning in found if warning]
+                result["warnings"] = list(filter(None, [python_warning(reads, newest_python())]))
         except OSError as error:
             result.update(failed=True, msg=f"{error.filename}: {error.strerror}. No host was changed.")
         except (Unresolved, ValueError) as error:
@@ -209,7 +189,6 @@ class ActionModule(ActionBase):
         return result
 
     def host_row(self, host, path, arguments, read, variables):
-        """A host's row: its plan's file, what its gpucheck comes from, and whether all of that is there already."""
         plan = json.loads(path.read_text(encoding="utf-8"))
         templar = Templar(loader=self._loader, variables=variables)
         choices = {name: templar.template(variables[name]) for name in CHOICES if name in variables}
@@ -230,7 +209,6 @@ class ActionModule(ActionBase):
     # Where plans come from
 
     def file(self, arguments, reads):
-        """One plan for the task's own host."""
         return dict.fromkeys(reads, Path(arguments["file"]))
 
     def record(self, arguments, reads):

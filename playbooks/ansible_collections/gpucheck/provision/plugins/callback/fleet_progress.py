@@ -80,7 +80,6 @@ class CallbackModule(Default):
         plain(self._display)
 
     def v2_playbook_on_play_start(self, play):
-        """Choose the amount of output per host by the number of hosts."""
         inventory = play.get_variable_manager()._inventory
         self.hosts = {host.get_name() for host in inventory.get_hosts(play.hosts)}
         self.many = len(self.hosts) > FEW and not self._display.verbosity
@@ -90,12 +89,10 @@ class CallbackModule(Default):
         super().v2_playbook_on_play_start(play)
 
     def v2_playbook_on_task_start(self, task, is_conditional):
-        """A task's title is shown with its first line, or counted."""
         if not self.many:
             super().v2_playbook_on_task_start(task, is_conditional)
 
     def v2_runner_on_ok(self, result):
-        """Counted for a fleet. A message is shown as it is: in YAML or JSON a table is no table any more."""
         if result._task.action in TEXT and "msg" in result._result and not self._display.verbosity:
             self._display.display(str(result._result["msg"]).rstrip("\n"))
         elif self.many:
@@ -106,14 +103,12 @@ class CallbackModule(Default):
             super().v2_runner_on_ok(result)
 
     def v2_runner_on_skipped(self, result):
-        """Counted for a fleet."""
         if self.many:
             self.count(result)
         else:
             super().v2_runner_on_skipped(result)
 
     def v2_runner_on_failed(self, result, ignore_errors=False):
-        """Print one line for a fleet; the fix is in the summary."""
         if self.many:
             self.count(result, "failed")
         else:
@@ -127,19 +122,16 @@ class CallbackModule(Default):
             result.pop("exception", None)
 
     def v2_runner_on_unreachable(self, result):
-        """One line for a fleet."""
         if self.many:
             self.count(result, "unreachable")
         else:
             super().v2_runner_on_unreachable(result)
 
     def v2_runner_item_on_ok(self, result):
-        """Nothing of single items where their task has one line, or none."""
         if not self.many and not self.apart:
             super().v2_runner_item_on_ok(result)
 
     def v2_runner_item_on_skipped(self, result):
-        """Nothing of single items for a fleet."""
         if not self.many:
             super().v2_runner_item_on_skipped(result)
 
@@ -154,7 +146,6 @@ class CallbackModule(Default):
             super().v2_playbook_on_stats(stats)
 
     def line(self, result):
-        """What a host is through with, in one line."""
         if isinstance(result._task, TaskInclude):
             return
         changed = bool(result._result.get("changed"))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ansible.plugins.callback import CallbackBase
 
-from ..plugin_utils import durations, files, node_result
+from ..plugin_utils import files, node_result
 
 DOCUMENTATION = """
 name: host_summary
@@ -69,10 +69,8 @@ class Host:
         self.failed = ""
         self.done = False
         self.drained = ""
-        self.change_seconds = 0.0
 
     def state(self, check_mode):
-        """Return the outcome as one term."""
         if self.outcome:
             return self.outcome["state"]
         if self.lost or self.failed:
@@ -84,22 +82,13 @@ class Host:
         return "changed" if self.differences else "unchanged"
 
     def reason(self):
-        """Why it stopped, empty where it did not."""
         words = " ".join(str(self.outcome.get("reason", "") or self.lost or self.failed).split())
         return node_result.one_line(f"{words} {OF_JUMP_HOST}" if JUMP_HOST in words else words)
 
     def group(self):
-        """The group that it belongs to."""
         return node_result.one_line(self.plan.get("group") or "-", 80)
 
-    def duration(self, now):
-        """Its entry in durations.json."""
-        roles = sorted(self.differences)
-        took = {"reboots": self.reboots, "seconds": round(self.change_seconds, 1)}
-        return {"group": self.group(), "roles": roles, **took, "ended": now}
-
     def document(self, check_mode):
-        """Its entry in provision.json."""
         stack = plain(self.plan.get("stack"))
         return {
             "state": self.state(check_mode),
@@ -136,22 +125,18 @@ class CallbackModule(CallbackBase):
     # Events from Ansible
 
     def v2_playbook_on_start(self, playbook):
-        """Enable the summary by the playbook's name."""
         self.kind = Path(playbook._file_name).stem
 
     def v2_playbook_on_play_start(self, play):
-        """Write the current state, for runs that are killed."""
         variables = play.get_variable_manager().extra_vars
         self.folder = variables.get("reports_dir", self.folder) or self.folder
         self.check_mode = bool(play.check_mode)
         self.write()
 
     def v2_runner_on_start(self, host, task):
-        """The host's clock runs while a task of its own does."""
         self.begun[(host.get_name(), task._uuid)] = time.monotonic()
 
     def v2_runner_on_ok(self, result):
-        """Facts that our playbooks set, changes, reboots."""
         row = self.ended(result)
         if row is None:
             return
@@ -159,8 +144,7 @@ class CallbackModule(CallbackBase):
         # A host without changes reports its facts only.
         row.plan = row.plan or plain(answer.get("recorded_set"))
         if result._task.action == "gpucheck.provision.rollout_mark" and answer.get("rollout") == "done":
-            # What comes after it, the verification, is no part of the host's batch.
-            row.done, row.change_seconds = True, row.seconds
+            row.done = True
         if result._task.action in SETS:
             self.take_facts(row, answer.get("ansible_facts") or {})
         if answer.get("unreachable"):
@@ -170,13 +154,11 @@ class CallbackModule(CallbackBase):
             row.reboots += bool(answer.get("rebooted"))
 
     def v2_runner_on_failed(self, result, ignore_errors=False):
-        """Kept until a rescue gives the host an outcome of its own."""
         row = self.ended(result)
         if row is not None and not ignore_errors:
             row.failed = str(result._result.get("msg", "failed"))
 
     def v2_runner_on_unreachable(self, result):
-        """Final if no outcome follows: Ansible does not contact the host again."""
         row = self.ended(result)
         if row is not None:
             row.lost = "unreachable: " + str(result._result.get("msg", ""))
@@ -185,7 +167,6 @@ class CallbackModule(CallbackBase):
         """The end, also of a run that Ansible cut short."""
         if self.kind in PLAYBOOKS and self.hosts:
             self.write()
-            self.keep_durations()
             self._display.display("\n" + self.table())
 
     # What is made of it
@@ -201,7 +182,6 @@ class CallbackModule(CallbackBase):
         return row
 
     def take_facts(self, row, facts):
-        """Read the facts that read.yml, compare.yml and rollout.yml set for the host."""
         row.plan = plain(facts.get("host_plan")) or row.plan
         if "host_state" in facts:
             # A host that is compared again during the run, under another kernel, still counts as changed.
@@ -212,7 +192,6 @@ class CallbackModule(CallbackBase):
             row.lost = row.failed = ""
 
     def write(self):
-        """Write provision.json atomically."""
         if self.kind not in PLAYBOOKS or self.check_mode or not self.hosts or not self.folder:
             return
         hosts = {name: row.document(self.check_mode) for name, row in sorted(self.hosts.items())}
@@ -227,15 +206,7 @@ class CallbackModule(CallbackBase):
         }
         files.write(Path(self.folder) / "provision.json", json.dumps(document, indent=2) + "\n")
 
-    def keep_durations(self):
-        """How long hosts took that changed: what the next plan expects of hosts like them."""
-        changed = [(name, row) for name, row in self.hosts.items() if row.differences and row.state(False) == "changed"]
-        if self.kind == "provision" and changed and self.folder and not self.check_mode:
-            now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-            durations.write(self.folder, {name: row.duration(now) for name, row in changed})
-
     def table(self):
-        """One line a host, those that stopped last, where the eye is when the run ends."""
         rows = sorted(self.hosts.items(), key=lambda pair: (pair[1].state(self.check_mode) in REPORTED, pair[0]))
         # Changes that check mode skipped are in the dry run above.
         counted = () if self.check_mode else ("reboots", "seconds")

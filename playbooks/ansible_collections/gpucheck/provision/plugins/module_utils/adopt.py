@@ -66,7 +66,6 @@ def pinned(keys, repository):
 
 
 def candidates(repositories):
-    """The source files that are not of the plan."""
     patterns = (
         [package_repository.APT_LISTS + "/*.list", package_repository.APT_LISTS + "/*.sources", APT_MAIN]
         if any(row["kind"] == "apt" for row in repositories)
@@ -96,7 +95,6 @@ def found(repositories):
 
 
 def differences(replaced):
-    """Return messages for the files that the planned ones replace."""
     words = "{} names the same repository, and is replaced by the planned file"
     return [words.format(path) for path in sorted(replaced)]
 

@@ -71,7 +71,6 @@ def transact(module, words, order):
 
 
 def mend(module, order):
-    """Finish an earlier transaction that was interrupted."""
     wait_for_locks("dpkg", order["seconds"])
     # 1: some package cannot be configured by itself, because what it needs was not unpacked yet. What follows is what
     # repairs that, and fails with apt's own error message if it cannot.
@@ -112,7 +111,6 @@ def preferences(module, order):
 
 @contextlib.contextmanager
 def planned_words(module, order):
-    """The arguments of the one transaction, before anything else was done."""
     with preferences(module, order) as options:
         lifted = ["--ignore-hold"] if order["host"]["unplanned"]["held"] + order["stale"] else []
         words = [*options, *lifted, "--no-install-recommends", *MOVE, "install"]

@@ -21,7 +21,6 @@ NAMES = {"debian": re.compile(r"debian[^/]*$"), "ubuntu": re.compile(r"ubuntu[^/
 
 
 def one_line_sources(content):
-    """The fields of every source of a sources.list."""
     for line in content.splitlines():
         match = ONE_LINE.match(line.split("#")[0].strip())
         if match:
@@ -49,7 +48,6 @@ def deb822_sources(content):
 
 
 def disabled(fields):
-    """Whether a source is switched off."""
     return fields.get("enabled", "yes").lower() in OFF
 
 
@@ -109,7 +107,6 @@ def state(plan, root="/"):
 
 
 def differences(plan, root="/"):
-    """Return messages if the host's package sources lack what the plan needs of them."""
     seen = state(plan, root)
     if seen is None or seen["right"]:
         return []
@@ -124,5 +121,4 @@ def differences(plan, root="/"):
 
 
 def paths(plan):
-    """Our file, where the plan has one."""
     return [MANAGED_FILE] if plan.get("archive") else []

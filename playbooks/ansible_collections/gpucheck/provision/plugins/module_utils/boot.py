@@ -24,7 +24,6 @@ GRUBBY = re.compile(r'^args="(.*)"$', re.MULTILINE)
 
 
 def wanted(plan):
-    """The arguments that the plan has, empty where it has none."""
     return ((plan.get("tuning") or {}).get("boot") or {}).get("arguments") or []
 
 
@@ -77,27 +76,26 @@ def after(note, add, drop):
 
 
 def state(plan, root="/"):
-    """What the role acts on: see decide; grub: its file where that differs from what was written, and its path."""
+    """What the role acts on: see decide; during, after: the note; write, file_wrong: of the file for update-grub."""
     arguments, note = wanted(plan), noted(root)
-    if not arguments and not any(note):
-        return {"add": [], "drop": [], "lacking": [], "lingering": [], "file_wrong": False}
     running = text(os.path.join(root, "proc/cmdline")) or ""
-    seen = decide(arguments, note, entries(plan["package_manager"], root), running)
+    lines = entries(plan["package_manager"], root) if arguments or any(note) else []
+    seen = decide(arguments, note, lines, running)
     grub = ((plan.get("tuning") or {}).get("boot") or {}).get("grub")
     # If another file already sets the arguments, no managed file is needed.
     managed = bool(note[0]) and bool(grub) and plan["package_manager"] == "apt"
     wrong = managed and not same_file(os.path.join(root, grub["path"].lstrip("/")), grub["content"], grub["mode"])
-    return dict(seen, file_wrong=wrong)
+    then = after(note, seen["add"], seen["drop"])
+    more = {"during": after(note, seen["add"], []), "after": then, "write": bool(then["added"] and grub)}
+    return dict(seen, file_wrong=wrong, **more)
 
 
 def reboot_reasons(seen):
-    """Return why the running kernel has to be rebooted. seen: result of state."""
     found = ["the kernel runs without {}".format(" ".join(seen["lacking"]))] if seen["lacking"] else []
     return found + (["the kernel still runs with {}".format(" ".join(seen["lingering"]))] if seen["lingering"] else [])
 
 
 def differences(seen):
-    """Return messages for what is not as planned. seen: result of state."""
     words = ["kernel arguments {} are missing in a boot entry".format(" ".join(seen["add"]))] if seen["add"] else []
     if seen["drop"]:
         words.append("kernel arguments {} are no longer planned".format(" ".join(seen["drop"])))
@@ -107,7 +105,6 @@ def differences(seen):
 
 
 def refusals(plan):
-    """Return why arguments and ACS are not changed: the host is a guest, or has no supported boot loader."""
     found = isolation.refusals(plan)
     tool = TOOLS[plan["package_manager"]]
     if wanted(plan) and not found and not shutil.which(tool):

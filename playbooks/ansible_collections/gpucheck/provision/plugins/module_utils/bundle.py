@@ -63,7 +63,6 @@ def fetch_keys(module, folder, repositories):
 
 
 def write(folder, name, content):
-    """A text file below the folder; returns its path."""
     path = os.path.join(folder, name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
@@ -172,7 +171,6 @@ def signed_apt_lists(folder, digests):
 
 
 def prepare_apt(folder, request, status):
-    """Write sources, preferences and status below the folder; returns the options that make apt use them alone."""
     for name in ("lists/partial", "packages/partial", "cache", "sources", "preferences"):
         os.makedirs(os.path.join(folder, name), exist_ok=True)
     write(folder, "status", status)
@@ -217,7 +215,6 @@ def prepare_apt(folder, request, status):
 
 
 def status_without(names):
-    """dpkg's status without these packages."""
     kept = []
     for stanza in re.split(r"\n\n+", (text(STATUS) or "").strip()):
         found = re.search(r"(?m)^Package: (\S+)$", stanza)
@@ -318,7 +315,6 @@ def wanted_name(spec, packages):
 
 
 def dnf_words(folder, root, request):
-    """dnf on that root, with the host's own sources and the plan's."""
     for name, content in source_files(YUM_REPOS, (".repo",), request["repositories"]):
         write(folder, "repos/" + name, content)
     for repository in request["repositories"]:
@@ -359,13 +355,11 @@ def unpack_prerequisites(folder, root, dnf, request):
 
 
 def download(dnf, place, specs):
-    """The packages and what they need, checked by dnf as before an installation."""
     os.makedirs(place, exist_ok=True)
     command([*dnf, "--downloadonly", "--downloaddir=" + place, "--allowerasing", "install", *specs], DOWNLOAD_SECONDS)
 
 
 def dnf_offers(dnf, name):
-    """Whether the sources have the package."""
     return bool(command([*dnf, "repoquery", "--queryformat", "%{name}\n", name], DOWNLOAD_SECONDS).strip())
 
 

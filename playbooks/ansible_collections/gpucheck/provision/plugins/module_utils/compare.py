@@ -46,7 +46,7 @@ def compare(host, plan, digest, known=None):
         components[name] = {"packages": words, "missing": held[1] + came[1], "stale": held[2] + came[2]}
         differences.setdefault(ROLE_OF.get(name, name), []).extend(words + held[0] + came[0])
     for name in options.planned(plan):
-        differences[name] += options.differences(plan, name, facts["kernel"])
+        differences[name] += options.differences(plan, name)
     differences["driver"] += host_plan.driver_differences(plan, facts, packages)
     differences["driver"] += kernel_packages.modules_differences(plan, facts, packages)
     # It follows from the missing packages.
@@ -64,7 +64,8 @@ def compare(host, plan, digest, known=None):
     differences["container_engine"] = engines.differences(plan)
     differences["tuning"] = tuning.differences(plan)
     noted = kernel.noted()
-    differences["kernel_lock"] = kernel.differences(kernel.state(plan, facts["holds"], extras, noted), noted)
+    lock = kernel.state(plan, facts["holds"], extras, noted)
+    differences["kernel_lock"] = kernel.differences(lock, noted)
     arguments = boot.state(plan)
     differences["kernel_arguments"] = boot.differences(arguments)
     differences["gpucheck"] = host_plan.gpucheck_differences(plan, digest)
@@ -86,6 +87,8 @@ def compare(host, plan, digest, known=None):
         "host": dict(
             details,
             modules_packages=sorted(parts),
+            kernel_lock=lock,
+            kernel_arguments=arguments,
             rivals=rivals,
             services=running.details(services),
             modules_missing=modules,
@@ -105,7 +108,6 @@ def changes(plan, answer):
 
 
 def stream_differences(plan):
-    """The dnf module stream that is enabled against the planned one."""
     wanted = plan["module_stream"]
     if wanted is None:
         return []
@@ -122,7 +124,6 @@ def foreign(plan, facts, extras):
 
 
 def host_details(plan, digest, facts, extras):
-    """What roles act on besides sentences."""
     stream = plan["module_stream"]
     recorded = host_plan.recorded_plan()
     return {
@@ -132,7 +133,6 @@ def host_details(plan, digest, facts, extras):
         "nouveau_loaded": facts["nouveau_loaded"],
         "secure_boot": facts["secure_boot"],
         "mok": safety.mok_state(plan, facts["secure_boot"]),
-        "slow_boot": extras.get("slow_boot", False),
         "python3": facts["python3"],
         "platform_python": platform_python(),
         "headers_present": facts["kernel"] in facts["headers"],
@@ -152,7 +152,7 @@ def host_details(plan, digest, facts, extras):
         "managed": extras.get("managed", []),
         "archive": archive.state(plan),
         "tuning": tuning.state(plan),
-        "options": options.state(plan, facts["kernel"]),
+        "options": options.state(plan),
         "refusals": options.refusals(plan, extras["packages"]) + boot.refusals(plan) + engines.refusals(plan),
         "space": safety.file_systems(),
         "unfinished": extras["unfinished"],

@@ -16,7 +16,6 @@ def masked(words):
 
 
 def public(url):
-    """The address without user and password."""
     return IN_ADDRESS.sub("", url)
 
 

@@ -68,7 +68,7 @@ def supply(module, source, dnf):
         )
 
 
-# What has the module's sources; GPUDirect Storage and GDRCopy are built after the driver is there.
+# What has the module's sources; GPUDirect Storage is built after the driver is there.
 SOURCES = re.compile(r"^(kmod-)?nvidia-(?!fs).*(dkms|kernel.*-source)")
 FOLDER = "/var/tmp"  # noqa: S108 - on a disk; the folder below it is made by mkdtemp
 # The open modules take 2 GB while they are built, and a quarter of an hour on one core.
@@ -91,7 +91,6 @@ def arriving(moves):
 
 
 def package_files(found):
-    """Paths of the package files, of those that are on the host. found: versions by name."""
     bundle = [os.path.join(BUNDLE_PLACE, "**", kind) for kind in ("*.deb", "*.rpm")]
     there = kept.files(os.path.join(kept.FOLDER, "*", "*"), *bundle, *kept.CACHES)
     keys = [(name, kept.without_epoch(version)) for name, version in found.items()]
@@ -99,7 +98,6 @@ def package_files(found):
 
 
 def obstacle(facts, order):
-    """Return why nothing can be built here yet, or nothing."""
     if shutil.which("dkms") is None:
         return "DKMS is not installed yet"
     if order["compilers"]:

@@ -100,7 +100,6 @@ def lock_versions(module, add=(), drop=(), path=VERSIONLOCK):
 
 
 def ground(module, order):
-    """Enable the stream, and install what the transaction builds on: nothing that programs on the GPUs use."""
     if not order["stream_planned"]:
         change_stream(module, order["stream"], order["host"]["module_stream"], order["seconds"])
     plugin = [] if order["host"]["versionlock"] else [PLUGIN]
@@ -110,7 +109,6 @@ def ground(module, order):
 
 
 def installation(order):
-    """Return the arguments of the one transaction."""
     options = ["--allowerasing", "--setopt=install_weak_deps=False", "--setopt=keepcache=1"]
     return [*dkms.enabling(order["dkms_source"]), *options, "install", *order["specs"]]
 

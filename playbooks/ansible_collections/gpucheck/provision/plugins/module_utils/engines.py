@@ -18,17 +18,14 @@ TABLE = re.compile(r"""^\s*\[[^\]#]*\.runtimes\.['"]?nvidia['"]?\s*\]""", re.MUL
 
 
 def wanted(plan):
-    """Return the plan's engines, empty if it does not manage them."""
     return plan.get("container_engines") or []
 
 
 def present(row):
-    """Whether this host has the engine, and what it serves here."""
     return all(shutil.which(program) for program in (row["program"], row.get("beside")) if program)
 
 
 def here(plan):
-    """The plan's engines that this host has."""
     return [row for row in wanted(plan) if present(row)]
 
 
@@ -94,7 +91,6 @@ def why_unreadable(row):
 
 
 def refusals(plan):
-    """Why nothing can be added to an engine's configuration, each with what to do."""
     words = (
         "{}: the engine does not start with this file, and no runtime can be added to it. Correct the file (python3 "
     )
@@ -103,12 +99,10 @@ def refusals(plan):
 
 
 def differences(plan):
-    """Return messages for the role that configures engines for the NVIDIA runtime."""
     seen = state(plan)
     words = ["{} is not configured for the runtime {}".format(name, RUNTIME) for name in seen["missing"]]
     return words + ["{} cannot be read".format(message) for message in seen["broken"]]
 
 
 def left(plan):
-    """Return messages for the role that reverts what is no longer planned."""
     return ["{} contains the runtime {}, which is no longer planned".format(path, RUNTIME) for path in to_undo(plan)]

@@ -92,7 +92,6 @@ def rpm_packages():
 
 
 def rpm_keys():
-    """Fingerprints of the keys that rpm trusts."""
     return sorted(rpm_fingerprints(command(["rpm", "-qa", "gpg-pubkey", "--qf", "%{DESCRIPTION}\n"])))
 
 
@@ -214,10 +213,7 @@ def read_facts(host, simulator=SIMULATOR):
         "headers": kernels_with_headers(),
         "dkms": safety.dkms(),
         "vgpu_guest": safety.vgpu_guest(root, [row[0] for row in gpus]),
-        "repositories": safety.repositories(),
         "processes": [] if image() else safety.processes(),
-        "free_bytes": safety.free_bytes(),
-        "package_locks": safety.package_locks(family),
         "foreign": others + distributions,
         "packages": {name: everything[name] for name in sorted(everything) if OF_INTEREST.search(name)},
         "holds": holds,
@@ -226,5 +222,4 @@ def read_facts(host, simulator=SIMULATOR):
     extras = {"packages": everything, "keys": keys, "unfinished": unfinished, "locks": locks, "family": family}
     extras.update(doubled=doubled, kernels=kernels, modules=rdma.loaded_modules(root))
     extras.update(of_distribution=distributions, of_nvidia=made["nvidia"], managed=origin.managed())
-    extras["slow_boot"] = safety.slow_boot(len(gpus), facts["nvswitches"], safety.memory_bytes(root))
     return facts, extras

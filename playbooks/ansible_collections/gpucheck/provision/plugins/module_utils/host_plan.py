@@ -16,7 +16,7 @@ from .origin import NAMES
 from .readers.files import text
 from .readers.packages import upstream
 
-OPTIONS = ("dcgm", "gdrcopy", "acs")
+OPTIONS = ("dcgm", "acs")
 PACKAGE_COMPONENTS = ("driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit", *OPTIONS)
 STACK_FILE = "/etc/gpucheck/stack.json"
 MARKER = "/opt/gpucheck/requirements.sha256"
@@ -39,7 +39,6 @@ DRIVER_VERSION = re.compile(r"^\d{3}\.\d{2,3}(\.\d+)?$")
 
 
 def component(plan, name):
-    """A component's packages and holds, empty where the plan does not want it."""
     found = plan["components"].get(name) or {}
     return found.get("packages") or [], found.get("holds") or []
 
@@ -110,7 +109,6 @@ def superfluous(plan, doubled):
 
 
 def normal_epoch(version):
-    """The version without an epoch of 0."""
     return version[2:] if version.startswith("0:") else version
 
 
@@ -127,7 +125,6 @@ def strays(plan, packages):
 
 
 def same_file(path, content, mode):
-    """True where the file has this content and these permissions."""
     try:
         if os.stat(path).st_mode & 0o7777 != int(mode, 8):
             return False
@@ -138,7 +135,6 @@ def same_file(path, content, mode):
 
 
 def wrong_files(plan):
-    """Paths of the plan's files that are missing or different."""
     return [row["path"] for row in plan["files"] if not same_file(row["path"], row["content"], row["mode"])]
 
 
@@ -175,7 +171,6 @@ def enabled_stream(module):
 
 
 def reboot_reasons(plan, facts):
-    """Why the plan's rule asks for a reboot now, empty where it does not."""
     rules = [] if image() else plan["reboot"]["when"]
     driver = facts["driver"]
     reasons = []
@@ -193,7 +188,6 @@ def reboot_reasons(plan, facts):
 
 
 def loaded_differences(plan, facts):
-    """Compare the active kernel module with the plan."""
     expected, driver = plan["expected"], facts["driver"]
     if driver["installed_version"] is None:
         return [
@@ -209,7 +203,6 @@ def loaded_differences(plan, facts):
 
 
 def versionlock_available():
-    """Whether dnf's versionlock plugin is installed."""
     return bool(glob.glob(VERSIONLOCK_PLUGIN))
 
 
@@ -230,7 +223,6 @@ def prerequisites_missing(plan, packages):
 
 
 def compilers_missing(plan, packages):
-    """Compilers that DKMS builds the planned module with, and that the host lacks."""
     return [name for name in plan.get("compilers") or [] if name not in packages]
 
 

@@ -46,7 +46,6 @@ def guest(root="/"):
 
 
 def bridges(root="/"):
-    """Bus ids of the PCIe bridges between the root and each NVIDIA GPU, ordered."""
     found = set()
     for gpu in (one for one in functions(root) if one.is_nvidia_gpu):
         above = os.path.dirname(os.path.realpath(gpu.folder))
@@ -65,7 +64,6 @@ def acs_control(config):
 
 
 def acs_words(root="/"):
-    """Return messages for every bridge above a GPU with ACS enabled."""
     words = []
     for bridge in bridges(root):
         try:
@@ -79,7 +77,6 @@ def acs_words(root="/"):
 
 
 def refusals(plan, root="/"):
-    """Return why this host must keep isolation although the plan removes it."""
     requested = ["iommu"] if (plan.get("tuning") or {}).get("boot") else []
     requested += ["acs"] if plan["components"].get("acs") else []
     kind = guest(root) if requested else None

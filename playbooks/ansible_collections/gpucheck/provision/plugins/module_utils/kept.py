@@ -48,7 +48,6 @@ def files(*patterns):
 
 
 def folder_files(name):
-    """Those of current or previous."""
     return files(os.path.join(FOLDER, name, "*"))
 
 
@@ -99,7 +98,6 @@ def place(source, target):
 
 
 def total(paths):
-    """Bytes of these files, each counted once."""
     return sum({(stat.st_dev, stat.st_ino): stat.st_size for stat in map(os.stat, paths)}.values())
 
 
@@ -117,7 +115,6 @@ def path_for(row, there):
 
 
 def fits(row, version):
-    """Whether a planned package may have this version."""
     return row["version"] is None or without_epoch(row["version"]) == version
 
 

@@ -26,12 +26,10 @@ HEADERS = ("devel", "devel-matched", "headers")
 
 
 def noted():
-    """The holds that we set."""
     return sorted(read(NOTE).get("holds", []))
 
 
 def wanted_deb(packages):
-    """Names of the installed kernel packages."""
     return sorted(name for name in packages if DEB.search(name))
 
 
@@ -76,13 +74,13 @@ def state(plan, holds, extras, managed):
         present = [entry for entry in extras["locks"] if normal_lock(entry) in mine]
         lifted = [entry for entry in present if normal_lock(entry) not in good]
     kept = [entry for entry in present if entry not in lifted]
-    return {"missing": missing, "lifted": lifted, "ours": sorted(set(kept + missing))}
+    return {"missing": missing, "lifted": lifted, "kept": sorted(set(kept + missing))}
 
 
 def differences(seen, managed):
     """Return messages for what is not as planned. seen: of ``state``; managed: of ``noted``."""
     words = ["{} is not held".format(entry) for entry in seen["missing"]]
     words += ["{} is held by gpucheck, not planned".format(entry) for entry in seen["lifted"]]
-    if not words and seen["ours"] != managed:
+    if not words and seen["kept"] != managed:
         words.append("the record of kernel holds names some that do not exist")
     return words

@@ -78,12 +78,10 @@ def modules_wanted(plan, facts, packages):
 
 
 def modules_missing(plan, facts, packages):
-    """Those of them that are not installed."""
     return [name for name in modules_wanted(plan, facts, packages) if name not in packages]
 
 
 def modules_differences(plan, facts, packages):
-    """Return messages for what is missing."""
     words = "{} is not installed, and contains the module of a kernel"
     return [words.format(name) for name in modules_missing(plan, facts, packages)]
 

@@ -60,7 +60,6 @@ def release(run_id, folder=FOLDER):
 
 
 def named(run):
-    """The holder, for a message."""
     return "{playbook} by {user} on {controller} (process {pid}), started {started}".format(**run)
 
 

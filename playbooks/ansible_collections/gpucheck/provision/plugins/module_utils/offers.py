@@ -45,7 +45,6 @@ def dnf_offers(names):
 
 
 def lacking(rows, offers):
-    """A sentence for each row that is not offered, with versions that are."""
     found = []
     for row in rows:
         versions = offers.get(row["name"], [])

@@ -48,7 +48,6 @@ LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/li
 
 
 def drivers(packages):
-    """Names of the installed packages that may be of a driver."""
     return [name for name in sorted(packages) if DRIVER.search(name) and not NO_DRIVER.search(name)]
 
 
@@ -147,7 +146,6 @@ def without_package(packages, dkms, kernel, root="/"):
 
 
 def managed(root="/"):
-    """Return sentences on what else manages the driver here, with the resolution."""
     found = []
     if os.path.exists(os.path.join(root, "run/ostree-booted")):
         found.append(

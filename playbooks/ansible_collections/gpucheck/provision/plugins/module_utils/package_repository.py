@@ -2,17 +2,12 @@
 
 import os
 import re
-from urllib.parse import urlsplit
 
 from .credentials import APT_AUTH, SECRET_MODE, auth_line, login, public
 from .openpgp import LARGEST_KEY_BYTES, NotAKey, digest, fingerprints, read_key
 from .readers.files import text
 
 APT_LISTS = "/etc/apt/sources.list.d"
-APT_CONF = "/etc/apt/apt.conf.d"
-# Client certificates of mirrors that a run writes; others are managed by your cluster.
-CLIENT_FILES = "/etc/gpucheck/mirrors/"
-CLIENT_SETTINGS = ("sslclientcert", "sslclientkey")
 YUM_REPOS = "/etc/yum.repos.d"
 RPM_KEYS = "/etc/pki/rpm-gpg"
 
@@ -38,49 +33,9 @@ def auth_file(repository):
     return os.path.join(APT_AUTH, "gpucheck-" + repository["name"] + ".conf")
 
 
-def client_of(repository):
-    """(certificate, key): the paths that the mirror requires, (None, None) if it requires nothing."""
-    return repository.get("client_certificate"), repository.get("client_key")
-
-
-def client_conf(repository):
-    """The path of apt's settings for the mirror's client certificate, None where it has none."""
-    if repository["kind"] != "apt" or not client_of(repository)[1]:
-        return None
-    return os.path.join(APT_CONF, "52gpucheck-" + repository["name"])
-
-
-def client_text(repository):
-    """apt's settings for the host of the mirror: other hosts are not shown the certificate."""
-    scope = "Acquire::https::{}::".format(urlsplit(repository["url"]).hostname)
-    rows = zip(("SslCert", "SslKey"), client_of(repository))
-    return "".join('{}{} "{}";\n'.format(scope, name, path) for name, path in rows)
-
-
-def same_host(repository):
-    """Whether the signing key is fetched from the mirror itself."""
-    return urlsplit(repository["url"]).hostname == urlsplit(repository["key_url"]).hostname
-
-
-def our_client_files(repository):
-    """Those of client_of that a run writes."""
-    return [path for path in client_of(repository) if path and path.startswith(CLIENT_FILES)]
-
-
-def client_differences(repository):
-    """Return messages if files for the mirror are missing, or if other users can read a managed one."""
-    found = [path for path in client_of(repository) if path and not os.path.isfile(path)]
-    words = ["{}: {} for its mirror is missing".format(repository["name"], path) for path in found]
-    key = client_of(repository)[1]
-    if key in our_client_files(repository) and not found and not private(key):
-        words.append("{}: others can read {}".format(repository["name"], key))
-    return words
-
-
 def all_paths(repository):
-    """Every file of a repository."""
-    more = (auth_file(repository), client_conf(repository), *our_client_files(repository))
-    return [*paths(repository), *(path for path in more if path)]
+    auth = auth_file(repository)
+    return [*paths(repository), *([auth] if auth else [])]
 
 
 def rows(repository):
@@ -89,13 +44,10 @@ def rows(repository):
     mode = SECRET_MODE if repository["kind"] == "dnf" and login(repository["url"]) else 0o644
     # The credentials first: the server rejects a source without them.
     found = [(auth, auth_line(repository["url"]), SECRET_MODE)] if auth else []
-    conf = client_conf(repository)
-    found += [(conf, client_text(repository), 0o644)] if conf else []
     return [*found, (source, source_text(repository), mode)]
 
 
 def source_line(repository):
-    """The one-line apt source, signed by its own key and no other; credentials are in a file of their own."""
     return "deb [signed-by={}] {} {}\n".format(repository["keyring"], public(repository["url"]), repository["suite"])
 
 
@@ -105,7 +57,6 @@ def yum_file(repository):
     return {
         "baseurl": public(repository["url"]),
         **(dict(zip(("username", "password"), found)) if found else {}),
-        **(dict(zip(CLIENT_SETTINGS, client_of(repository))) if client_of(repository)[1] else {}),
         "gpgcheck": "0" if repository["signed"] == "metadata" else "1",
         "repo_gpgcheck": "0" if repository["signed"] == "packages" else "1",
         "enabled": "1",
@@ -130,7 +81,6 @@ def pins(stated):
 
 
 def key_as_planned(repository):
-    """True if the key file holds pinned keys and no other."""
     return file_pinned(paths(repository)[1], pins(repository["key_fingerprint"]))
 
 
@@ -161,7 +111,6 @@ def differences(plan, keys):
             words.append("{}: its key is not imported into rpm".format(repository["name"]))
         if not source_as_planned(repository, source):
             words.append("{}: {} is missing or different".format(repository["name"], source))
-        words += client_differences(repository)
     return words
 
 
@@ -174,27 +123,19 @@ def key_fingerprints(path):
 
 
 def source_as_planned(repository, path):
-    """Return True if the source file equals the planned one."""
     content = text(path)
     if content is None:
         return False
     auth = auth_file(repository)
     if auth and (text(auth) != auth_line(repository["url"]).strip() or not private(auth)):
         return False
-    conf = client_conf(repository)
-    if conf and text(conf) != client_text(repository).strip():
-        return False
     if repository["kind"] == "apt":
         return content == source_line(repository).strip()
     if login(repository["url"]) and not private(path):
         return False
     seen = dict((part.strip() for part in line.split("=", 1)) for line in content.splitlines() if "=" in line)
-    wanted = yum_file(repository)
-    if any(name in seen and name not in wanted for name in CLIENT_SETTINGS):
-        return False
-    return all(seen.get(key) == value for key, value in wanted.items())
+    return all(seen.get(key) == value for key, value in yum_file(repository).items())
 
 
 def private(path):
-    """Return True if only the owner may read the file."""
     return not os.stat(path).st_mode & 0o077

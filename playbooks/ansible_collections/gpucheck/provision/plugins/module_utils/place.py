@@ -35,7 +35,6 @@ def write(module, path, content, mode=None):
 
 
 def as_bytes(value):
-    """JSON to be read by people too."""
     return (json.dumps(value, indent=4, sort_keys=True) + "\n").encode("utf-8")
 
 
@@ -66,7 +65,6 @@ def owner():
 
 
 def same_owner_and_mode(path, mode):
-    """Return True if the module's user owns the path and it has these permissions."""
     seen = os.stat(path)
     return (seen.st_uid, seen.st_gid) == owner() and stat.S_IMODE(seen.st_mode) == mode
 

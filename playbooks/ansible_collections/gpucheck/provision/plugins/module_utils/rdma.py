@@ -42,26 +42,22 @@ def loaded_modules(root="/"):
 
 
 def builtin_modules(kernel, root="/"):
-    """Names of the modules that are part of the kernel itself."""
     lines = (text(os.path.join(root, "lib/modules", kernel, "modules.builtin")) or "").splitlines()
     return {os.path.basename(line).partition(".ko")[0].replace("-", "_") for line in lines}
 
 
 def planned_modules(plan):
-    """Names of the modules that the plan has loaded at boot."""
     rows = [row["content"] for row in plan["files"] if row["path"].startswith(MODULES_LOAD_D)]
     words = [line.strip() for content in rows for line in content.splitlines()]
     return [word.replace("-", "_") for word in words if word and not word.startswith(("#", ";"))]
 
 
 def missing_modules(plan, loaded, kernel, root="/"):
-    """Modules that are planned at boot and not in the running kernel."""
     absent = [name for name in planned_modules(plan) if name not in loaded]
     return [name for name in absent if name not in builtin_modules(kernel, root)]
 
 
 def differences(missing):
-    """Return messages for the modules that are missing."""
     return ["module {} is not loaded, planned at boot".format(name) for name in missing]
 
 
@@ -79,7 +75,6 @@ def absent_modules(plan, loaded, kernel, root="/"):
 
 
 def known(name, kernel):
-    """Whether the kernel has this module."""
     try:
         command(["modinfo", "-k", kernel, "-F", "filename", name])
     except Unreadable:
@@ -113,5 +108,4 @@ def kernel_parts(plan, facts, extras, later):
 
 
 def package_differences(packages):
-    """Return messages for the packages of kernel_parts."""
     return ["{} is needed for {}".format(name, ", ".join(packages[name])) for name in sorted(packages)]

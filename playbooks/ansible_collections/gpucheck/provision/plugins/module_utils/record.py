@@ -42,12 +42,10 @@ def digest(plan):
 
 
 def planned_names(plan):
-    """The names of the planned packages of all components."""
     return {row["name"] for part in host_plan.PACKAGE_COMPONENTS for row in host_plan.component(plan, part)[0]}
 
 
 def planned_holds(plan):
-    """The names that the plan holds."""
     return {name for part in host_plan.PACKAGE_COMPONENTS for name in host_plan.component(plan, part)[1]}
 
 
@@ -93,7 +91,6 @@ def words(relation):
 
 
 def rpm_relations():
-    """The relations of every installed rpm."""
     layout = "N%{NAME}\n[R%{REQUIRENAME}\n][P%{PROVIDENAME}\n]"
     needs, provides, name = {}, {}, ""
     for line in command(["rpm", "-qa", "--qf", layout]).splitlines():
@@ -121,12 +118,10 @@ def closure(roots, following):
 
 
 def reachable(roots, needs, provides):
-    """Everything that the roots depend on, and the roots."""
     return closure(roots, lambda name: {one for word in needs.get(name, ()) for one in provides.get(word, ())})
 
 
 def own_driver(packages):
-    """Return why the driver cannot be kept: packages of it that an earlier plan installed."""
     names = [name for name in origin.drivers(read(INSTALLED).get("packages", {})) if name in packages]
     words = (
         "driver: keep is set in stack.yml, but gpucheck installed the driver of this host ({}). State that driver in "
@@ -162,7 +157,6 @@ def unplanned(plan, packages, holds):
 
 
 def left_files(plan):
-    """Our files that the plan no longer has."""
     return sorted(set(read(INSTALLED).get("paths", [])) - set(planned_paths(plan)))
 
 

@@ -20,12 +20,9 @@ FCNTL_LOCKS = {
 }
 PID_LOCKS = {"dpkg": (), "rpm": ("/var/lib/dnf/rpmdb_lock.pid", "/var/cache/dnf/*_lock.pid", "/run/dnf.pid")}
 FLOCK = "@hhqqi4x"
-SPACE = ("/usr", "/var", "/boot")
 # Where driver, CUDA, their downloads, PyTorch and the initramfs go.
 FILLED = ("/usr", "/usr/local", "/var", "/opt", "/boot")
 VGPU_MARK = b"VF"
-# Power-on tests and memory training of such a machine take 10 to 20 minutes.
-SLOW_GPUS, SLOW_MEMORY_BYTES = 8, 1000 << 30
 
 
 def processes():
@@ -43,16 +40,6 @@ def processes():
     return sorted(found)
 
 
-def free_bytes(folders=SPACE):
-    """Bytes free for root, by folder, of those that are there."""
-    found = {}
-    for folder in folders:
-        if os.path.isdir(folder):
-            space = os.statvfs(folder)
-            found[folder] = space.f_bavail * space.f_frsize
-    return found
-
-
 def file_systems(folders=FILLED):
     """[{folders, free_bytes}] by file system: what is free on one counts once. A folder to be made is its parent's."""
     found = {}
@@ -67,19 +54,7 @@ def file_systems(folders=FILLED):
 
 
 def device(folder):
-    """Return what distinguishes the directory's file system from others."""
     return os.stat(folder).st_dev
-
-
-def memory_bytes(root="/"):
-    """Return the memory of the host in bytes, 0 if the kernel does not report it."""
-    found = re.search(r"^MemTotal:\s+(\d+) kB", text(os.path.join(root, "proc/meminfo")) or "", re.MULTILINE)
-    return int(found.group(1)) * 1024 if found else 0
-
-
-def slow_boot(gpus, nvswitches, memory):
-    """Whether the machine takes long to boot, by its numbers of GPUs and switches and its memory in bytes."""
-    return nvswitches > 0 or gpus >= SLOW_GPUS or memory >= SLOW_MEMORY_BYTES
 
 
 def package_locks(family):
@@ -148,19 +123,6 @@ def dkms(root="/"):
                 for build in dkms_builds(root, name, version):
                     found.setdefault(version, []).append(build.kernel)
     return {version: sorted(names) for version, names in sorted(found.items())}
-
-
-def repositories(root="/"):
-    """Addresses of the active package sources, ordered."""
-    patterns = ("etc/apt/sources.list", "etc/apt/sources.list.d/*.list", "etc/apt/sources.list.d/*.sources")
-    found = set()
-    for pattern in (*patterns, "etc/yum.repos.d/*.repo"):
-        for path in glob.glob(os.path.join(root, pattern)):
-            lines = (line.strip() for line in (text(path) or "").splitlines())
-            for line in lines:
-                if not line.startswith("#"):
-                    found.update(re.findall(r"[a-z+]+://[^\s\]]+", line))
-    return sorted(found)
 
 
 def mok_state(plan, secure_boot):

@@ -23,7 +23,6 @@ def late(_number, _frame):
 
 
 def fetch(module, url):
-    """The key file and the key's binary packets, or the task fails with what to do."""
     content, info = b"", {"status": None, "msg": ""}
     before = signal.signal(signal.SIGALRM, late)
     signal.alarm(FETCH_SECONDS)

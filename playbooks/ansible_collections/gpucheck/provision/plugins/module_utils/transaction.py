@@ -118,7 +118,6 @@ def besides(moves, planned):
 
 
 def sentences(rows):
-    """Each row as text, for make plan and messages."""
     return [" ".join(row).strip() for row in rows]
 
 
@@ -142,7 +141,6 @@ def foreign(moves, order):
 
 
 def refusal(rows):
-    """Return why a transaction with these rows is rejected, and the fix."""
     return (
         "the package transaction would also {}. These packages are not NVIDIA's, and nothing was installed or removed. "
         "If this is intended, allow it by name with packages_allow_changes: [{}]"

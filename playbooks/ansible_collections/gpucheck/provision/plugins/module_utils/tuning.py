@@ -11,12 +11,10 @@ CHOSEN = re.compile(r"\[(\w+)\]")
 
 
 def wanted(plan):
-    """The plan's tuning, empty where it has none."""
     return plan.get("tuning") or {"files": [], "live": []}
 
 
 def paths(plan):
-    """The files that tuning puts on the host."""
     return [row["path"] for row in wanted(plan)["files"]]
 
 
@@ -49,7 +47,6 @@ def writable(path):
 
 
 def why_not(path, root="/"):
-    """Why a setting cannot be set from here."""
     if os.path.exists(os.path.join(root, "run/systemd/container")) or os.path.exists(os.path.join(root, ".dockerenv")):
         return "a container cannot change its host's kernel; set it on the host"
     return "{} is not writable".format(path)

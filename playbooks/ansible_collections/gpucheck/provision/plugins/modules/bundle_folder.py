@@ -57,7 +57,6 @@ exec /usr/bin/dnf --setopt=reposdir={folder}/repos "$@"
 
 
 def missing(folder, files):
-    """Paths of files that are not there as they should be, ordered."""
     return [path for path, row in sorted(files.items()) if not same(os.path.join(folder, path), row)]
 
 
@@ -117,7 +116,6 @@ def accept(place, name, target, row):
 
 
 def remove(name, place=None):
-    """Remove a file or link if it is there."""
     with contextlib.suppress(FileNotFoundError, IsADirectoryError):
         os.unlink(name, dir_fd=place)
 
@@ -135,7 +133,6 @@ def copied(file, copy, most):
 
 
 def superfluous(folder, files):
-    """Files among packages and wheels that are not part of this bundle."""
     found = []
     for part in ("packages", "wheels"):
         for place, _, names in os.walk(os.path.join(folder, part)):
@@ -144,7 +141,6 @@ def superfluous(folder, files):
 
 
 def guides(folder):
-    """Write what makes apt and dnf use this folder alone."""
     os.makedirs(os.path.join(folder, "lists/partial"), exist_ok=True)
     write(folder, "apt.conf", APT_CONF.format(folder=folder, name=BUNDLE))
     os.chmod(write(folder, "bin/dnf", DNF.format(folder=folder)), 0o755)  # noqa: S103 - a program for all
@@ -155,7 +151,6 @@ def guides(folder):
 
 
 def newer(folder, made):
-    """When the bundle was made that the host took last, if that is later; else empty."""
     try:
         with open(os.path.join(folder, MADE)) as file:
             recorded = file.read(64)
@@ -165,7 +160,6 @@ def newer(folder, made):
 
 
 def main():
-    """Copy arrived files, find missing ones, return the result."""
     module = AnsibleModule(
         argument_spec={
             "folder": {"type": "path", "required": True},

@@ -53,7 +53,6 @@ from ..module_utils.readers.system import os_release
 
 
 def main():
-    """Collect, and return the result."""
     module = AnsibleModule(
         argument_spec={
             "folder": {"type": "path", "required": True},

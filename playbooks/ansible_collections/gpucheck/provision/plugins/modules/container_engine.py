@@ -7,8 +7,7 @@ short_description: Configure the NVIDIA container runtime in Docker and containe
 description:
   - With C(present), C(nvidia-ctk runtime configure) writes the configuration of every planned engine that this host has
     and that lacks the runtime. An engine that has it is not written again.
-  - With C(absent), files that did not change since nvidia-ctk wrote them are restored. From a daemon.json that was
-    changed since, only the runtime is removed. Earlier configuration is kept.
+  - With C(absent), files that did not change since nvidia-ctk wrote them are restored. Others are named.
   - The engines do not load a new configuration by themselves; RV(services) lists the running ones that must, and how.
 options:
   state: {type: str, choices: [present, absent], required: true, description: What to do.}
@@ -29,7 +28,6 @@ left: {returned: success, type: list, elements: str, description: "With absent, 
 """
 
 import base64
-import json
 import os
 
 from ansible.module_utils.basic import AnsibleModule
@@ -42,7 +40,6 @@ TOOL = "nvidia-ctk"
 
 
 def note(module, files):
-    """Write the record; remove it if no file is managed."""
     if files:
         write(module, engines.RECORD, as_bytes({"schema": "gpucheck.engines/1", "files": files}))
     elif os.path.exists(engines.RECORD):
@@ -50,7 +47,6 @@ def note(module, files):
 
 
 def configure(module, row):
-    """Run nvidia-ctk on one engine's files, and record the originals. Fails the task with the tool's error message."""
     files = engines.recorded()
     # Recorded first: an interrupted run can still be reverted.
     for path in row["files"]:
@@ -68,36 +64,14 @@ def configure(module, row):
 
 def undo(module, path, entry):
     """Revert one file: return a sentence if it needs a manual change, else None."""
-    before, changed = entry["before"], engines.digest(path) != entry["after"]
-    if changed and path.endswith(".json"):
-        return without_runtime(module, path)
-    if changed and os.path.exists(path):
+    before = entry["before"]
+    if engines.digest(path) != entry["after"] and os.path.exists(path):
         return "{} was changed since: remove the runtime {} by hand".format(path, engines.RUNTIME)
     if before is not None:
         write(module, path, base64.b64decode(before["content"]))
         os.chmod(path, before["mode"])
     elif os.path.exists(path):
         os.unlink(path)
-    return None
-
-
-def without_runtime(module, path):
-    """Remove the runtime from a daemon.json that was changed since; return a sentence if it is unreadable."""
-    if not os.path.exists(path):
-        return None
-    try:
-        others = {name: row for name, row in engines.runtimes(path).items() if name != engines.RUNTIME}
-        content = json.loads(engines.text(path) or "{}")
-    except ValueError as error:
-        return "{} cannot be read: {}".format(path, error)
-    content.pop("runtimes", None)
-    if others:
-        content["runtimes"] = others
-    if content.get("default-runtime") == engines.RUNTIME:
-        del content["default-runtime"]
-    mode = os.stat(path).st_mode & 0o7777
-    write(module, path, (json.dumps(content, indent=4) + "\n").encode("utf-8"))
-    os.chmod(path, mode)
     return None
 
 
@@ -108,7 +82,6 @@ def active(module, pairs):
 
 
 def make_present(module, plan):
-    """Configure what does not know the runtime."""
     missing = engines.state(plan)["missing"]
     rows = [row for row in engines.here(plan) if row["name"] in missing]
     for row in rows if not module.check_mode else []:
@@ -121,7 +94,6 @@ def make_present(module, plan):
 
 
 def make_absent(module, plan):
-    """Revert what is recorded and no longer planned."""
     files, left = engines.recorded(), []
     paths = engines.to_undo(plan)
     pairs = sorted({(files[path]["service"], files[path]["action"]) for path in paths})
@@ -133,7 +105,6 @@ def make_absent(module, plan):
 
 
 def main():
-    """Do one of the two."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "required": True},

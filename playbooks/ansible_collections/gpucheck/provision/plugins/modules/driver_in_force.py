@@ -107,7 +107,6 @@ def load(module, name):
 
 
 def not_loaded(name, message, plan, facts):
-    """Why a module is not in the kernel, and what to do, in sentences."""
     if name != DRIVER:
         why = "the kernel rejected module {}, which is planned at boot: {}. ".format(name, message)
         if name == "nvidia_peermem":
@@ -161,7 +160,6 @@ def act(module, done):
 
 
 def main():
-    """Act, then look."""
     module = AnsibleModule(
         argument_spec={
             "host": {"type": "str", "required": True},

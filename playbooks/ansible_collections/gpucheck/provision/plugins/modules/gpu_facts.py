@@ -73,7 +73,6 @@ def recorded_state(host, known):
 
 
 def main():
-    """Read, return the result, change nothing."""
     module = AnsibleModule(
         argument_spec={
             "host": {"type": "str", "required": True},

@@ -70,7 +70,6 @@ def verify(program, report, timeout_s, arguments=(), only=()):
 
 
 def hides_gpus(text):
-    """Return whether a device cgroup hides GPUs from the session of this report."""
     partial = json.loads(text).get("partial") if text else None
     return isinstance(partial, dict) and partial.get("by") == "device-cgroup"
 
@@ -103,7 +102,6 @@ def verified(argv, report, timeout_s):
 
 
 def has_verdict(text, verdict):
-    """Return whether this is a complete report with that verdict."""
     try:
         report = json.loads(text)
     except ValueError:
@@ -125,7 +123,6 @@ def ended(running, timeout_s):
 
 
 def main():
-    """Verify, and return the report."""
     module = AnsibleModule(
         argument_spec={
             "host": {"type": "str", "required": True},

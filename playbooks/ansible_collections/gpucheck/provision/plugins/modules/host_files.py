@@ -38,7 +38,6 @@ def rows(module):
 
 
 def refuse(module, row, error, done):
-    """Fail the task: which file, why, what to do, and what was changed before."""
     verb = "removed" if row["state"] == "absent" else "written"
     before = "changed before it: {}".format(", ".join(done)) if done else "nothing was changed before it"
     hint = "Free space there, mount it writable, or remove what blocks the path, then run again."
@@ -46,7 +45,6 @@ def refuse(module, row, error, done):
 
 
 def main():
-    """Compare and change, row by row."""
     module = AnsibleModule(
         argument_spec={"files": {"type": "list", "elements": "dict", "required": True}}, supports_check_mode=True
     )

@@ -46,7 +46,6 @@ from ..module_utils import lock
 
 
 def main():
-    """Take it once, renew or release it; the action plugin waits."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["taken", "renewed", "released"], "required": True},

@@ -46,6 +46,8 @@ keys: {returned: with leftovers, type: list, elements: str, description: "With l
   digits) that were not there before us."}
 kernel_holds: {returned: with leftovers, type: list, elements: str, description: "With leftovers, the holds of kernel
   packages that we set."}
+kernel_arguments: {returned: with leftovers, type: list, elements: str, description: "With leftovers, arguments of the
+  kernel that we set, or removed since the last boot."}
 stream: {returned: with leftovers, type: str, description: "With leftovers, the dnf module stream that was enabled
   before us, empty for none."}
 """
@@ -55,7 +57,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import adopt, engines, host_plan, kept, kernel, options, record
+from ..module_utils import adopt, boot, engines, host_plan, kept, kernel, options, record
 from ..module_utils.compare import compare
 from ..module_utils.credentials import SECRET_MODE, mode_for
 from ..module_utils.host import lock_name, read_facts
@@ -95,7 +97,6 @@ def begin(module, plan, extras):
 
 
 def leftovers(plan, holds, extras):
-    """What nothing needs any more."""
     baseline = record.read(record.BASELINE)
     recorded = host_plan.recorded_plan()
     gone = record.leftovers(plan, extras["packages"], extras["family"], recorded)
@@ -109,6 +110,7 @@ def leftovers(plan, holds, extras):
         "keys": our_keys(recorded, baseline.get("keys", [])),
         "stream": baseline.get("stream", ""),
         "kernel_holds": kernel.noted(),
+        "kernel_arguments": [word for words in boot.noted() for word in words],
     }
 
 
@@ -159,7 +161,6 @@ def unlink(path):
 
 
 def finish(module, plan, digest, packages):
-    """Record what is installed now; keep the plan before it for rollback."""
     recorded = host_plan.recorded_plan()
     planned = record.planned_names(plan)
     document = {

@@ -19,8 +19,6 @@ options:
     gpucheck.plan/1."}
   archive: {type: dict, default: {}, description: Path and content of the file that adds components of the
     distribution's own archive; with empty content it is removed.}
-  client_files: {type: dict, default: {}, description: "Content of client certificates and keys by their path below
-    /etc/gpucheck/mirrors, for repositories that name them. Others have to be on the host."}
   lock_timeout_s: {type: int, default: 600, description: Seconds to wait while another program holds the package
     manager's lock.}
 notes:
@@ -38,27 +36,23 @@ unread: {returned: success, type: list, elements: str, description: "Sources tha
 
 import contextlib
 import os
-import pwd
-import stat
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import adopt, apt, dnf, host, package_repository, place, record, signing_keys
 from ..module_utils.call import Refused
-from ..module_utils.credentials import SECRET_MODE, masked
+from ..module_utils.credentials import masked
 from ..module_utils.readers.files import Unreadable, text
 
 LISTS = {"apt": apt.read_lists, "dnf": dnf.read_lists}
 
 
 def source_files(repositories, archive):
-    """The files that name sources."""
     found = [row[0] for repository in repositories for row in package_repository.rows(repository)]
     return found + ([archive["path"]] if archive else [])
 
 
 def take_out(module, paths):
-    """Remove the files that exist; return their paths."""
     there = [path for path in paths if os.path.lexists(path)]
     for path in [] if module.check_mode else there:
         place.remove(path)
@@ -80,7 +74,6 @@ def replaced(module, repositories):
 
 
 def withdraw(module, repositories, archive, before):
-    """Remove managed source files, and restore those that they replaced; return the paths of managed files."""
     gone = take_out(module, source_files(repositories, archive))
     for path, (content, mode) in sorted(before.items()):
         # If that fails, the record still has it, and deprovisioning restores it.
@@ -91,7 +84,6 @@ def withdraw(module, repositories, archive, before):
 
 
 def trust(module, repositories):
-    """Import keys into rpm that it does not trust yet; the key files."""
     rows = [repository for repository in repositories if repository["kind"] == "dnf"]
     known, done = set(host.rpm_keys() if rows else ()), []
     for repository in rows:
@@ -106,68 +98,20 @@ def trust(module, repositories):
     return done
 
 
-def write_client_files(module, manager, repositories, contents):
-    """Write the given client certificates and keys that differ; their paths. Raises Refused where one is nowhere."""
-    outside = sorted(path for path in contents if not path.startswith(package_repository.CLIENT_FILES))
-    if outside:
-        words = "repository_client_files: {} is not below {}. Provisioning writes no other files"
-        raise Refused(words.format(", ".join(outside), package_repository.CLIENT_FILES))
-    named = [path for row in repositories for path in package_repository.client_of(row) if path]
-    nowhere = [path for path in dict.fromkeys(named) if path not in contents and not os.path.isfile(path)]
-    if nowhere:
-        words = "{}: not on the host, and repository_client_files has no content for it"
-        raise Refused(words.format(", ".join(nowhere)))
-    certificates = {package_repository.client_of(row)[0] for row in repositories}
-    done = []
-    for path, content in sorted(contents.items()):
-        # Whatever is no certificate of the plan is taken for a key.
-        mode = 0o644 if path in certificates else SECRET_MODE
-        if place.read(path) == content.encode("utf-8") and stat.S_IMODE(os.stat(path).st_mode) == mode:
-            continue
-        done.append(path)
-        if not module.check_mode:
-            place.put(module, path, content.encode("utf-8"), mode)
-            give_to_apt(path, manager)
-    return done
-
-
-def give_to_apt(path, manager):
-    """apt fetches as a user of its own, who has to read the key."""
-    with contextlib.suppress(KeyError):
-        if manager == "apt" and os.geteuid() == 0:
-            os.chown(path, pwd.getpwnam("_apt").pw_uid, -1)
-
-
-@contextlib.contextmanager
-def client(module, repository):
-    """Requests to the mirror present its client certificate meanwhile."""
-    before = {name: module.params.get(name) for name in ("client_cert", "client_key")}
-    if package_repository.same_host(repository):
-        module.params.update(zip(before, package_repository.client_of(repository)))
-    try:
-        yield
-    finally:
-        module.params.update(before)
-
-
 def write_keys(module, repositories):
-    """Fetch all that are missing, then write them; the key files."""
     missing = [repository for repository in repositories if not package_repository.key_as_planned(repository)]
     paths = [package_repository.paths(repository)[1] for repository in missing]
     if module.check_mode:
         return paths
-    keys = []
-    for row in missing:
-        with client(module, row):
-            pins = package_repository.pins(row["key_fingerprint"])
-            keys.append(signing_keys.pinned(module, row["key_url"], pins))
+    keys = [
+        signing_keys.pinned(module, row["key_url"], package_repository.pins(row["key_fingerprint"])) for row in missing
+    ]
     for repository, path, (binary, armored) in zip(missing, paths, keys):
         place.put(module, path, armored if repository["kind"] == "dnf" else binary)
     return paths
 
 
 def write_sources(module, repositories, archive):
-    """Write the source files that differ; their paths."""
     wanted = [(package_repository.paths(row)[0], row) for row in repositories]
     contents = [
         file
@@ -184,7 +128,6 @@ def write_sources(module, repositories, archive):
 
 
 def refused(manager, repositories, archive, error):
-    """Return why the lists were rejected, and the fix."""
     named = ", ".join(
         [masked(row["url"]) for row in repositories] + (["the components of the archive"] if archive else [])
     )
@@ -196,14 +139,12 @@ def refused(manager, repositories, archive, error):
 
 
 def main():
-    """Compare, change, read the lists."""
     module = AnsibleModule(
         argument_spec={
             "host": {"type": "str", "required": True},
             "package_manager": {"type": "str", "choices": ["apt", "dnf"], "required": True},
             "repositories": {"type": "list", "elements": "dict", "required": True},
             "archive": {"type": "dict", "default": {}},
-            "client_files": {"type": "dict", "default": {}, "no_log": True},
             "lock_timeout_s": {"type": "int", "default": 600},
         },
         supports_check_mode=True,
@@ -214,12 +155,8 @@ def main():
     before = {}
     unread = []
     try:
-        clients = write_client_files(module, manager, repositories, params.get("client_files") or {})
-    except (Refused, OSError) as error:
-        module.fail_json(msg="{}: {}. No source was added.".format(name, str(error).rstrip(".")))
-    try:
         before = replaced(module, repositories)
-        paths = clients + write_keys(module, repositories)
+        paths = write_keys(module, repositories)
         paths += [path for path in trust(module, repositories) if path not in paths]
         paths += write_sources(module, repositories, archive) + take_out(module, sorted(before))
         if not module.check_mode:

@@ -26,7 +26,7 @@ author: gpucheck
 
 RETURN = r"""
 differences: {returned: success, type: dict, description: "By role (repository driver cuda cudnn nccl container_toolkit
-  container_engine dcgm gdrcopy acs kernel_arguments tuning kernel_lock gpucheck cleanup), sentences. Roles without one
+  container_engine dcgm acs kernel_arguments tuning kernel_lock gpucheck cleanup), sentences. Roles without one
   are omitted.", contains: {
   "*": {type: list, elements: str, description: Sentences of one role.},
 }}
@@ -50,7 +50,6 @@ from ..module_utils.offers import missing, query_missing
 
 
 def main():
-    """Compare, return the result, change nothing."""
     module = AnsibleModule(
         argument_spec={
             "host": {"type": "str", "required": True},

@@ -82,7 +82,6 @@ REFUSED = {
 
 
 def due(order):
-    """True where there is anything to do."""
     parts = ("files", "specs", "unheld", "stale", "pins", "prerequisites", "compilers", "left_behind", "library_lost")
     return any(order[part] for part in parts) or not order["stream_planned"]
 
@@ -199,7 +198,6 @@ def prepare(module, order, facts, packages):
 
 
 def main():
-    """Compare, change what differs, compare again."""
     module = AnsibleModule(
         argument_spec={
             "host": {"type": "str", "required": True},

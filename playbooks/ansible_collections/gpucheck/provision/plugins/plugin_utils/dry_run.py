@@ -4,10 +4,8 @@ Runs on the controller. A host may have returned anything: its text is shown on 
 """
 
 import json
-import math
 import re
 
-from . import durations
 from .node_result import one_line
 
 SCHEMA = "gpucheck.dry-run/1"
@@ -19,17 +17,14 @@ UNPLANNED = re.compile(r"^(?P<name>[^\s/]\S*) (?P<before>\S+) is no longer plann
 
 
 def plain(value):
-    """The value without Ansible's own types."""
     return json.loads(json.dumps(value, default=str))
 
 
 def texts(value):
-    """Return the texts of a host's list, each on one line; empty if it is not a list."""
     return [one_line(word, 300) for word in value] if isinstance(value, list) else []
 
 
 def mapping(value):
-    """Return the value, or an empty mapping if it is not a mapping."""
     return value if isinstance(value, dict) else {}
 
 
@@ -53,7 +48,6 @@ def planned_moves(plan, state):
 
 
 def move(verb, name, before="", version=""):
-    """One package of a transaction."""
     return {"verb": verb, "name": name, "before": before or "", "version": version or ""}
 
 
@@ -69,13 +63,11 @@ def simulated_moves(prepared):
 
 
 def removed_later(state):
-    """Rows of packages that are removed once the planned ones are there."""
     matches = map(UNPLANNED.match, texts(mapping(state.get("differences")).get("cleanup")))
     return [move("remove", found.group("name"), found.group("before")) for found in matches if found]
 
 
 def left_behind(state):
-    """Rows of driver packages of another version, which are removed unless the transaction moves them."""
     host, differences = mapping(state.get("host")), mapping(state.get("differences"))
     pairs = [word.split(" ", 1) for word in texts(host.get("strays")) if "driver" in differences and " " in word]
     return [move("remove", name, version) for name, version in pairs]
@@ -118,7 +110,7 @@ def unconfirmed(plan, group):
     ]
 
 
-def row_of(known, history):
+def row_of(known):
     """The entry of a host in plan.json.
 
     known: plan, state (of plan_state), prepared (of planned_packages), ``told`` (of stack_plans), group (of comparison
@@ -139,7 +131,7 @@ def row_of(known, history):
     differences = mapping(state.get("differences"))
     unknown = one_line(prepared.get("moves_unknown") or "", 300) or NO_SOURCES
     reboot = reboots(plan, state)
-    row = {
+    return {
         "group": plan["group"],
         "simulated": known["simulated"],
         "packages": [{key: value for key, value in found.items() if key != "spec"} for found in moves],
@@ -154,17 +146,3 @@ def row_of(known, history):
         "drain": known["drain"] if {"driver", "kernel_arguments"} & set(differences) else None,
         "unconfirmed": unconfirmed(plan, known["group"]),
     }
-    measured = durations.measured(row, history)
-    row["seconds"] = math.ceil(measured["seconds"]) if measured else None
-    row["seconds_from"] = {"ended": one_line(measured.get("ended", ""), 40)} if measured else None
-    return row
-
-
-def batches(order, sizes, rows):
-    """[{hosts, seconds}]: a batch takes as long as its slowest host; None if a host of it has no measured time."""
-    found, rest = [], list(order)
-    for size in sizes:
-        hosts, rest = rest[:size], rest[size:]
-        seconds = [rows[host]["seconds"] for host in hosts]
-        found.append({"hosts": hosts, "seconds": None if None in seconds else max(seconds)})
-    return found

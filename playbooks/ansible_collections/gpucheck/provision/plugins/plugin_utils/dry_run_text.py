@@ -9,33 +9,19 @@ VERBS = ("install", "upgrade", "downgrade", "change", "remove")
 
 
 def count(number, word):
-    """1 host, 2 hosts."""
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def gigabytes(size):
-    """Decimal GB, or MB below a tenth of one."""
     return f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
-def minutes(seconds):
-    """Minutes, or hours from two on."""
-    return f"{max(1, -(-seconds // 60))} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-
-
-def about(seconds):
-    """The time of a batch, empty if it is not known."""
-    return "" if seconds is None else f"about {minutes(seconds)}, "
-
-
 def some(names, most=FEW):
-    """The first names, and how many more there are."""
     shown = ", ".join(names[:most])
     return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def package(row):
-    """A package with the versions that are known; it is kept on one line."""
     if row["verb"] in ("install", "remove"):
         words = f"{row['name']} {row['version'] or row['before']}".strip()
     else:
@@ -44,7 +30,6 @@ def package(row):
 
 
 def download(row):
-    """The size of the downloads, and where it is known from."""
     size, torch = row["download_bytes"], row["torch_bytes"]
     if row["download_from"] == "bundle":
         return "none, from the bundle"
@@ -55,7 +40,6 @@ def download(row):
 
 
 def unconfirmed(rows):
-    """What no record shows, by component, and what of it the repository index has."""
     components = [row["component"] for row in rows]
     parts = ", ".join(f"{name.replace('_', ' ')} {components.count(name)}" for name in dict.fromkeys(components))
     unread = [row["spec"] for row in rows if not row["in_index"]]
@@ -79,20 +63,16 @@ def block(row):
     ]
     if row["unconfirmed"]:
         lines.append((f"unconfirmed {len(row['unconfirmed'])}", unconfirmed(row["unconfirmed"])))
-    if row["seconds"] is not None:
-        lines.append(("time", f"about {minutes(row['seconds'])}"))
     return lines
 
 
 def wrapped(label, text, indent):
-    """A labelled text, its further lines below the first."""
     start = f"{indent}{label:<{LABEL}} "
     how = {"subsequent_indent": " " * len(start), "break_long_words": False, "break_on_hyphens": False}
     return [line.replace(TOGETHER, " ") for line in textwrap.wrap(start + text, WIDTH, **how)]
 
 
 def to_text(document):
-    """Return the complete dry run as text."""
     rows, lines = document["hosts"], []
     if not rows:
         return f"Dry run: {others(document)}"
@@ -121,12 +101,10 @@ def others(document):
 
 
 def totals(document):
-    """Batches, sums, and what the times are based on."""
     rows = document["hosts"].values()
     lines = [f"Batches: {len(document['batches'])}"]
     for number, batch in enumerate(document["batches"], start=1):
-        names = f"{count(len(batch['hosts']), 'host')}: {some(batch['hosts'])}"
-        lines += wrapped(f"{number}", about(batch["seconds"]) + names, "  ")
+        lines += wrapped(f"{number}", f"{count(len(batch), 'host')}: {some(batch)}", "  ")
     known = [row["download_bytes"] for row in rows if row["download_bytes"] is not None]
     least = (
         "at least " if len(known) < len(rows) or any(row["download_from"] == "repository index" for row in rows) else ""
@@ -137,12 +115,6 @@ def totals(document):
     lines.append(f"Total: {', '.join(parts)}, {count(drained, 'drain')}")
     if sum(known):
         lines.append("Each host keeps the packages that it downloads for a rollback, at most keep_packages_gib.")
-    measured = sorted({row["seconds_from"]["ended"] for row in rows if row["seconds_from"]})
-    if measured:
-        when = " to ".join(dict.fromkeys((measured[0], measured[-1])))
-        lines += textwrap.wrap(f"Measured times: the slowest comparable host of earlier runs ({when}).", WIDTH)
     if document["unchanged"] or document["left_out"]:
         lines += textwrap.wrap(f"N{others(document)[1:]}", WIDTH)
-    if measured and drained:
-        lines.append("Not included in the times: jobs that a drain waits for.")
     return lines

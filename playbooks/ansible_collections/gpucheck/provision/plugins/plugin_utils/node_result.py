@@ -149,7 +149,6 @@ def typed(value, row, field):
 
 
 def clean(value):
-    """The value with every text in it on one line."""
     if isinstance(value, str):
         return value if value.isprintable() else one_line(value, len(value))
     if isinstance(value, list):
