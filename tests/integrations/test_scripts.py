@@ -29,7 +29,14 @@ def test_the_scripts_are_clean_posix_shell(script):
 
 
 def test_there_are_scripts():
-    names = {"gpucheck-health", "gpucheck-prolog", "gpucheck-epilog", "gpucheck-slurm.sh", "gpucheck-job"}
+    names = {
+        "gpucheck-health",
+        "gpucheck-prolog",
+        "gpucheck-epilog",
+        "gpucheck-slurm.sh",
+        "gpucheck-job",
+        "gpucheck-idle",
+    }
     assert {path.name for path in SCRIPTS} == names
 
 

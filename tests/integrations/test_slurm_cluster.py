@@ -40,14 +40,22 @@ LINK = "gpucheck:nvlink-down g2 17/18 reset-gpu"
 FAIL = f"gpucheck.slurm/1 fail 1\nfail node reset-gpu {LINK}\nend\n"
 WARN = "gpucheck.slurm/1 warn 1\nwarn node change-setting gpucheck:persistence-off g0-1 change-setting\nend\n"
 STUB = """#!/bin/sh
-cat "{folder}/answers/$SLURMD_NODENAME" || exit 70
-case $(cat "{folder}/answers/$SLURMD_NODENAME") in *" fail "*) exit 2 ;; *" warn "*) exit 1 ;; esac
+answer="{folder}/answers/$SLURMD_NODENAME"
+case "$*" in *"--level standard"*)
+    echo "$SLURMD_NODENAME" >>"{folder}/started"
+    answer=$answer.standard
+    while [ -e "{folder}/slow" ]; do sleep 0.2; done
+    echo "$SLURMD_NODENAME" >>"{folder}/tested" ;;
+esac
+cat "$answer" || exit 70
+case $(cat "$answer") in *" fail "*) exit 2 ;; *" warn "*) exit 1 ;; esac
 """
 # As a site would write it where gpucheck is not in a directory of the system.
 WRAPPER = """#!/bin/sh
 echo "${{SLURMD_NODENAME:-no name}}" >>"{folder}/{name}.runs"
 export PATH="{folder}/bin:{search}" LD_LIBRARY_PATH="{libraries}" SLURM_CONF="{folder}/slurm.conf"
 export GPUCHECK_SLURM_POLICY="{folder}/policy" GPUCHECK_SLURM_RESULTS="{folder}/results"
+export GPUCHECK_SLURM_TESTS="{folder}/tests"
 exec "{page}" 2>>"{folder}/{name}.log"
 """
 CONF = """
@@ -83,6 +91,10 @@ NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1
 NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1
 NodeName=n3 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[3]} CPUs=1
 PartitionName=p Nodes=ALL Default=YES MaxTime=10 State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=CANCEL
+KillWait=5
+PartitionName=gpucheck-idle Nodes=ALL PriorityTier=0 MaxTime=30 RootOnly=YES Hidden=YES
 """
 
 
@@ -118,9 +130,10 @@ class Cluster:
             CONF.format(folder=self.folder, host=host, ports=free_ports(4), libraries=LIBRARIES)
         )
         policy = (PAGES / "slurm/gpucheck-policy").read_text()
-        (self.folder / "policy").write_text(policy.replace("max-drained-percent 10", "max-drained-percent 40"))
+        self.policy = policy.replace("max-drained-percent 10", "max-drained-percent 40")
+        (self.folder / "policy").write_text(self.policy.replace("idle-test-days 7", "idle-test-days 0"))
         programs = {"bin/gpucheck": STUB.format(folder=self.folder)}
-        for name in ("gpucheck-prolog", "gpucheck-epilog", "gpucheck-health"):
+        for name in ("gpucheck-prolog", "gpucheck-epilog", "gpucheck-health", "gpucheck-idle"):
             values = {"folder": self.folder, "search": SEARCH, "libraries": self.environment["LD_LIBRARY_PATH"]}
             programs[name] = WRAPPER.format(**values, name=name, page=PAGES / "slurm" / name)
         for name, text in programs.items():
@@ -128,6 +141,7 @@ class Cluster:
             (self.folder / name).chmod(0o755)
         for node in NODES:
             self.answers(node, PASS)
+            self.answers(f"{node}.standard", PASS)
 
     def start(self):
         # Slurm reads its role from the name it is started by, and Debian's files have other names.
@@ -184,7 +198,10 @@ class Cluster:
             time.sleep(0.2)
 
     def runs(self, script):
-        path = self.folder / f"{script}.runs"
+        return self.lines(f"{script}.runs")
+
+    def lines(self, name):
+        path = self.folder / name
         return path.read_text().split() if path.exists() else []
 
     def log(self, script):
@@ -293,3 +310,86 @@ def test_the_epilog_drains_after_the_job_that_broke_a_gpu(without_health_check):
     slurm.answers("n2", PASS)
     slurm.ask("scontrol", "update", "NodeName=n2", "State=RESUME")
     slurm.until(lambda: slurm.state("n2") == "IDLE")
+
+
+@pytest.fixture(params=[False])
+def with_idle_tests(slurm, request):
+    """Every node was tested at the end: the fixture leaves no test behind. param: tests last until slow is removed."""
+    if request.param:
+        (slurm.folder / "slow").touch()
+    (slurm.folder / "policy").write_text(slurm.policy)
+    yield slurm
+    (slurm.folder / "slow").unlink(missing_ok=True)
+    slurm.until(lambda: len(list((slurm.folder / "tests").glob("n?"))) == len(NODES) and not slurm.ask("squeue", "-h"))
+    (slurm.folder / "policy").write_text(slurm.policy.replace("idle-test-days 7", "idle-test-days 0"))
+    for path in ("tested", "started"):
+        (slurm.folder / path).unlink()
+    for node in NODES:
+        slurm.answers(f"{node}.standard", PASS)
+        (slurm.folder / "tests" / node).unlink()
+
+
+def by_hand(slurm, node):
+    """As root types it on the node."""
+    environment = slurm.environment | {"SLURMD_NODENAME": node}
+    return subprocess.run([slurm.folder / "gpucheck-idle"], env=environment, check=False).returncode
+
+
+def test_each_idle_node_is_tested_once(with_idle_tests):
+    slurm = with_idle_tests
+    slurm.until(lambda: sorted(slurm.lines("tested")) == list(NODES))
+    before = len(slurm.runs("gpucheck-health"))
+    slurm.until(lambda: all(slurm.runs("gpucheck-health")[before:].count(node) >= 3 for node in NODES))
+    assert sorted(slurm.lines("started")) == list(NODES)
+    old = time.time() - 8 * 86400
+    os.utime(slurm.folder / "tests/n2", (old, old))
+    slurm.until(lambda: slurm.lines("tested").count("n2") == 2)
+
+
+def test_a_test_drains_and_only_a_test_resumes(with_idle_tests):
+    slurm = with_idle_tests
+    slurm.answers("n1.standard", FAIL)
+    slurm.until(lambda: slurm.state("n1") == "IDLE+DRAIN")
+    assert slurm.reason("n1") == LINK
+    assert slurm.ask("sinfo", "-R", "--noheader").startswith(LINK[:20])
+    before = len(slurm.runs("gpucheck-health"))
+    slurm.until(lambda: slurm.runs("gpucheck-health")[before:].count("n1") >= 3)
+    assert slurm.state("n1") == "IDLE+DRAIN"  # its quick checks pass
+
+    slurm.answers("n1.standard", PASS)
+    slurm.ask("scontrol", "update", "NodeName=n3", "State=DRAIN", "Reason=broken fan")
+    assert [by_hand(slurm, node) for node in ("n1", "n3")] == [0, 0]
+    slurm.until(lambda: "DRAIN" not in slurm.state("n1"))
+    assert slurm.reason("n3") == "broken fan"
+    slurm.ask("scontrol", "update", "NodeName=n3", "State=RESUME")
+
+
+def test_the_prolog_reads_the_last_test(with_idle_tests):
+    slurm = with_idle_tests
+    slurm.until(lambda: "n1" in slurm.lines("tested") and slurm.state("n1") == "IDLE")
+    health = slurm.folder / "gpucheck-health"
+    text = health.read_text()
+    health.write_text("#!/bin/sh\n")
+    time.sleep(3)
+    (slurm.folder / "tests/n1").write_text(f"{FAIL}status 2\n")
+    job = submit(slurm, "n1", "touch started")
+    slurm.until(lambda: "DRAIN" in (slurm.state("n1") or "") and job_state(slurm, job) == "PENDING")
+    assert slurm.reason("n1") == LINK
+    slurm.ask("scancel", job)
+    slurm.until(lambda: slurm.state("n1") == "IDLE+DRAIN", 60)
+    assert by_hand(slurm, "n1") == 0
+    health.write_text(text)
+    slurm.until(lambda: slurm.state("n1") == "IDLE")
+
+
+@pytest.mark.parametrize("with_idle_tests", [True], indirect=True)
+def test_a_job_preempts_a_test(with_idle_tests):
+    """The test leaves no process and no result, and runs again later."""
+    slurm = with_idle_tests
+    slurm.until(lambda: "n2" in slurm.lines("started"))
+    job = submit(slurm, "n2")
+    slurm.until(lambda: job_state(slurm, job) == "COMPLETED", 60)
+    assert "n2" not in slurm.lines("tested")
+    assert not (slurm.folder / "tests/n2").exists()
+    (slurm.folder / "slow").unlink()
+    slurm.until(lambda: "n2" in slurm.lines("tested"))

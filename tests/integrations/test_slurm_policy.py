@@ -21,6 +21,7 @@ POLICY = (SLURM / "gpucheck-policy").read_text(encoding="utf-8")
 SCONTROL = """#!/bin/sh
 if [ "$1 $2" = "show node" ]; then grep "^NodeName=$3 " "$NODES"; exit; fi
 if [ "$1 $2" = "show nodes" ]; then [ -z "${REFUSED:-}" ] || exit 1; cat "$NODES"; exit; fi
+[ "$1" != show ] || exit 1
 echo "$@" >>"$NOTES"
 [ -z "${FAILS:-}" ] || exit 1
 for word in "$@"; do
@@ -42,7 +43,7 @@ def slurm(tmp_path):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
 
-    def run(script, *findings, verdict="fail", node="State=IDLE", others=(), policy=POLICY, **more):
+    def run(script, *findings, verdict="fail", node="State=IDLE", others=(), policy=POLICY, tested=None, **more):
         notes, nodes = tmp_path / "notes", tmp_path / "nodes"
         notes.unlink(missing_ok=True)
         nodes.write_text("".join(f"NodeName={name} {state}\n" for name, state in (("n5", node), *others)))
@@ -52,11 +53,15 @@ def slurm(tmp_path):
         if script == "gpucheck-prolog":
             (tmp_path / "results").mkdir(exist_ok=True)
             (tmp_path / "results/n5").write_text(answer.replace("\\n", "\n") + f"status {status}\n")
+        if tested is not None:
+            (tmp_path / "tests").mkdir(exist_ok=True)
+            (tmp_path / "tests/n5").write_text(tested)
         environment = {
             "PATH": f"{tmp_path}:/usr/bin:/bin",
             "TEXT": answer,
             "STATUS": str(status),
             "GPUCHECK_SLURM_RESULTS": str(tmp_path / "results"),
+            "GPUCHECK_SLURM_TESTS": str(tmp_path / "tests"),
             "NODES": str(nodes),
             "NOTES": str(notes),
             "SLURMD_NODENAME": "n5",
@@ -371,3 +376,59 @@ def test_a_policy_that_others_may_write_changes_no_node(slurm, tmp_path, script,
 
     assert (done.returncode, changes) == (0, "")
     assert f"left as it is: {policy} is not a file of root" in done.stderr
+
+
+def kept_test(*findings, verdict="fail", status=2):
+    """A result of gpucheck-idle."""
+    return "\n".join((f"gpucheck.slurm/1 {verdict} {len(findings)}", *findings, "end", f"status {status}", ""))
+
+
+HERE = f"State=IDLE+DRAIN Reason={reason('nvlink-down')}{TIMED}"
+SLOW = kept_test(finding())
+
+
+@pytest.mark.parametrize(
+    ("script", "found", "verdict", "test", "changes"),
+    [
+        ("gpucheck-health", (), "pass", SLOW, drain()),
+        ("gpucheck-prolog", (), "pass", SLOW, drain()),
+        ("gpucheck-epilog", (), "pass", SLOW, drain()),
+        ("gpucheck-health", (finding("pcie-errors"),), "fail", SLOW, drain("pcie-errors")),
+        ("gpucheck-health", (finding("shm-too-small"),), "warn", SLOW, drain()),
+        ("gpucheck-health", (finding("pcie-errors", "unknown"),), "unknown", SLOW, drain()),
+        ("gpucheck-health", (), "pass", kept_test(verdict="pass", status=0), ""),
+        # One that is cut off does not count, and does not hide what is known.
+        ("gpucheck-health", (), "pass", SLOW[:-9], ""),
+        ("gpucheck-health", (finding("pcie-errors"),), "fail", SLOW[:-9], drain("pcie-errors")),
+    ],
+)
+def test_the_last_test_of_an_idle_node_counts(slurm, script, found, verdict, test, changes):
+    if verdict == "warn":
+        found = tuple(one.replace("fail ", "warn ", 1) for one in found)
+    assert slurm(script, *found, verdict=verdict, tested=test)[1] == changes
+
+
+def test_quick_checks_do_not_resume_what_a_test_drained(slurm):
+    assert slurm("gpucheck-health", verdict="pass", node=HERE, tested=SLOW)[1] == ""
+    unsure = kept_test(finding(verdict="unknown"), verdict="unknown", status=3)
+    assert slurm("gpucheck-health", verdict="pass", node=HERE, tested=unsure)[1] == ""
+
+
+@pytest.mark.parametrize(
+    ("node", "verdict", "changes"),
+    [
+        (HERE, "pass", "update NodeName=n5 State=RESUME\n"),
+        (HERE, "unknown", ""),
+        (f"State=IDLE+DRAIN Reason=broken fan{TIMED}", "pass", ""),
+        ("State=IDLE", "fail", drain()),
+    ],
+)
+def test_a_test_by_hand_replaces_the_last_one(slurm, tmp_path, node, verdict, changes):
+    found = () if verdict == "pass" else (finding(verdict=verdict),)
+    assert slurm("gpucheck-idle", *found, verdict=verdict, node=node, tested=SLOW)[1] == changes
+    assert (tmp_path / "tests/n5").read_text().startswith(f"gpucheck.slurm/1 {verdict} ")
+
+
+def test_a_test_without_a_result_leaves_the_last_one(slurm, tmp_path):
+    done, changes = slurm("gpucheck-idle", tested=SLOW, STATUS="70")
+    assert (done.returncode, changes, (tmp_path / "tests/n5").read_text()) == (1, "", SLOW)

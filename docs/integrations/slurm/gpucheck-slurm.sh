@@ -1,5 +1,5 @@
 #!/bin/sh
-# What gpucheck-prolog, gpucheck-epilog and gpucheck-health share; install it in their directory.
+# What gpucheck-prolog, gpucheck-epilog, gpucheck-health and gpucheck-idle share; install it in their directory.
 #
 # gpucheck verify --format slurm prints a line for the verdict, a line for each finding, and "end":
 #   gpucheck.slurm/1 fail 1
@@ -14,11 +14,13 @@ export PATH
 policy=${GPUCHECK_SLURM_POLICY:-/etc/gpucheck/slurm-policy}
 # The last complete result of a node, which the prolog reads. It does not survive a reboot.
 results=${GPUCHECK_SLURM_RESULTS:-/run/gpucheck/slurm}
+# The last complete result of gpucheck-idle. It survives a reboot, and counts until the next one.
+tests=${GPUCHECK_SLURM_TESTS:-/var/lib/gpucheck/slurm}
 # Typed by hand, there is no SLURMD_NODENAME, and the node may have another name than the host.
 node=${SLURMD_NODENAME:-$(scontrol show aliases "$(hostname -s)" 2>/dev/null | sed -n '1s/^\([A-Za-z0-9_.-]*\)$/\1/p')}
 node=${node:-$(hostname -s)}
 me=${0##*/}
-what=nothing verdict=none unknowns=0 undrain=no percent=0 age=0 never='' reason=''
+what=nothing verdict=none unknowns=0 undrain=no percent=0 age=0 days=0 never='' reason=''
 drained=no provisioned=no comment='' why=''
 provisioning='gpucheck-provision: driver change'
 # A run of provisioning writes it again with each of its steps, and removes it at its end.
@@ -34,27 +36,64 @@ is_private() {
     [ -n "$(find -L "$1" -prune -type f ! -perm -002 \( -user 0 -o -user "$(id -u)" \) 2>/dev/null)" ]
 }
 
-# Runs gpucheck and keeps its result, or with "cached" reads the one that was kept; applies the policy: sets verdict,
-# unknowns, what (drain, down, comment, nothing), reason, undrain, never, percent and age. Returns 1 without a complete
-# result or a complete policy. At most 64 KiB of the result are read; the exit status is appended, so that a truncated
-# line is detected.
+# The result in a file, at most 64 KiB of it.
+kept() { ! is_private "$1" || head -c 65536 "$1"; }
+
+keep() {
+    (umask 077 && mkdir -p "$1" && printf '%s\n' "$answer" >"$1/.$node" && mv -f "$1/.$node" "$1/$node")
+}
+
+# Runs verify at level $1 with what else it takes, keeps its complete result and applies the policy: sets verdict, unknowns,
+# what (drain, down, comment, nothing), reason, undrain, never, percent, age and days. Returns 1 without a complete result
+# or a complete policy. The exit status is appended to a result, so that a truncated line is detected.
 check_node() {
+    has_policy || return 1
+    level=$1 seconds=50
+    [ "$level" = quick ] || seconds=1500
+    shift
+    answer=$({ timeout --kill-after=5 "$seconds" gpucheck verify --level "$level" --format slurm "$@"; printf 'status %s\n' "$?"; } | head -c 65536)
+    decide || return 1
+    keep "$results"
+    if [ "$level" = quick ]; then also_tested; else keep "$tests"; fi
+}
+
+# Applies the policy to what was kept, and runs nothing.
+read_kept() {
+    has_policy || return 1
+    answer=$(kept "$results/$node") without=''
+    if [ -z "$answer" ]; then
+        without="gpucheck-health and gpucheck-epilog have left no result since the boot"
+    elif decide && [ -n "$(find "$results/$node" -mmin "+$age" 2>/dev/null)" ]; then
+        what=nothing without="the last result is older than max-age-minutes $age"
+    fi
+    also_tested
+    case $what in drain | down) ;; *) [ -z "$without" ] || tell "the job is started: $without" ;; esac
+}
+
+# The last result of gpucheck-idle counts as well: the worse decides, and what is UNKNOWN in either.
+also_tested() {
+    answer=$(kept "$tests/$node")
+    now="$what $verdict $unknowns $reason"
+    [ -n "$answer" ] && decide || return 0
+    # shellcheck disable=SC2086
+    set -- $now
+    unknowns=$((unknowns + $3))
+    case "$1 $what" in nothing\ [!n]* | comment\ d* | 'drain down') return 0 ;; esac
+    what=$1 verdict=$2
+    shift 3
+    reason=$*
+}
+
+has_policy() {
     if ! [ -r "$policy" ]; then
         tell "left as it is: no policy $policy"
         return 1
     fi
-    if ! is_private "$policy"; then
-        tell "left as it is: $policy is not a file of root that others may not write"
-        return 1
-    fi
-    if [ "${1:-}" != cached ]; then
-        answer=$({ timeout --kill-after=5 50 gpucheck verify --level quick --format slurm "$@"; printf 'status %s\n' "$?"; } | head -c 65536)
-    elif is_private "$results/$node"; then
-        answer=$(head -c 65536 "$results/$node")
-    else
-        tell "the job is started: gpucheck-health and gpucheck-epilog have left no result since the boot"
-        return 1
-    fi
+    is_private "$policy" || { tell "left as it is: $policy is not a file of root that others may not write"; return 1; }
+}
+
+# Applies the policy to $answer. Returns 1 if either is not complete.
+decide() {
     status=${answer##*status }
     case $status in *[!0-9]* | '') status=unknown ;; esac
     # shellcheck disable=SC2016
@@ -63,7 +102,7 @@ check_node() {
         function rank(word) { return word in ranks ? ranks[word] : -1 }
         BEGIN {
             ranks["nothing"] = 0; ranks["comment"] = 1; ranks["drain"] = 2; ranks["down"] = 3
-            split("pass warn fail unknown", verdicts); best = 0; most = 1; undrain = "no"; percent = -1; age = 120
+            split("pass warn fail unknown", verdicts); best = 0; most = 1; undrain = "no"; percent = -1; age = 120; days = 0
             if (status !~ /^[0-3]$/) fail("no verdict (exit status " status ")")
         }
         file == "policy" {
@@ -76,6 +115,7 @@ check_node() {
             else if ($1 == "undrain" && NF == 2 && ($2 == "yes" || $2 == "no")) undrain = $2
             else if ($1 == "undrain-never") { for (i = 2; i <= NF; i++) never = never "," $i }
             else if ($1 == "max-drained-percent" && NF == 2 && $2 ~ /^[0-9]+$/ && $2 <= 100) percent = $2
+            else if ($1 == "idle-test-days" && NF == 2 && $2 ~ /^[0-9]+$/) days = $2
             else if ($1 == "max-age-minutes" && NF == 2 && $2 ~ /^[0-9]+$/) age = $2
             else fail(bad)
             next
@@ -100,7 +140,7 @@ check_node() {
             if (percent < 0) fail("policy: max-drained-percent is missing")
             if (wrong != "") { print "wrong " wrong; exit }
             for (word in ranks) if (ranks[word] == best) what = word
-            print what, verdict, said["unknown"] + 0, undrain, percent, age, (never == "" ? "," : never ","), reason
+            print what, verdict, said["unknown"] + 0, undrain, percent, age, days, (never == "" ? "," : never ","), reason
         }' file=policy "$policy" file=answer -)
     case $decision in
     'wrong '*)
@@ -113,15 +153,9 @@ check_node() {
         ;;
     esac
     # shellcheck disable=SC2034
-    read -r what verdict unknowns undrain percent age never reason <<EOF
+    read -r what verdict unknowns undrain percent age days never reason <<EOF
 $decision
 EOF
-    if [ "${1:-}" != cached ]; then
-        (umask 077 && mkdir -p "$results" && printf '%s\n' "$answer" >"$results/.$node" && mv -f "$results/.$node" "$results/$node")
-    elif [ -n "$(find "$results/$node" -mmin "+$age" 2>/dev/null)" ]; then
-        tell "the job is started: the last result is older than max-age-minutes $age"
-        return 1
-    fi
 }
 
 # Sets drained (no, here: by these scripts, elsewhere), and its reason (why) and comment. A node that provisioning drained
@@ -187,4 +221,39 @@ drain_node() {
 comment_node() {
     case $comment in '' | '(null)' | gpucheck:*) ;; *) return 0 ;; esac
     [ "$comment" = "$1" ] || [ "$comment$1" = '(null)' ] || scontrol update NodeName="$node" Comment="$1"
+}
+
+# Whether a run of provisioning changes this node: between two drivers every result is bad.
+provisioning_runs() {
+    [ "$provisioned" = yes ] || [ -n "$(find "$lock" -mmin -60 2>/dev/null)" ]
+}
+
+# Drains this node, or resumes it and sets its comment, after a result that is not UNKNOWN.
+apply_result() {
+    if [ "$verdict" = unknown ]; then
+        tell "left as it is: the verdict is UNKNOWN"
+        return 0
+    fi
+    read_node
+    case $drained in elsewhere | unknown) return 0 ;; esac
+    case $what in
+    drain) drain_node DRAIN || : ;;
+    down) drain_node DOWN || : ;;
+    *)
+        if [ "$drained" = here ] && [ "$undrain" = yes ] && [ "$unknowns" -eq 0 ]; then
+            cause=${why#gpucheck:}
+            case $never in
+            *",${cause%%[!a-z0-9-]*},"*) tell "stays drained: undrain-never: $why" ;;
+            *) scontrol update NodeName="$node" State=RESUME ;;
+            esac
+        elif [ "$drained" = here ]; then
+            tell "stays drained: $unknowns checks are UNKNOWN, or the policy does not undrain: $why"
+        fi
+        if [ "$what" = comment ]; then
+            comment_node "$reason"
+        else
+            case $comment in gpucheck:*) comment_node '' ;; esac
+        fi
+        ;;
+    esac
 }
