@@ -100,8 +100,8 @@ test-more: $(VENV)/.test tools ## large searches and rare paths: every fault on 
 
 test-all: test test-more test-labs ## test, test-more, test-labs
 
-test-labs: $(VENV)/.test bundle-tools ## more of the lab: air gap, tuning, bare metal, light hosts, faults, refused hosts, ansible-pull (root or sudo, and Docker)
-	@$(VENV)/bin/pytest -m more_labs tests/lab tests/release
+test-labs: $(VENV)/.test bundle-tools ## more of the lab: air gap, tuning, bare metal, light hosts, faults, refused hosts, ansible-pull, nodes of a search under ssh and Slurm (root or sudo, and Docker)
+	@$(VENV)/bin/pytest -m more_labs tests/lab tests/release tests/isolate
 
 test-network: $(VENV)/.test ## network cards of a real kernel in a virtual machine (Debian, apt; installs qemu-system-x86)
 	@if ! command -v qemu-system-x86_64 >/dev/null && command -v apt-get >/dev/null; then \

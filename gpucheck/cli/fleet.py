@@ -221,3 +221,31 @@ def _content(merged: FleetReport, form: str, options: ReportOptions, width: int 
         return render.json_pieces(merged)
     change = redaction_of(merged) if form == "markdown" else None
     return render.render(merged, form, verbose=options.verbose, width=width, change=change, fail_on=options.fail_on)
+
+
+@COMMAND.command("history")
+@click.argument("sources", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+@click.option("--labels", type=FILE, help="Host labels of your site, for the CSV: CSV (host,switch,...) or YAML.")
+@output_options("text", "json", "csv")
+def history_command(sources: tuple[Path, ...], labels: Path | None, format_: str, output: Path | None) -> None:
+    """Rank nodes by how often they were bad, with an interval.
+
+    SOURCES are reports of verify and isolate (.json), directories of them, and what Slurm's accounting printed:
+    sacctmgr -nP show event start=2026-01-01 format=NodeName,TimeStart,TimeEnd,State,Reason. The CSV is for isolate
+    --switches and gate --history.
+    """
+    from gpucheck.fleet import report_files
+    from gpucheck.fleet.history import history
+    from gpucheck.fleet.labels import read_labels
+    from gpucheck.foreign import UnreadableInput
+    from gpucheck.render.history import to_csv, to_text
+    from gpucheck.render.json import to_json
+
+    files = [file for source in sources for file in (report_files(source) if source.is_dir() else [source])]
+    with usage_errors(ValueError, UnreadableInput):
+        found = history(files)
+        of_site = read_labels(labels) if labels else {}
+    if not found.nodes:
+        raise Problem(f"{', '.join(map(str, sources))}: no report and no event of a node.", exit_code=3)
+    text = {"json": lambda: to_json(found), "csv": lambda: to_csv(found, of_site), "text": lambda: to_text(found)}
+    write_result(text[format_](), output)

@@ -25,6 +25,7 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell exits
     help="Test these nodes over ssh. Default: the nodes of the present Slurm allocation, with srun.",
 )
 @click.option("--inventory", type=FILE, help="Ansible inventory: as isolate.")
+@click.option("--history", type=FILE, help="CSV of fleet history: its lemons are the first to be left out as spare.")
 @click.option("--within", type=seconds(20.0), default=90.0, show_default=True, metavar="SECONDS", help="Time for all.")
 @click.option("--sizes", default="8K,128M", show_default=True, metavar="LIST", help="A small and a large message.")
 @click.option(
@@ -36,6 +37,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     spare: int,
     nodes: tuple[str, ...],
     inventory: Path | None,
+    history: Path | None,
     within: float,
     sizes: str,
     remote: str,
@@ -52,19 +54,25 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     that it has. passing_nodes.txt and failing_nodes.txt are written. The exit status is that of COMMAND; 2
     if too few nodes pass, and nothing was started.
     """
-    from gpucheck.isolate.gate import FAILING, job_environment, vet, write_lists
-    from gpucheck.isolate.launch import Launcher
+    from gpucheck.fleet.labels import lemons, read_labels
+    from gpucheck.foreign import UnreadableInput
+    from gpucheck.isolate.gate import FAILING, choose, job_environment, vet, write_lists
+    from gpucheck.isolate.launch import AllocationEndedError, Launcher
     from gpucheck.isolate.run import peers_of
 
-    with usage_errors(ValueError):
+    with usage_errors(ValueError, UnreadableInput):
+        bad_before = lemons(read_labels(history)) if history else ()
         peers, slurm = peers_of(nodes, inventory, os.environ)
     wanted = len(peers) - spare
     if wanted < 1:
         raise Problem(f"--spare {spare}: {len(peers)} nodes leave none for the job.")
     launcher = Launcher(peers=peers, slurm=slurm, gpucheck=remote, sizes=sizes)
-    with steps(5) as progress:
-        vetted = vet(launcher, within, progress)
-    chosen = vetted.good[:wanted]
+    try:
+        with steps(5) as progress:
+            vetted = vet(launcher, within, progress)
+    except AllocationEndedError:
+        raise Problem("the Slurm allocation ended: nothing was started.", EXIT_STATUS[Verdict.UNKNOWN]) from None
+    chosen = choose(vetted.good, wanted, bad_before)
     try:
         write_lists(vetted, lists)
         environment = job_environment(os.environ, chosen, lists) if len(chosen) == wanted else {}

@@ -29,7 +29,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Test these nodes over ssh. Default: the nodes of the present Slurm allocation, with srun.",
 )
 @click.option("--inventory", type=FILE, help="Ansible inventory: the connection of NODES, or of its group gpu.")
-@click.option("--switches", type=FILE, help="Switch of each node: CSV (host,switch) or YAML.")
+@click.option("--switches", type=FILE, help="Switch of each node: CSV (host,switch), also of fleet history, or YAML.")
 @click.option(
     "--expected",
     type=Number(min=0, min_open=True),
@@ -71,7 +71,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     Runs all_reduce on pairs of nodes at the same time, compares them, and tests suspects with nodes that are good. A
     node is named after bad tests with two different nodes; with --expected, all nodes together are tested first.
     """
-    from gpucheck.fleet.labels import read_labels
+    from gpucheck.fleet.labels import lemons, read_labels
     from gpucheck.foreign import UnreadableInput
     from gpucheck.isolate.launch import Launcher
     from gpucheck.isolate.run import SearchOptions, Watch, isolate, peers_of
@@ -86,8 +86,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         if fleet is not None and (nodes or inventory or switches or nics):
             raise Problem("--simulate-fleet draws its own nodes, switches and NICs.")
         of_switch = fleet.switch_of if fleet else {}
-        if switches is not None:
-            of_switch = {name: more["switch"] for name, more in read_labels(switches).items() if more.get("switch")}
+        labels = read_labels(switches) if switches is not None else {}
+        of_switch = of_switch or {name: more["switch"] for name, more in labels.items() if more.get("switch")}
         peers, slurm = ({}, False) if fleet else peers_of(nodes, inventory, os.environ)
         options = SearchOptions(
             launcher=Launcher(
@@ -95,12 +95,13 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
             ),
             limits=Limits(expected),
             switch_of=of_switch,
+            lemons=lemons(labels),
             state=state,
         )
 
         def search(keep: "Callable[[IsolationReport], None]") -> "IsolationReport":
-            with steps(options.limits.rounds) as progress:
-                return isolate(options, fleet, Watch(progress, keep))
+            with steps(0) as progress:
+                return isolate(options, fleet, Watch(progress, progress.update, keep))
 
         report = measured(search, lambda report: write_report(report, lambda: document(report), format_, output))
     return EXIT_STATUS[report.verdict]

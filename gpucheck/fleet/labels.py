@@ -33,6 +33,15 @@ def labelled(rows: Sequence[FleetRow], labels: Labels) -> list[FleetRow]:
     return out
 
 
+def lemons(labels: Labels) -> tuple[str, ...]:
+    """Return the nodes that ``fleet history`` ranked, the worst first. Raises ValueError, a whole sentence."""
+    places = {host: more["lemon"] for host, more in labels.items() if more.get("lemon")}
+    for host, place in places.items():
+        if not place.isdecimal():
+            raise ValueError(f"{host}: lemon {place!r}: expected a number, as fleet history writes it.")
+    return tuple(sorted(places, key=lambda host: int(places[host])))
+
+
 def _from_csv(path: Path, text: str) -> Labels:
     reader = csv.DictReader(io.StringIO(text))
     try:

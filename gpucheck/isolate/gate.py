@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpucheck.isolate.launch import Ended, Launcher, run_on_each, run_round
-from gpucheck.isolate.search import Limits, Outcome, search
+from gpucheck.isolate.launch import Ended, Launcher, check_allocation, run_on_each, run_round
+from gpucheck.isolate.search import Known, Limits, Outcome, search
 from gpucheck.printable import one_line
 
 QUICK_S = 40.0
@@ -44,6 +44,7 @@ def vet(launcher: Launcher, seconds: float, progress: Callable[[str], None] = la
     """Vet all nodes of the launcher within about these seconds. A node that cannot be vetted does not pass.
 
     Only FAIL and no answer leave a node out: a user's quick checks are UNKNOWN where they need root.
+    Raises AllocationEndedError.
     """
     began = time.monotonic()
     progress(f"quick checks on {len(launcher.peers)} nodes")
@@ -51,6 +52,8 @@ def vet(launcher: Launcher, seconds: float, progress: Callable[[str], None] = la
     command = shlex.join([launcher.gpucheck, "verify", "--level", "quick", "--format", "json"])
     answers = run_on_each(launcher, command, min(QUICK_S, seconds / 2))
     bad = {name: why for name, one in answers.items() if (why := _unfit(one))}
+    if bad:
+        check_allocation(launcher)
     good = [name for name in launcher.peers if name not in bad]
     if len(good) > 1:
         outcome, tested = _pairs(launcher, good, began + seconds, progress)
@@ -65,7 +68,7 @@ def _pairs(
 ) -> tuple[Outcome, set[str]]:
     """Return what a short search found, and the nodes whose tests ended in time."""
     limits = Limits(rounds=ROUNDS, latency=None, brief=True)
-    steps, tested, number = search(nodes, {}, limits), set[str](), 0
+    steps, tested, number = search(Known(nodes, {}, limits)), set[str](), 0
     try:
         tests = next(steps)
         while True:
@@ -94,6 +97,12 @@ def _unfit(answer: Ended) -> str | None:
         return None
     worst = next((one for one in found.findings if one.verdict == "fail" and one.because_of is None), None)
     return one_line(f"{worst.check}: {worst.seen}") if worst else "fail"
+
+
+def choose(good: Sequence[str], wanted: int, lemons: Sequence[str]) -> tuple[str, ...]:
+    """Return the nodes of the job, in their order. Those that were bad before are left out first, the worst of all."""
+    left_out = [*(name for name in lemons if name in good), *(name for name in reversed(good) if name not in lemons)]
+    return tuple(name for name in good if name not in left_out[: max(0, len(good) - wanted)])
 
 
 def write_lists(vetted: Vetted, folder: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, NamedTuple
@@ -32,6 +33,10 @@ WATCHED = (
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15", "-T")
 NO_GPU = "no GPU"
 FAILED_BY_SSH, ENDED_BY_TIMEOUT = 255, (124, 137)
+
+
+class AllocationEndedError(Exception):
+    """The Slurm allocation ended: what failed after that states nothing about a node."""
 
 
 class Peer(NamedTuple):
@@ -72,18 +77,41 @@ def run_round(launcher: Launcher, tests: Round, number: int) -> Iterator[tuple[i
 
     number: of the round. Its ports are others than those of the round before, to which a late rank may still connect.
     A rendezvous port that another program uses is replaced once. Nothing is left running here or on the nodes.
+    Raises AllocationEndedError.
     """
     again: list[int] = []
     launcher = launcher._replace(port=launcher.port + STRIDE * number)
     runs = 1 + len(launcher.nics)
+    seconds = round_seconds(launcher)
     for ports, numbers in ((0, list(range(len(tests)))), (len(tests), again)):
         started = {at: _start(launcher, tests[at], runs * (ports + at)) for at in numbers}
-        for at, ended in _finish(started, runs * (launcher.seconds + launcher.start_s) + HERE_S):
+        for at, ended in _finish(started, seconds):
             result = read_test(tests[at], ended, launcher.nics)
             if ports == 0 and any(PORT_IN_USE in errors for _, _, _, errors in ended):
                 again.append(at)
-            else:
-                yield at, result
+                continue
+            if result.state != "done":
+                check_allocation(launcher)
+            yield at, result
+
+
+def round_seconds(launcher: Launcher) -> float:
+    """Return after how long a round is ended."""
+    return (1 + len(launcher.nics)) * (launcher.seconds + launcher.start_s) + HERE_S
+
+
+def check_allocation(launcher: Launcher) -> None:
+    """Raise AllocationEndedError if Slurm states that the allocation of these nodes ended."""
+    if not launcher.slurm:
+        return
+    command = ["squeue", "--noheader", "--format=%T", f"--jobs={os.environ.get('SLURM_JOB_ID', '')}"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=HERE_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return
+    # A controller that does not respond states neither.
+    if done.stdout.strip() not in (b"", b"RUNNING", b"SUSPENDED") or b"Invalid job id" in done.stderr:
+        raise AllocationEndedError
 
 
 def run_on_each(launcher: Launcher, command: str, seconds: float) -> dict[str, "Ended"]:

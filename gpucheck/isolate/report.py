@@ -1,7 +1,7 @@
 """What a search found, as findings and a report."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from gpucheck.isolate.search import MOST_NOISE, Limits, Outcome
 from gpucheck.knowledge.codes import Subject
@@ -21,22 +21,23 @@ BY_STATE: tuple[tuple[State, str], ...] = (
 NOTHING_KNOWN = ("isolate.node-silent", "isolate.node-unreadable")
 GOOD: tuple[Verdict, str | None] = (Verdict.PASS, None)
 OTHERS = 3  # named in a sentence
+Cut = Literal["isolate.search-interrupted", "isolate.allocation-interrupted"]
 
 
 class Searched(NamedTuple):
-    """A search that ended. silent: why nodes did not answer before it. whole: it was not cut short."""
+    """A search that ended. silent: why nodes did not answer before it. cut: the code of what ended it early."""
 
     rounds: Sequence[Sequence[GroupTest]]
     outcome: Outcome
     silent: Mapping[str, str]
-    whole: bool = True
+    cut: Cut | None = None
 
 
 def findings(tested: Searched, limits: Limits, nodes: int) -> tuple[Finding, ...]:
     """Return the findings of a search."""
     out = [*_accused(tested.outcome, limits), *_doubts(tested)]
-    if not tested.whole:
-        out.append(_of("host").unknown("isolate.search-interrupted", f"{len(tested.rounds)} rounds"))
+    if tested.cut:
+        out.append(_of("host").unknown(tested.cut, f"{len(tested.rounds)} complete rounds"))
     if not out:
         tests, rounds = sum(map(len, tested.rounds)), len(tested.rounds)
         counted_tests = f"{tests} test{'s' * (tests != 1)} in {rounds} round{'s' * (rounds != 1)}"
@@ -51,7 +52,9 @@ def _of(name: str) -> Subject:
 def _accused(outcome: Outcome, limits: Limits) -> Iterator[Finding]:
     low = f"{outcome.limit_gb_s:.3g} GB/s" if outcome.limit_gb_s is not None else "the limit"
     for name in outcome.nodes:
-        bad = [one for one in outcome.bad if name in one.nodes and len(one.nodes) == 2]
+        tests = [one for one in outcome.bad if name in one.nodes and len(one.nodes) == 2]
+        # What a test with another named node shows may be of that node.
+        bad = [one for one in tests if not set(one.nodes) - {name} & set(outcome.nodes)] or tests
         code = next(code for state, code in BY_STATE if any(one.state == state for one in bad))
         others = [peer for one in bad for peer in one.nodes if peer != name]
         verdict = Verdict.UNKNOWN if code in NOTHING_KNOWN else Verdict.FAIL

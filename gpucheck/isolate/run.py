@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,9 +18,19 @@ from typing import Any, BinaryIO, NamedTuple
 import msgspec
 
 from gpucheck.foreign import read_text
-from gpucheck.isolate.launch import NO_GPU, Launcher, Peer, kinds, run_on_each, run_round
-from gpucheck.isolate.report import Searched, findings, report
-from gpucheck.isolate.search import Limits, Outcome, Round, search
+from gpucheck.isolate.launch import (
+    NO_GPU,
+    AllocationEndedError,
+    Launcher,
+    Peer,
+    check_allocation,
+    kinds,
+    round_seconds,
+    run_on_each,
+    run_round,
+)
+from gpucheck.isolate.report import Cut, Searched, findings, report
+from gpucheck.isolate.search import Known, Limits, Outcome, Round, search
 from gpucheck.isolate.simulated import GB_S, SimulatedFleet
 from gpucheck.model.isolation import GroupTest, IsolationReport
 from gpucheck.printable import one_line
@@ -35,18 +45,23 @@ HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,252}")
 
 
 class SearchOptions(NamedTuple):
-    """switch_of: by node. state: where results are kept."""
+    """switch_of: by node. lemons: nodes that were bad before, the worst first. state: where results are kept."""
 
     launcher: Launcher
     limits: Limits
     switch_of: Mapping[str, str]
+    lemons: Sequence[str] = ()
     state: Path | None = None
 
 
 class Watch(NamedTuple):
-    """progress: gets a line for each round. interrupted: gets the report of a search that a signal ends."""
+    """progress: gets a line for each round, during: one with each result of it, what is known and the time left.
+
+    interrupted: gets the report of a search that a signal ends.
+    """
 
     progress: Callable[[str], None] = lambda _: None
+    during: Callable[[str], None] = lambda _: None
     interrupted: Callable[[IsolationReport], None] = lambda _: None
 
 
@@ -70,8 +85,8 @@ def isolate(options: SearchOptions, fleet: SimulatedFleet | None, watch: Watch) 
         if not gpus:  # one rank on a processor each: it measures the network, and waits for processors
             limits = limits._replace(latency=None)
             options = options._replace(launcher=options.launcher._replace(ranks=1))
-    tested, signal = _search(options, nodes, limits, fleet, watch.progress)
-    tested = tested._replace(silent=silent, whole=signal is None)
+    tested, signal = _search(options, nodes, limits, fleet, watch)
+    tested = tested._replace(silent=silent)
     made = report(
         tested,
         findings(tested, limits, len(nodes)),
@@ -99,18 +114,21 @@ def _search(
     nodes: Sequence[str],
     limits: Limits,
     fleet: SimulatedFleet | None,
-    progress: Callable[[str], None],
+    watch: Watch,
 ) -> tuple[Searched, BaseException | None]:
     """Return the rounds and the outcome; of a search that a signal ends, its complete rounds and the signal."""
-    steps = search(nodes, options.switch_of, limits)
+    knowledge = Known(nodes, options.switch_of, limits, options.lemons)
+    steps, seconds = search(knowledge), round_seconds(options.launcher)
     rounds: list[list[GroupTest]] = []
     stopped: BaseException | None = None
+    cut: Cut | None = None
     with ExitStack() as stack:
         state = stack.enter_context(_State(options.state, nodes, options, limits)) if options.state else None
         try:
             tests = next(steps)
             while True:
-                progress(_words(len(rounds) + 1, tests))
+                words, began = _words(len(rounds) + 1, tests), time.monotonic()
+                watch.progress(f"{words}{_doubt(knowledge)}")
                 known = state.of_round(len(rounds)) if state else {}
                 try:
                     left = [test for test in tests if test not in known]
@@ -118,14 +136,20 @@ def _search(
                         known[result.nodes] = result
                         if state:
                             state.add(len(rounds), result)
+                        left_s = seconds - (time.monotonic() - began)
+                        watch.during(_live(words, len(tests), known.values(), knowledge, left_s))
                 except (KeyboardInterrupt, TerminatedError) as signal:
-                    stopped = signal
+                    stopped, cut = signal, "isolate.search-interrupted"
+                    steps.send(None)
+                except AllocationEndedError:
+                    cut = "isolate.allocation-interrupted"
                     steps.send(None)
                 rounds.append([known[test] for test in tests])
+                seconds = max(time.monotonic() - began, 1.0)  # the next one takes about as long
                 tests = steps.send(rounds[-1])
         except StopIteration as ended:
             outcome: Outcome = ended.value
-    return Searched(rounds, outcome, {}), stopped
+    return Searched(rounds, outcome, {}, cut), stopped
 
 
 def _results(launcher: Launcher, fleet: SimulatedFleet | None, tests: Round, number: int) -> Iterator[GroupTest]:
@@ -142,6 +166,18 @@ def _words(number: int, tests: Round) -> str:
     return f"round {number}, " + " and ".join([*parts, *(f"{size} nodes together" for size in groups)])
 
 
+def _doubt(known: Known) -> str:
+    names = known.doubtful()
+    return f"; in doubt: {_some(names)}" if names else ""
+
+
+def _live(words: str, count: int, results: Collection[GroupTest], known: Known, left_s: float) -> str:
+    """Return what a person who waits wants to know while the tests of a round end."""
+    bad = sum(one.state != "done" or not known.is_good(one) for one in results)
+    ended = f"{len(results)} of {count} ended" + (f", {bad} bad" if bad else "")
+    return f"{words}: {ended}{_doubt(known)}; about {max(left_s, 1.0):.0f} s left in this round"
+
+
 class _State:
     """Results of a search, a line each, written as they come; the first line is what was searched."""
 
@@ -152,6 +188,7 @@ class _State:
             "schema": "gpucheck.isolation-state/1",
             "nodes": list(nodes),
             "switches": {name: options.switch_of[name] for name in nodes if name in options.switch_of},
+            "lemons": list(options.lemons),
             "limits": list(limits),
             "test": [options.launcher.sizes, list(options.launcher.nics)],
         }
@@ -206,6 +243,10 @@ def _alike(launcher: Launcher) -> tuple[list[str], dict[str, str], bool]:
         raise ValueError(f"the nodes have different GPUs, so their bandwidth differs. Search one kind: {listed}.")
     nodes = [name for names in by_kind.values() for name in names]
     if len(nodes) < 2:
+        try:
+            check_allocation(launcher)
+        except AllocationEndedError:
+            raise ValueError("the Slurm allocation ended before the first test.") from None
         why = "; ".join(f"{name}: {reason}" for name, reason in list(silent.items())[:NAMED])
         raise ValueError(f"{len(nodes)} of {len(launcher.peers)} nodes respond, and a search needs two. {why}")
     return nodes, silent, NO_GPU not in by_kind

@@ -81,18 +81,17 @@ class Outcome(NamedTuple):
     noise: float | None = None
 
 
-def search(nodes: Sequence[str], switch_of: Mapping[str, str], limits: Limits) -> Search:
-    """Yield the tests of each round, take their results, and return the outcome. switch_of: by node, where known.
+def search(known: "Known") -> Search:
+    """Yield the tests of each round, take their results, and return the outcome.
 
     None instead of results ends the search: the outcome is what is known so far.
     """
-    known = _Known(nodes, switch_of, limits)
     with suppress(_EndedError):
         yield from _rounds(known)
     return known.outcome()
 
 
-def _rounds(known: "_Known") -> Steps:
+def _rounds(known: "Known") -> Steps:
     order, limits = known.order, known.limits
     whole = limits.expected_gb_s is not None and len(order) > 2
     if whole:
@@ -100,7 +99,7 @@ def _rounds(known: "_Known") -> Steps:
         if known.rest:
             return
     for tests in _first_pairs(order, every=limits.expected_gb_s is None and not limits.brief):
-        known.add((yield tests))
+        known.add((yield _apart(tests, order, known.rank)))
     yield from _settle(known, whole=whole)
     if whole and not known.rest and known.round < limits.rounds:
         for tests in _ring(known.unnamed()):
@@ -125,6 +124,21 @@ def _first_pairs(order: Sequence[str], *, every: bool) -> Iterator[Round]:
         yield [(order[at], order[at + 1]) for at in range(0, len(order) - 1, 2)]
 
 
+def _apart(tests: Round, order: Sequence[str], lemons: Mapping[str, int]) -> Round:
+    """Return the tests with no two lemons in one, and every lemon in one, as far as other nodes permit."""
+    tests = list(tests)
+    free = [at for at, test in enumerate(tests) if not lemons.keys() & test]
+    left = [name for name in order if name in lemons and not any(name in test for test in tests)]
+    for at, (a, b) in enumerate(tests):
+        if a in lemons and b in lemons and free:
+            other = free.pop()
+            c, d = tests[other]
+            tests[at], tests[other] = (a, d), (c, b)
+    for name, at in zip(left, free, strict=False):
+        tests[at] = (tests[at][0], name)
+    return tests
+
+
 def _ring(order: Sequence[str]) -> Iterator[Round]:
     """Yield every connection of the ring that a collective of all nodes uses."""
     edges: Round = [(order[at], order[(at + 1) % len(order)]) for at in range(len(order))]
@@ -132,7 +146,7 @@ def _ring(order: Sequence[str]) -> Iterator[Round]:
     yield from (tests for tests in (edges[::2], edges[1::2], last) if tests and len(order) > 2)
 
 
-def _settle(known: "_Known", *, whole: bool) -> Steps:
+def _settle(known: "Known", *, whole: bool) -> Steps:
     """Test suspects with nodes that were good until nothing is left to learn, and all others together once."""
     while known.round < known.limits.rounds:
         tests = known.next_tests()
@@ -145,7 +159,7 @@ def _settle(known: "_Known", *, whole: bool) -> Steps:
         whole = whole and not at_once
 
 
-def _halves(known: "_Known") -> Steps:
+def _halves(known: "Known") -> Steps:
     """Narrow down a group that is slow although each pair is good, to the smallest that is slow twice."""
     group = tuple(known.unnamed())
     while len(group) > 3 and known.round < known.limits.rounds:
@@ -159,11 +173,18 @@ def _halves(known: "_Known") -> Steps:
     known.together = group if not known.is_good(known.tests[-1]) else ()
 
 
-class _Known:
-    """All results of a search, and what follows from them."""
+class Known:
+    """All results of a search, and what follows from them. switch_of: by node, where known.
 
-    def __init__(self, nodes: Sequence[str], switch_of: Mapping[str, str], limits: Limits) -> None:
+    lemons: nodes that were bad before, the worst first: no two of them share a first test, and suspects are tested with
+    others.
+    """
+
+    def __init__(
+        self, nodes: Sequence[str], switch_of: Mapping[str, str], limits: Limits, lemons: Sequence[str] = ()
+    ) -> None:
         self.limits, self.switch_of = limits, switch_of
+        self.rank = {name: at for at, name in enumerate(lemons)}
         self.order = sorted(nodes, key=lambda name: (switch_of.get(name, ""), name))
         self.place = {name: at for at, name in enumerate(self.order)}
         self.members: defaultdict[str, Nodes] = defaultdict(tuple)
@@ -259,6 +280,12 @@ class _Known:
         low = self.limits.share * (self._nic or 0.0)
         return tuple(nic for nic, rate in result.nics.items() if rate < low and nic not in but)
 
+    def doubtful(self) -> list[str]:
+        """Return the nodes with a bad test so far, named ones first."""
+        bad = {name for name in self.order if self.bad[name]} - self.blamed
+        doubted = {name for name in bad if not self.good[name]}
+        return [*sorted(self.blamed), *sorted(doubted)]
+
     def unnamed(self) -> list[str]:
         """Return the nodes without those that are named, and those of a named switch."""
         return [name for name in self.order if name not in self.blamed]
@@ -272,8 +299,9 @@ class _Known:
         doubted = {name for pair in open_ for name in pair if self.good[name] < LINK_AFTER}
         suspects = [n for n in self.order if n not in busy and (n in doubted or not (self.met[n] or self.rest))]
         free = [name for name in self.order if self.good[name] and name not in suspects]
-        # Those first that are least known: they may have to share few good nodes.
-        for name in sorted(suspects, key=lambda one: (self.far[one], self.good[one])):
+        # Those first that are least known, and of these lemons: they may have to share few good nodes.
+        worst = {name: self.rank.get(name, len(self.rank)) for name in suspects}
+        for name in sorted(suspects, key=lambda one: (self.far[one], self.good[one], worst[one])):
             if name in busy:
                 continue
             # Both ends are good with others: the connection. In turns, so that a node that is slow at times shows.
@@ -291,7 +319,11 @@ class _Known:
         fit = [one for one in names if one not in busy and one not in self.met[name] and one != name]
         at = self.place[name]
         far = {one: (self.place[one] - at) % len(self.order) for one in fit}
-        return min(fit, key=lambda one: (len(self.bad[one]), self._is_near(name, one) != near, far[one]), default=None)
+        return min(
+            fit,
+            key=lambda one: (len(self.bad[one]), self._is_near(name, one) != near, one in self.rank, far[one]),
+            default=None,
+        )
 
     def _good_apart(self, name: str, peer: str) -> int:
         """Return how often both were good with others; for nodes of two switches: with others across switches."""

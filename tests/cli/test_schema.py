@@ -57,6 +57,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
         ("isolate", "--simulate-fleet", "nodes=64,bad=2,links=1,hangs=1"),
         ("isolate", "--simulate-fleet", "nodes=9"),
     ],
+    "history": [("fleet", "history", str(ROOT / "tests/data/slurm/events.txt"))],
     "profiles": [("profiles",)],
     "listing": [("explain", "--list")],
 }

@@ -2,11 +2,13 @@
 
 import json
 import os
+import pty
 import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +52,36 @@ def test_nodes_that_do_not_answer_are_unknown(stand_ins):
     stand_ins(n3="silent")
     status, found = isolate()
     assert (status, bad(found)) == (3, {"n3": ("unknown", None)})
+
+
+def test_a_person_who_waits_sees_what_is_known(stand_ins):
+    """On a terminal: the round, the tests that ended, the nodes in doubt, and the time that is left."""
+    stand_ins(n3="slow")
+    reader, terminal = pty.openpty()
+    command = [sys.executable, "-m", "gpucheck", "isolate", *NODES]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal) as running:
+        running.communicate()
+    os.close(terminal)
+    text = b""
+    with suppress(OSError):  # Linux: the other end is closed
+        while part := os.read(reader, 1 << 16):
+            text += part
+    os.close(reader)
+    drawn = text.decode()
+    assert re.search(r"round 1, 4 pairs: [1-4] of 4 ended.*about \d+ s left in this round", drawn)
+    assert "; in doubt: n3" in drawn
+
+
+def test_the_page_has_a_matrix_of_pairs(tmp_path):
+    spec = ("--simulate-fleet", "nodes=200,hangs=1,seed=3")
+    shown = run("isolate", *spec, "--format", "markdown").stdout
+    (bad,) = json.loads(run("isolate", *spec, "--format", "json").stdout)["truth"]["bad"]
+    head, _, row = shown.partition("### Pairs")[2].strip().splitlines()[:3]
+    assert head.startswith(f"| node | {bad} | ")
+    assert row.startswith(f"| {bad} |  | **hung** | **hung** |")
+    page = run("isolate", *spec, "--format", "html").stdout
+    assert "Pairs</h2>" in page
+    assert "hung" in page.partition("Pairs</h2>")[2]
 
 
 def test_nodes_with_other_gpus_are_not_compared(stand_ins):
@@ -132,6 +164,19 @@ def test_a_healthy_job_has_all_its_nodes_but_the_spare_ones(stand_ins, tmp_path)
     stand_ins()
     assert gate(tmp_path).stdout.startswith(f"{','.join(NAMES)} 8 2(x8) n0\n")
     assert gate(tmp_path, "--spare", "3").stdout.startswith(f"{','.join(NAMES[:5])} 5 2(x5) n0\n")
+
+
+def test_nodes_that_were_bad_before_are_spare_first(stand_ins, tmp_path):
+    stand_ins()
+    known = tmp_path / "nodes.csv"
+    known.write_text("host,lemon\nn2,1\nn6,2\nn7,\n")
+    spare = ("--history", str(known), "--spare")
+    assert gate(tmp_path, *spare, "1").stdout.startswith("n0,n1,n3,n4,n5,n6,n7 ")
+    assert gate(tmp_path, *spare, "3").stdout.startswith("n0,n1,n3,n4,n5 ")
+    known.write_text("host,lemon\nn2,first\n")
+    done = gate(tmp_path, *spare, "1")
+    assert (done.returncode, done.stdout) == (64, "")
+    assert "expected a number" in done.stderr
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "isolate.md").read_text(encoding="utf-8")

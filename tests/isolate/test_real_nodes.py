@@ -1,4 +1,7 @@
-"""Real nodes: sshd, torch's gloo ranks and the kernel's traffic shaper, in network namespaces of this machine."""
+"""Real nodes: torch's gloo ranks and the kernel's traffic shaper, in network namespaces of this machine.
+
+Over ssh, with an sshd in each, and as steps of a real Slurm with munge and ConstrainDevices.
+"""
 
 import json
 import os
@@ -8,56 +11,127 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.isolate.nodes import nodes, run, shape
+from tests.isolate.slurm import CGROUP_V1, DEVICES, GPUS, slurm
 
 NEEDED = ("ip", "tc", "ssh", "ssh-keygen", "/usr/sbin/sshd")
 pytestmark = [
     pytest.mark.more_labs,
     pytest.mark.skipif(os.geteuid() != 0 or not all(map(shutil.which, NEEDED)), reason="needs root, iproute2, OpenSSH"),
 ]
+NAMES = [f"gpc{at}" for at in range(4)]
+GPUCHECK = str(Path(sys.executable).with_name("gpucheck"))
+SMALL = ("--sizes", "8K,4M")
+# Nodes without a GPU: the quick checks are those of a simulated machine.
+ON_NODE = f"""#!/bin/sh
+case $1 in verify) exec {GPUCHECK} "$@" --simulate p100-pcie-x2 ;; esac
+exec {GPUCHECK} "$@"
+"""
+
+
+class Cluster(NamedTuple):
+    """How a user reaches the nodes. before: the words before gpucheck; options: which nodes."""
+
+    environment: dict[str, str]
+    before: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    folder: Path = Path()
+
+    def gpucheck(self, command: str, *arguments: str, remote: str = GPUCHECK) -> tuple[str, ...]:
+        return (*self.before, GPUCHECK, command, *self.options, "--remote", remote, *SMALL, *arguments)
+
+    def isolate(self, *arguments: str) -> dict[str, Any]:
+        command = self.gpucheck("isolate", "--format", "json", *arguments)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=self.environment)
+        assert done.stdout, done.stderr
+        return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="module")
-def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with nodes(tmp_path_factory.mktemp("nodes"), 4) as made:
-        yield made
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Cluster]]:
+    folder = tmp_path_factory.mktemp("slurm")
+    with nodes(tmp_path_factory.mktemp("nodes"), len(NAMES)) as inventory, slurm(folder, NAMES) as running:
+        yield {
+            "ssh": Cluster(dict(os.environ), options=("--inventory", str(inventory)), folder=folder),
+            "slurm": Cluster(running.environment, ("salloc", "--quiet", "-N4", "--exclusive"), folder=folder),
+        }
 
 
-def isolate(inventory: Path, *arguments: str) -> dict[str, Any]:
-    remote = str(Path(sys.executable).with_name("gpucheck"))
-    command = [remote, "isolate", "--inventory", str(inventory), "--remote", remote, "--sizes", "8K,4M", *arguments]
-    done = subprocess.run([*command, "--format", "json"], capture_output=True, text=True, check=False)
-    assert done.stdout, done.stderr
-    return json.loads(done.stdout)  # type: ignore[no-any-return]
+@pytest.fixture(params=["ssh", "slurm"])
+def cluster(both: dict[str, Cluster], request: pytest.FixtureRequest) -> Cluster:
+    return both[request.param]
+
+
+@pytest.fixture
+def allocation(both: dict[str, Cluster]) -> Cluster:
+    return both["slurm"]
 
 
 def bad(found: dict[str, Any]) -> dict[str, tuple[str, str | None]]:
     return {one["name"]: (one["verdict"], one["cause"]) for one in found["nodes"] if one["verdict"] != "pass"}
 
 
-def left(seconds: float = 20.0) -> str:
-    """Processes of ranks on the nodes; sshd takes a moment to see that its client has ended."""
+def accused(found: dict[str, Any]) -> dict[str, str | None]:
+    return {name: cause for name, (verdict, cause) in bad(found).items() if verdict == "fail"}
+
+
+def ranks(name: str) -> list[int]:
+    """Processes of a test on one node."""
+    found = []
+    for pid in run("ip", "netns", "pids", name).split():
+        with suppress(OSError):  # it ended meanwhile
+            if "collectives" in Path(f"/proc/{pid}/cmdline").read_text(errors="replace"):
+                found.append(int(pid))
+    return found
+
+
+def left(seconds: float = 30.0) -> list[int]:
+    """Processes of tests on any node; sshd and slurmstepd take a moment to see that their client has ended."""
     until = time.monotonic() + seconds
-    while (found := _left()) and time.monotonic() < until:
+    while (found := [pid for name in NAMES for pid in ranks(name)]) and time.monotonic() < until:
         time.sleep(0.2)
     return found
 
 
-def _left() -> str:
-    pids = [pid for at in range(4) for pid in run("ip", "netns", "pids", f"gpc{at}").split()]
-    names = [Path(f"/proc/{pid}/cmdline").read_text() for pid in pids if Path(f"/proc/{pid}").exists()]
-    return "".join(name for name in names if "collectives" in name)
+@contextmanager
+def behaving(does: Callable[[int], None], name: str = "gpc1") -> Iterator[None]:
+    """Do something to the ranks on one node and the gpucheck that started them, again and again; not to its shell."""
+    stop = threading.Event()
+
+    def act() -> None:
+        while not stop.wait(0.2):
+            for pid in ranks(name):
+                with suppress(OSError):
+                    if "python" in Path(f"/proc/{pid}/cmdline").read_text().partition("\0")[0]:
+                        does(pid)
+
+    actor = threading.Thread(target=act)
+    actor.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        actor.join()
 
 
-def test_equal_nodes_pass(inventory):
-    found = isolate(inventory)
+@contextmanager
+def slow_link(name: str, rate: str = "120mbit") -> Iterator[None]:
+    shape(name, rate)
+    try:
+        yield
+    finally:
+        shape(name, "200mbit")
+
+
+def test_equal_nodes_pass(cluster):
+    found = cluster.isolate()
     # On a busy machine a pair can be slow once, which is said and accuses nobody.
     assert bad(found) == {}, found["results"]
     assert found["verdict"] in ("pass", "warn")
@@ -66,36 +140,114 @@ def test_equal_nodes_pass(inventory):
     assert not left()
 
 
-def test_a_node_behind_a_slow_link_is_named(inventory):
-    shape("gpc2", "150mbit")
-    try:
-        found = isolate(inventory)
-    finally:
-        shape("gpc2", "200mbit")
+def test_a_node_behind_a_slow_link_is_named(cluster):
+    with slow_link("gpc2"):
+        found = cluster.isolate()
     assert bad(found) == {"gpc2": ("fail", "node-slow")}, found["results"]
 
 
-def test_a_node_whose_ranks_stand_still_is_named_and_left_clean(inventory):
-    stop = threading.Event()
+def stands_still(pid: int) -> None:
+    os.kill(pid, signal.SIGSTOP)
 
-    def freeze() -> None:
-        while not stop.wait(0.3):
-            for pid in run("ip", "netns", "pids", "gpc1").split():
-                with suppress(OSError):  # it ended meanwhile
-                    if "collectives" in Path(f"/proc/{pid}/cmdline").read_text(errors="replace"):
-                        os.kill(int(pid), signal.SIGSTOP)
 
-    freezer = threading.Thread(target=freeze)
-    freezer.start()
-    try:
-        found = isolate(inventory, "--timeout", "10")
-    finally:
-        stop.set()
-        freezer.join()
+def dies(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def is_late(pid: int) -> None:
+    """A rank that runs for a fifth of the time."""
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep(0.15)
+    os.kill(pid, signal.SIGCONT)
+    time.sleep(0.03)
+
+
+@pytest.mark.parametrize(
+    ("does", "cause"), [(stands_still, "node-hangs"), (dies, "node-hangs"), (is_late, "node-slow")]
+)
+def test_a_node_with_a_bad_rank_is_named_and_left_clean(cluster, does, cause):
+    with behaving(does):
+        found = cluster.isolate("--timeout", "15")
     # A busy machine slows other pairs down, too: then there may be doubt, but nobody else is accused.
     assert "gpc1" in bad(found), found["results"]
-    assert {name: cause for name, (verdict, cause) in bad(found).items() if verdict == "fail"} in (
-        {"gpc1": "node-hangs"},
-        {},
-    )
+    assert accused(found) in ({"gpc1": cause}, {}), found["results"]
     assert not left()
+
+
+def test_an_allocation_that_ends_midway_accuses_nobody(allocation, tmp_path):
+    command = allocation.gpucheck("isolate", "--state", str(tmp_path / "state"))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=allocation.environment) as searching:
+        while not left(0):
+            time.sleep(0.2)
+        subprocess.run(["scancel", "--me"], env=allocation.environment, check=True)
+        text, _ = searching.communicate()
+    assert searching.returncode == 3
+    assert "Slurm ended the allocation before the last round." in text
+    assert "FAIL" not in text
+    # The state has what was complete, and no test that the end of the allocation cut off.
+    assert '"failed"' not in (tmp_path / "state").read_text()
+    assert not left()
+
+
+@pytest.fixture
+def on_node(tmp_path: Path) -> str:
+    program = tmp_path / "on-node"
+    program.write_text(ON_NODE)
+    program.chmod(0o755)
+    return str(program)
+
+
+def gate(cluster: Cluster, on_node: str, folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    command = cluster.gpucheck("gate", "--lists", str(folder), *words, remote=on_node)
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=cluster.environment)
+
+
+def test_a_job_starts_without_its_slow_node(allocation, on_node, tmp_path):
+    job = "srun hostname -I; exit 7"
+    with slow_link("gpc2"):
+        done = gate(allocation, on_node, tmp_path, "--spare", "1", "--", "sh", "-c", job)
+    assert done.returncode == 7, done.stderr
+    assert sorted(done.stdout.split()) == ["10.231.77.1", "10.231.77.2", "10.231.77.4"]
+    assert (tmp_path / "failing_nodes.txt").read_text().startswith("gpc2 slow or hanging")
+
+
+def test_a_job_without_spare_nodes_does_not_start(allocation, on_node, tmp_path):
+    with slow_link("gpc2"):
+        done = gate(allocation, on_node, tmp_path, "--", "srun", "hostname")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "3 of 4 nodes pass, and the job needs 4: not started" in done.stderr
+    assert not left()
+
+
+def test_a_signal_reaches_the_job(allocation, on_node, tmp_path):
+    script, out = tmp_path / "job", tmp_path / "out"
+    start = " ".join(allocation._replace(before=("exec",)).gpucheck("gate", "--lists", str(tmp_path), remote=on_node))
+    script.write_text(f"#!/bin/sh\n{start} -- sh -c 'trap \"echo warned\" USR1; echo up; sleep 300 & wait; kill $!'\n")
+    ask = ("sbatch", "--parsable", "-N4", "--exclusive", f"--output={out}", str(script))
+    number = subprocess.run(ask, env=allocation.environment, capture_output=True, text=True, check=True).stdout.strip()
+    until = time.monotonic() + 200
+    while not (out.exists() and "up" in out.read_text()) and time.monotonic() < until:
+        time.sleep(0.5)
+    subprocess.run(["scancel", "--batch", "--signal=USR1", number], env=allocation.environment, check=True)
+    while "warned" not in out.read_text() and time.monotonic() < until:
+        time.sleep(0.5)
+    assert "warned" in out.read_text()
+    subprocess.run(["scancel", number], env=allocation.environment, check=False)
+
+
+@pytest.mark.skipif(not CGROUP_V1, reason="needs the hierarchies of cgroup v1")
+def test_a_check_sees_the_gpus_of_the_job_only(allocation, tmp_path):
+    """Slurm hides the device files of the others from the steps of gate."""
+    program = tmp_path / "on-node"
+    program.write_text(
+        f"""#!/bin/sh
+for at in $(seq 0 {GPUS - 1}); do
+    case $(cat {DEVICES}/gpu$at 2>&1) in *"not permitted"*) ;; *) echo "$at" >>"{tmp_path}/opened" ;; esac
+done
+echo '{{"verdict": "fail", "findings": []}}'
+"""
+    )
+    program.chmod(0o755)
+    one = allocation._replace(before=("salloc", "--quiet", "-N4", "--gres=gpu:1"))
+    assert gate(one, str(program), tmp_path, "--", "true").returncode == 2
+    assert (tmp_path / "opened").read_text().split() == ["0"] * len(NAMES)

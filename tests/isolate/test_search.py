@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck.isolate.report import Searched, findings
-from gpucheck.isolate.search import Limits, Outcome, search
+from gpucheck.isolate.search import Known, Limits, Outcome, search
 from gpucheck.isolate.simulated import GB_S, SimulatedFleet, Spec, parse_spec
 from gpucheck.model import Verdict, worst
 from gpucheck.model.isolation import GroupTest
@@ -16,7 +16,7 @@ NOT_DRAWN = ("loss", "noise", "cut", "sometimes", "switches", "nics", "together"
 
 def searched(spec: Spec, expected: float | None = GB_S, *, switches: bool = True) -> tuple[SimulatedFleet, Searched]:
     fleet = SimulatedFleet(spec)
-    steps, rounds = search(fleet.nodes, fleet.switch_of if switches else {}, Limits(expected)), []
+    steps, rounds = search(Known(fleet.nodes, fleet.switch_of if switches else {}, Limits(expected))), []
     try:
         tests = next(steps)
         while True:
@@ -77,6 +77,18 @@ def test_a_thousand_fleets_are_exact_in_four_rounds(drawn):
     assert not [fleet for fleet, tested in found if set(tested.outcome.nodes) - set(fleet.truth.bad)]
 
 
+def test_nodes_that_were_bad_before_do_not_share_a_first_test():
+    """A lemon in each of two bad pairs takes a round less than both in one."""
+    for seed in SEEDS:
+        fleet = SimulatedFleet(Spec(nodes=65, bad=16, seed=seed))
+        steps = search(Known(fleet.nodes, {}, Limits(GB_S), fleet.truth.bad))
+        tests = steps.send(fleet.run(next(steps)))
+        lemons = set(fleet.truth.bad)
+        assert not [test for test in tests if set(test) <= lemons]
+        assert lemons <= {name for test in tests for name in test}
+        assert len({name for test in tests for name in test}) == 2 * len(tests) == 64
+
+
 def test_two_switches_are_named_together():
     """Which of the two is slow cannot be seen."""
     for seed in SEEDS:
@@ -130,14 +142,14 @@ def test_half_a_fleet_that_is_slow_does_not_pass(bad):
 
 def test_a_search_that_is_ended_states_what_it_knows():
     fleet = SimulatedFleet(Spec(nodes=64, bad=2, seed=3))
-    steps = search(fleet.nodes, {}, Limits())
+    steps = search(Known(fleet.nodes, {}, Limits()))
     steps.send(fleet.run(next(steps)))
     with pytest.raises(StopIteration) as ended:
         steps.send(None)
     outcome: Outcome = ended.value.value
     assert not outcome.nodes  # one bad test each
     assert set(fleet.truth.bad) <= set(outcome.open)
-    assert verdict(Searched([[]], outcome, {}, whole=False)) is Verdict.UNKNOWN
+    assert verdict(Searched([[]], outcome, {}, "isolate.search-interrupted")) is Verdict.UNKNOWN
 
 
 def test_equal_results_give_equal_tests():
@@ -145,7 +157,7 @@ def test_equal_results_give_equal_tests():
 
     def asked() -> list[list[tuple[str, ...]]]:
         fleet = SimulatedFleet(Spec(nodes=128, bad=4, sometimes=2, seed=5))
-        steps, rounds = search(fleet.nodes, fleet.switch_of, Limits(GB_S)), []
+        steps, rounds = search(Known(fleet.nodes, fleet.switch_of, Limits(GB_S))), []
         try:
             tests = next(steps)
             while True:
@@ -169,7 +181,7 @@ def test_equal_results_give_equal_tests():
 )
 def test_how_its_tests_end_says_what_is_wrong_with_a_node(state, code, expected):
     """What is cut off or did not start is never an accusation."""
-    steps, names = search([f"n{at}" for at in range(10)], {}, Limits()), []
+    steps, names = search(Known([f"n{at}" for at in range(10)], {}, Limits())), []
     try:
         tests = next(steps)
         while True:
@@ -185,6 +197,16 @@ def test_how_its_tests_end_says_what_is_wrong_with_a_node(state, code, expected)
     except StopIteration as ended:
         found = findings(Searched([[]] * len(names), ended.value, {}), Limits(), 10)
     assert [(one.subject, one.code, one.verdict) for one in found] == [("node:n3", code, expected)]
+
+
+def test_what_a_test_with_another_bad_node_shows_is_not_its_cause():
+    """Of a slow node and one that hangs in one pair, only the second one hangs."""
+    hung = GroupTest(nodes=("a", "b"), state="hung")
+    slow = [GroupTest(nodes=("a", peer), state="done", busbw_gb_s=5.0) for peer in "cd"]
+    more = [GroupTest(nodes=("b", peer), state="hung") for peer in "ef"]
+    outcome = Outcome(nodes=("a", "b"), bad=(hung, *slow, *more))
+    found = findings(Searched([[hung, *slow, *more]], outcome, {}), Limits(), 6)
+    assert [one.code for one in found] == ["isolate.node-slow", "isolate.node-hangs"]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ DRAWN_S = 0.1
 
 
 class Progress:
-    """Called with the name of each step as it starts. total: how many there will be.
+    """Called with the name of each step as it starts. total: how many there will be, 0 if that is not known.
 
     items: what they are called where they are many and short, such as the reports of a fleet: not each is drawn, and
     the time is that of all.
@@ -59,6 +59,14 @@ class Progress:
                 _replace_line("")
             note(text)
 
+    def update(self, name: str) -> None:
+        """Draw more about the present step."""
+        with self._lock:
+            self._name = name
+            if draws(sys.stderr) and not self._ended.is_set() and time.monotonic() - self._drawn >= DRAWN_S:
+                self._drawn = time.monotonic()
+                _replace_line(self._line())
+
     def end(self) -> None:
         """Take the line away; nothing is drawn after this."""
         with self._lock:
@@ -73,7 +81,8 @@ class Progress:
     def _line(self) -> str:
         seconds = time.monotonic() - self._began
         spent = f", {seconds:.0f} s" if seconds >= SHOWN_FROM_S else ""
-        return f"gpucheck: {self._items or 'step'} {self._number} of {self._total}: {self._name}{spent} ..."
+        count = f"{self._items or 'step'} {self._number} of {self._total}: " if self._total else ""
+        return f"gpucheck: {count}{self._name}{spent} ..."
 
 
 _running: Progress | None = None

@@ -3,11 +3,23 @@
 from gpucheck.model import Verdict
 from gpucheck.model.isolation import GroupTest, IsolationReport
 from gpucheck.printable import of_printable
-from gpucheck.render.blocks import Cell, Document, Findings, Folded, Row, Section, Table, document_of, numbers, words
+from gpucheck.render.blocks import (
+    Cell,
+    Document,
+    Findings,
+    Folded,
+    Row,
+    Section,
+    Table,
+    document_of,
+    numbers,
+    words,
+)
 from gpucheck.render.findings import worst_first
 from gpucheck.render.words import plural
 
 FEW = 20  # nodes in a round that are named
+IN_MATRIX = 16
 
 
 @of_printable
@@ -24,7 +36,7 @@ def document(report: IsolationReport) -> Document:
         lines=[f"{plural(len(report.nodes), 'node')}, {plural(report.tests, 'test')}{reference}"],
         unproven=report.unproven,
         findings=Findings(worst_first(report.findings)),
-        body=[Section("rounds", "Rounds", [_rounds(report)]), *_nodes(report)],
+        body=[Section("rounds", "Rounds", [_rounds(report)]), *_nodes(report), *_pairs(report)],
         foot=[Folded("tests", "Tests", _tests(report))],
     )
 
@@ -56,6 +68,25 @@ def _nodes(report: IsolationReport) -> list[Section]:
     ]
     columns = [*words("node", "verdict", "cause"), *words("tests with one other node (GB/s)")]
     return [Section("nodes", "Nodes that are not good", [Table(columns, rows)])] if rows else []
+
+
+def _pairs(report: IsolationReport) -> list[Section]:
+    """The worst test of each pair, as a matrix; of a large fleet, of the nodes that are not good and their partners."""
+    tests = [one for each in report.results for one in each if len(one.nodes) == 2]
+    names = [one.name for one in report.nodes]
+    if len(names) > IN_MATRIX:
+        bad = {one.name for one in report.nodes if one.verdict is not Verdict.PASS}
+        near = dict.fromkeys(name for one in tests if bad & set(one.nodes) for name in one.nodes)
+        names = sorted(near, key=lambda name: name not in bad)[:IN_MATRIX]
+    shown: dict[tuple[str, str], Cell] = {}
+    for one in sorted(tests, key=lambda one: -(one.busbw_gb_s or 0.0) if one.state == "done" else 1.0):
+        a, b = one.nodes
+        is_bad = one.state != "done" or (one.busbw_gb_s or 0.0) < (report.limit_gb_s or 0.0)
+        cell = Cell(_number(one.busbw_gb_s) if one.state == "done" else one.state, tone="fail" if is_bad else "")
+        shown[a, b] = shown[b, a] = cell
+    rows: list[Row] = [[name, *(shown.get((name, other), "") for other in names)] for name in names]
+    about = "GB/s, the worst test of each pair"
+    return [Section("pairs", "Pairs", [Table([*words("node"), *numbers(*names)], rows, about=about)])] if rows else []
 
 
 def _tests(report: IsolationReport) -> Table:
