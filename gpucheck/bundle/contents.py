@@ -1,6 +1,6 @@
 """bundle.json: what a bundle holds, for which groups, and the digest of every file in it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ from gpucheck.stack.facts import HostFacts, normal_arch, os_of_facts
 from gpucheck.stack.lock import Lock
 from gpucheck.stack.plan import Plan
 from gpucheck.stack.stack_set import StackSet
-from gpucheck.stack.types import Conflict, Fact, Refusal
+from gpucheck.stack.types import Conflict, Fact, Refusal, TorchChoice
 
 MANIFEST = "bundle.json"
 SIGNATURE = "bundle.json.asc"
@@ -55,15 +55,6 @@ class BundledGroup(msgspec.Struct, frozen=True, kw_only=True):
     stack: StackSet
     packages: dict[str, str | None]
     headers: tuple[str, ...]
-    hosts: tuple[str, ...]
-
-
-class PackageSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Where packages came from, and the key that vouched for them then."""
-
-    name: str
-    url: str
-    key_fingerprint: str | None
 
 
 class Verified(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,8 +76,7 @@ class BundledSystem(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     versions: dict[str, tuple[str, ...]]
     not_offered: tuple[str, ...]
-    sources: tuple[PackageSource, ...]
-    verified: Verified | None = None
+    verified: Verified = Verified()
 
 
 class OwnWheel(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,17 +130,17 @@ def manifest_text(manifest: Manifest) -> str:
     ]
     for name, system in manifest.systems.items():
         count = sum(map(len, system.versions.values()))
-        wheels = sum(path.startswith(f"{system.wheels}/") for path in manifest.files)
-        files, folders = manifest.files.items(), (system.packages, system.wheels)
-        each = [sum(file.bytes for path, file in files if path.startswith(f"{folder}/")) for folder in folders]
+        packages, wheels = (
+            [file.bytes for path, file in manifest.files.items() if path.startswith(f"{folder}/")]
+            for folder in (system.packages, system.wheels)
+        )
         lines.append(
-            f"{name}: {count} {system.package_manager} packages ({size(each[0])}), "
-            f"{wheels} wheels for Python {system.python} ({size(each[1])})"
+            f"{name}: {count} {system.package_manager} packages ({size(sum(packages))}), "
+            f"{len(wheels)} wheels for Python {system.python} ({size(sum(wheels))})"
         )
         lines += [f"  for group {group}" for group, row in manifest.groups.items() if row.system == name]
-        if system.verified is not None:
-            lines += [f"  {n} verified with key {key}" for key, n in system.verified.by_key.items()]
-        if system.verified is not None and system.verified.unverified:
+        lines += [f"  {n} verified with key {key}" for key, n in system.verified.by_key.items()]
+        if system.verified.unverified:
             names = ", ".join(system.verified.unverified)
             lines.append(f"  unverified, accepted by bundle_accept_unverified: {names}")
         if system.not_offered:
@@ -168,7 +158,6 @@ HOST_FOLDER = "/var/lib/gpucheck/bundle"
 NAME = "gpucheck-bundle"
 # What the roles install in addition to the plan if a host lacks it.
 TOOLS = {"apt": ("python3-venv", "python3-apt"), "dnf": ("python3-dnf-plugin-versionlock",)}
-FEW = 3
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,7 +166,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     system: str
     host: str
-    package_manager: str
+    package_manager: Literal["apt", "dnf"]
     wanted: tuple[str, ...]
     optional: tuple[str, ...]
     prerequisites: tuple[str, ...]
@@ -247,14 +236,16 @@ def planned(plan: Plan) -> list[dict[str, Any]]:
 def bundled_group(plan: Plan, versions: dict[str, tuple[str, ...]]) -> BundledGroup:
     """The group's entry of the manifest. versions: what was collected. Raises BundleError where one is missing."""
     packages = {package["name"]: package["version"] for package in planned(plan)}
-    missing = [name for name, version in packages.items() if not has(versions, name, version)]
+    missing = [
+        name for name, version in packages.items() if name not in versions or version not in {None, *versions[name]}
+    ]
     if missing:
         raise BundleError(
             f"group {plan.group}: {', '.join(missing)} was planned but not collected. The package manager chose "
             "another version or package: check the sources of the host that collected."
         )
     headers = tuple(name for name in for_kernels(plan) if has_spec(versions, name))
-    return BundledGroup(system=system_of(plan), stack=plan.stack, packages=packages, headers=headers, hosts=plan.hosts)
+    return BundledGroup(system=system_of(plan), stack=plan.stack, packages=packages, headers=headers)
 
 
 def for_kernels(plan: Plan) -> tuple[str, ...]:
@@ -262,12 +253,8 @@ def for_kernels(plan: Plan) -> tuple[str, ...]:
     return (*plan.headers, *(plan.kernel_modules["packages"] if plan.kernel_modules else ()))
 
 
-def has(versions: dict[str, tuple[str, ...]], name: str, version: str | None) -> bool:
-    return name in versions and (version is None or version in versions[name])
-
-
 def has_spec(versions: dict[str, tuple[str, ...]], spec: str) -> bool:
-    """The same for ``name`` or ``name-version.arch``, as header packages are planned."""
+    """Whether a package ``name`` or ``name-version.arch``, as header packages are planned, was collected."""
     return spec in versions or any(
         spec.startswith(f"{name}-{version}") for name, several in versions.items() for version in several
     )
@@ -284,10 +271,9 @@ def bundled_plan(plan: Plan, manifest: Manifest, name: str) -> Plan | Refusal:
         )
     differing = _differences(plan, group)
     if differing:
-        held = f"the bundle {name} was made for {'; '.join(_few(there for _, there in differing))}"
-        because = (
-            f"the lock and the bundle {name} are out of step: the plan has {'; '.join(_few(p for p, _ in differing))}"
-        )
+        planned_, there = (few([pair[side] for pair in differing], "; ") for side in (0, 1))
+        held = f"the bundle {name} was made for {there}"
+        because = f"the lock and the bundle {name} are out of step: the plan has {planned_}"
         advice = f"copy {name}/stack.lock.yml over your lock, or make a new bundle from your lock (make bundle)"
         return _refused(plan, held, because, advice)
     repository = _repository(manifest.systems[group.system], manifest.key)
@@ -305,26 +291,20 @@ def bundled_plan(plan: Plan, manifest: Manifest, name: str) -> Plan | Refusal:
 
 def _differences(plan: Plan, group: BundledGroup) -> list[tuple[str, str]]:
     """(what the plan has, what the bundle has) wherever the two differ."""
+
+    def words(packages: Mapping[str, str | None], torch: TorchChoice | None) -> list[str]:
+        rows = [f"{name} {packages[name] or '(newest)'}" if name in packages else f"no {name}" for name in names]
+        return [*rows, f"torch {torch.version}+{torch.build}" if torch else "no torch"]
+
     packages = {package["name"]: package["version"] for package in planned(plan)}
     names = sorted({*packages, *group.packages})
-    found = [
-        (_words(name, packages), _words(name, group.packages))
-        for name in names
-        if name not in packages or name not in group.packages or packages[name] != group.packages[name]
-    ]
-    torches = [f"torch {t.version}+{t.build}" if t else "no torch" for t in (plan.stack.torch, group.stack.torch)]
-    if torches[0] != torches[1]:
-        found.append((torches[0], torches[1]))
-    return found
+    pairs = zip(words(packages, plan.stack.torch), words(group.packages, group.stack.torch), strict=True)
+    return [(here, there) for here, there in pairs if here != there]
 
 
-def _words(name: str, packages: dict[str, str | None]) -> str:
-    return f"{name} {packages[name] or '(newest)'}" if name in packages else f"no {name}"
-
-
-def _few(words: Iterable[str]) -> list[str]:
-    found = list(words)
-    return [*found[:FEW], *([f"and {len(found) - FEW} more"] if len(found) > FEW else [])]
+def few(words: Sequence[str], separator: str = ", ", most: int = 3) -> str:
+    """The first of them, and how many more there are."""
+    return separator.join([*words[:most], *([f"and {len(words) - most} more"] if len(words) > most else [])])
 
 
 def _refused(plan: Plan, held: str, because: str, try_: str) -> Refusal:
@@ -345,9 +325,11 @@ def _repository(system: BundledSystem, key: str) -> dict[str, str | None]:
 def host_files(manifest: Manifest, group: str) -> dict[str, str]:
     """What a host of a group gets: path on the host, below its directory -> path in the bundle."""
     system = manifest.systems[manifest.groups[group].system]
-    found = {"key.asc": "key.asc"}
-    for path in manifest.files:
-        for folder, place in ((system.packages, "packages"), (system.wheels, "wheels")):
-            if path.startswith(f"{folder}/"):
-                found[f"{place}{path.removeprefix(folder)}"] = path
-    return found
+    places = {system.packages: "packages", system.wheels: "wheels"}
+    found = {
+        f"{place}{path.removeprefix(folder)}": path
+        for path in manifest.files
+        for folder, place in places.items()
+        if path.startswith(f"{folder}/")
+    }
+    return {KEY: KEY, **found}

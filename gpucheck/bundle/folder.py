@@ -20,6 +20,7 @@ from gpucheck.bundle.contents import (
     BundledFile,
     BundleError,
     Manifest,
+    few,
     host_files,
     read_manifest,
 )
@@ -32,7 +33,6 @@ PIECE_BYTES = 1 << 20
 # 20,000 files take 4 MiB.
 MOST_MANIFEST, MOST_SIGNATURE = 64 << 20, 1 << 20
 MOST_ENTRIES, DEEPEST = 200_000, 16
-FEW = 3
 # Below the directory of a site: what is used on this machine, copies of all files by digest, and what was taken before.
 # The last is not the name of a group.
 BUNDLE, FILES, TAKEN = "bundle", "files", ".taken.json"
@@ -117,22 +117,15 @@ def _compared(path: Path, listed: BundledFile, copies: Path | None) -> str:
             return "is not a regular file"
         if status.st_size != listed.bytes:
             return "was changed"
-        if copies is None or _is_copied(copies / listed.sha256, listed):
+        # An earlier run may have left a good copy; a loss of power leaves others too.
+        copied = copies is None or ((copies / listed.sha256).exists() and described(copies / listed.sha256) == listed)
+        if copies is None or copied:
             return "" if _digested(file, None, listed.bytes) == listed else "was changed"
         with suppress(_ChangedError), replacing(copies / listed.sha256, durable=False) as copy:
             if _digested(file, copy, listed.bytes) == listed:
                 return ""
             raise _ChangedError
     return "was changed"
-
-
-def _is_copied(path: Path, listed: BundledFile) -> bool:
-    """Whether an earlier run has left a good copy: a loss of power leaves others too."""
-    try:
-        with path.open("rb") as file:
-            return _digested(file, None, listed.bytes) == listed
-    except FileNotFoundError:
-        return False
 
 
 class _ChangedError(Exception):
@@ -180,10 +173,9 @@ def verify(folder: Path, fingerprint: str = "", copies: Path | None = None) -> S
     found = signed(folder, fingerprint)
     differences = problems(folder, found.manifest.files, copies)
     if differences:
-        more = f", and {len(differences) - FEW} more" if len(differences) > FEW else ""
         raise BundleDamaged(
-            f"{folder}: differs from its signed manifest: {', '.join(differences[:FEW])}{more}. Copy the bundle again "
-            "from where it was made, or make a new one."
+            f"{folder}: differs from its signed manifest: {few(differences)}. Copy the bundle again from where it was "
+            "made, or make a new one."
         )
     return found
 

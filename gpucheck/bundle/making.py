@@ -25,8 +25,8 @@ from gpucheck.bundle.contents import (
     BundleError,
     Manifest,
     OwnWheel,
-    PackageSource,
     Verified,
+    few,
     write_manifest,
 )
 from gpucheck.bundle.folder import described, inventory
@@ -35,8 +35,6 @@ from gpucheck.bundle.signing import Signer, index_apt, index_dnf, signer
 from gpucheck.processes.gnupg import homes
 from gpucheck.stack.lock import Lock, read_lock_file
 from gpucheck.stack.plan import Plan, plan
-
-FEW = 5
 
 
 class Trust(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,13 +63,14 @@ def make(
     answers = [read_collected(path) for path in sorted(collected.glob("*.json"))]
     if not answers:
         raise BundleError(f"{collected}: contains no collected packages")
-    plans = [_group_plan(plan(lock, group=answer.order.group), answer) for answer in answers]
+    plans = [_group_plan(lock, answer) for answer in answers]
     trust = msgspec.structs.replace(trust or Trust(), own=publisher.own_packages(plans))
     target.parent.mkdir(parents=True, exist_ok=True)
     with _staging(target) as staged, signer(key) as signing:
-        systems = {
-            name: _system(name, some, collected, staged, signing, say, trust) for name, some in _by_system(answers)
-        }
+        systems = {}
+        for name in sorted({answer.order.system for answer in answers}):
+            some = [answer for answer in answers if answer.order.system == name]
+            systems[name] = _system(name, some, collected, staged, signing, say, trust)
         shutil.copy(lock_file, staged / LOCK)
         signing.public(staged / KEY)
         manifest = _manifest(lock, plans, systems, wheel, signing.fingerprint, staged)
@@ -142,12 +141,8 @@ def refuse_other_folder(target: Path) -> None:
         raise BundleError(f"{target}: is a file, and a bundle is a directory. Set BUNDLE to a new directory")
 
 
-def _by_system(answers: Sequence[Collected]) -> list[tuple[str, list[Collected]]]:
-    names = sorted({answer.order.system for answer in answers})
-    return [(name, [answer for answer in answers if answer.order.system == name]) for name in names]
-
-
-def _group_plan(found: Any, answer: Collected) -> Plan:
+def _group_plan(lock: Lock, answer: Collected) -> Plan:
+    found = plan(lock, group=answer.order.group)
     if not isinstance(found, Plan):
         raise BundleError(f"group {answer.order.group}: rejected: {found.conflicts[0].because}. Run make plan.")
     return found
@@ -184,18 +179,13 @@ def _system(
         say(f"{name}: downloading the wheels for Python {answer.python.version}")
         lock = wheels.download(answer.requirements, answer.torch, answer.python, answer.pip_args, wheel_folder)
         shutil.copy(lock, staged / PIP_LOCK)
-    sources = {repository["name"]: repository for answer in answers for repository in answer.order.repositories}
     return BundledSystem(
-        package_manager="apt" if order.package_manager == "apt" else "dnf",
+        package_manager=order.package_manager,
         packages=f"{name}/packages",
         wheels=f"{name}/wheels",
         python=answers[0].python.version,
         versions={package: tuple(sorted(versions[package])) for package in sorted(versions)},
         not_offered=tuple(sorted({left for answer in answers for left in answer.not_offered})),
-        sources=tuple(
-            PackageSource(name=str(row["name"]), url=str(row["url"]), key_fingerprint=row["key_fingerprint"])
-            for row in sources.values()
-        ),
         verified=verified,
     )
 
@@ -211,10 +201,10 @@ def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], packa
     unverified: set[str] = set()
     with homes() as home:
         keys = publisher.keyring(home, answers, folders, trust.keys)
-        pairs = zip(answers, folders, strict=True)
-        repositories = [row for answer, folder in pairs for row in publisher.by_fingerprint(home, answer, folder)]
+        repositories: list[dict[str, Any]] = []
         found: list[tuple[str, publisher.Published]] = []
         for answer, folder in zip(answers, folders, strict=True):
+            repositories += publisher.by_fingerprint(home, answer, folder)
             found += publisher.published(keys, folder, answer.metadata)
     vouching = publisher.vouching(found, repositories, trust.own)
     rows = {package.sha256: package for answer in answers for package in answer.packages}
@@ -232,9 +222,8 @@ def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], packa
     refused = sorted(name for name in unverified if not any(fnmatchcase(name, one) for one in trust.unverified))
     if refused:
         raise BundleError(
-            f"{len(refused)} packages are not in an index signed by a trusted key: {', '.join(refused[:FEW])}"
-            f"{f' and {len(refused) - FEW} more' if len(refused) > FEW else ''}. A key counts for its "
-            "own repository. Add the keyring of their publisher on this host to bundle_trusted_keys, or set "
+            f"{len(refused)} packages are not in an index signed by a trusted key: {few(refused)}. A key counts for "
+            "its own repository. Add the keyring of their publisher on this host to bundle_trusted_keys, or set "
             "bundle_accept_unverified."
         )
     return Verified(by_key={key: by_key[key] for key in sorted(by_key)}, unverified=tuple(sorted(unverified)))

@@ -221,11 +221,11 @@ def _vouched(keys: Path, path: Path) -> dict[str, str]:
     signature = next((s for s in (path.with_name(f"{path.name}{e}") for e in (".gpg", ".asc")) if s.is_file()), None)
     if path.suffix == ".InRelease":
         single = gnupg.is_single_message(path.read_bytes())
-        key, text = _signer(keys, "--output", "-", path) if single else (None, b"")
+        key, text, _ = gnupg.verify(keys, "--output", "-", path) if single else (None, b"", {})
     elif signature is None:
         return {}
     else:
-        (key, _), text = _signer(keys, signature, path), path.read_bytes()
+        key, text = gnupg.verify(keys, signature, path).key, path.read_bytes()
     if key is None:
         return {}
     # What cannot be read vouches for nothing.
@@ -235,15 +235,6 @@ def _vouched(keys: Path, path: Path) -> dict[str, str]:
         listed = apt.read_release(text.decode("utf-8", "replace"), ANY_TIME).files.values()
         return {one.checksum.digest: key for one in listed}
     return {}
-
-
-def _signer(keys: Path, *arguments: str | Path) -> tuple[str | None, bytes]:
-    """(fingerprint of the primary key of a good signature, the signed text if it is asked for)."""
-    try:
-        done = gnupg.verify(keys, *arguments)
-    except gnupg.NotInstalledError as error:
-        raise BundleError(f"checking the signature of an index: {error}") from error
-    return done.key, done.text
 
 
 def _rows(path: Path, key: str) -> Iterator[tuple[str, Published]]:

@@ -32,11 +32,8 @@ class Signer:
 
 
 def gpg(home: Path | None, *arguments: str | Path) -> str:
-    """Return the stdout of gpg. Raises BundleError with its error message."""
-    try:
-        done = gnupg.gpg(home, *arguments)
-    except gnupg.NotInstalledError as error:
-        raise BundleError("gpg is not installed on this host. Install gnupg.") from error
+    """Return the stdout of gpg. Raises BundleError with its error message, NotInstalledError."""
+    done = gnupg.gpg(home, *arguments)
     if done.returncode:
         raise BundleError(f"gpg failed: {done.stderr.decode('utf-8', 'replace').strip()}")
     return done.stdout.decode("utf-8", "replace")
@@ -51,18 +48,9 @@ def signer(key: str) -> Iterator[Signer]:
     if key:
         yield Signer(None, _fingerprint(None, key))
         return
-    with homes() as home, _agent(home):
+    with homes() as home, gnupg.agent(home):
         gpg(home, "--passphrase", "", "--quick-gen-key", IDENTITY, "rsa3072", "sign", "never")
         yield Signer(home, _fingerprint(home, ""))
-
-
-@contextmanager
-def _agent(home: Path) -> Iterator[None]:
-    try:
-        with gnupg.agent(home):
-            yield
-    except gnupg.NotInstalledError as error:
-        raise BundleError(str(error)) from error
 
 
 def _fingerprint(home: Path | None, name: str) -> str:
@@ -90,8 +78,6 @@ def verified(manifest: bytes, signature: bytes, key: bytes, name: str) -> str:
             gpg(home, "--import", home / KEY)
             gpg(home, "--output", home / "keyring.gpg", "--export")
             done = gnupg.verify(home / "keyring.gpg", home / SIGNATURE, home / MANIFEST)
-        except gnupg.NotInstalledError as error:
-            raise BundleError(str(error)) from error
         except BundleError as error:
             raise _unsigned(name, str(error)) from error
     if done.key is None or keys != [done.key]:
@@ -168,14 +154,8 @@ def index_dnf(folder: Path, signer: Signer, modules: Iterable[Path]) -> None:
     if documents:
         written = folder / "modules.yaml"
         written.write_text(documents, encoding="utf-8")
-        words: list[str | Path] = [
-            "modifyrepo_c",
-            "--compress-type=gz",
-            "--mdtype=modules",
-            written,
-            folder / "repodata",
-        ]
-        run(words, what="adding the module metadata")
+        words = ["modifyrepo_c", "--compress-type=gz", "--mdtype=modules"]
+        run([*words, written, folder / "repodata"], what="adding the module metadata")
         written.unlink()
     index = folder / "repodata/repomd.xml"
     signer.detached(index, index.with_name("repomd.xml.asc"))

@@ -24,11 +24,15 @@ OLD_PLATFORMS = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
 
 
 class Interpreter(msgspec.Struct, frozen=True, kw_only=True):
-    """A host's Python: ``3.11``, C library ``2.36``, ``x86_64``."""
+    """A host's Python: ``3.11``, C library ``2.36`` (of which wheels need only the minor), ``x86_64``."""
 
     version: Annotated[str, msgspec.Meta(pattern=r"^3\.[0-9]{1,2}\Z")]
-    glibc: Annotated[str, msgspec.Meta(pattern=r"^[0-9]\.[0-9]{1,2}\Z")]
+    glibc: Annotated[str, msgspec.Meta(pattern=r"^2\.[0-9]{1,2}\Z")]
     machine: Literal["x86_64", "aarch64"]
+
+    @property
+    def glibc_minor(self) -> int:
+        return int(self.glibc.partition(".")[2])
 
 
 def download(requirements: str, torch: str, python: Interpreter, pip_args: Sequence[str], folder: Path) -> Path:
@@ -97,7 +101,9 @@ def _name(row: str) -> str:
 
 def compile_words(python: Interpreter, pip_args: Sequence[str]) -> list[str | Path]:
     """The command that turns requirements into exact versions for that host."""
-    platform = f"{python.machine}-manylinux_2_{max(k for k in KNOWN_GLIBC if k <= max(_minor(python), KNOWN_GLIBC[0]))}"
+    platform = (
+        f"{python.machine}-manylinux_2_{max(k for k in KNOWN_GLIBC if k <= max(python.glibc_minor, KNOWN_GLIBC[0]))}"
+    )
     words = [*python_module("uv"), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--no-config"]
     words += ["--python-version", python.version, "--python-platform", platform, "--only-binary", ":all:"]
     # As pip does: the best version of all indexes, not of the first that has any.
@@ -108,7 +114,7 @@ def compile_words(python: Interpreter, pip_args: Sequence[str]) -> list[str | Pa
 def download_words(python: Interpreter, pip_args: Sequence[str]) -> list[str | Path]:
     """The command that downloads exact versions for that host."""
     tag = f"cp{python.version.replace('.', '')}"
-    platforms = [f"manylinux_2_{minor}_{python.machine}" for minor in range(_minor(python), 4, -1)]
+    platforms = [f"manylinux_2_{minor}_{python.machine}" for minor in range(python.glibc_minor, 4, -1)]
     platforms += [f"{name}_{python.machine}" for name in OLD_PLATFORMS]
     words = [*python_module("pip"), "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     words += ["--only-binary", ":all:", "--python-version", python.version, "--implementation", "cp"]
@@ -117,14 +123,6 @@ def download_words(python: Interpreter, pip_args: Sequence[str]) -> list[str | P
     for platform in platforms:
         words += ["--platform", platform]
     return [*words, *pip_args]
-
-
-def _minor(python: Interpreter) -> int:
-    """36 of 2.36. Raises BundleError."""
-    major, _, minor = python.glibc.partition(".")
-    if major != "2" or not minor.isdigit():
-        raise BundleError(f"C library {python.glibc!r}: not a glibc that wheels are published for")
-    return int(minor)
 
 
 def _index() -> dict[str, str]:

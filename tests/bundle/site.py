@@ -50,7 +50,6 @@ def manifest(*names: str, **changes: object) -> Manifest:
             python="3.11",
             versions=versions_of(one),
             not_offered=(),
-            sources=(),
         )
         for one in plans
     }

@@ -37,7 +37,7 @@ CHANGES = [
     {"modules": ["modules/../../x-modules.yaml"]},
     {"metadata": ["/etc/passwd"]},
     {"not_offered": ["x\n99 packages verified"]},
-    {"python": {"version": "3.11", "glibc": "2.99999999999", "machine": "x86_64"}},
+    *({"python": {"version": "3.11", "glibc": glibc, "machine": "x86_64"}} for glibc in ("2.999", "1.2", "musl")),
     {"python": {"version": "--index-url", "glibc": "2.36", "machine": "x86_64"}},
     {"python": {"version": "3.11", "glibc": "2.36", "machine": "../x"}},
 ]

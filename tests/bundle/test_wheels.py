@@ -44,12 +44,6 @@ def test_pip_takes_every_platform_up_to_the_hosts_c_library_and_none_above():
     assert words[-1] == "--no-index"
 
 
-@pytest.mark.parametrize("glibc", ["1.2", "musl", "2.x"])
-def test_a_c_library_without_wheels_is_refused(glibc):
-    with pytest.raises(BundleError, match="not a glibc that wheels are published for"):
-        compile_words(python(glibc), [])
-
-
 @pytest.mark.parametrize(
     ("told", "environment"),
     [

@@ -253,12 +253,13 @@ def guarded(work: Callable[[], Any]) -> Any:
 def bundled(work: Callable[[], Any]) -> Any:
     """Run work and turn what can go wrong with a bundle into one message and an exit status."""
     from gpucheck.bundle.contents import BundleDamaged, BundleError
+    from gpucheck.processes.gnupg import NotInstalledError
 
     try:
         return guarded(work)
     except BundleDamaged as error:
         raise Problem(str(error), EXIT_IMPOSSIBLE) from error
-    except BundleError as error:
+    except (BundleError, NotInstalledError) as error:
         raise Problem(str(error), EXIT_UNKNOWN) from error
     except OSError as error:
         raise Problem(f"{error.filename or 'the bundle'}: {error.strerror}", EXIT_UNKNOWN) from error
