@@ -11,12 +11,13 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpucheck.lab.model import LABEL, SUBNET_VARIABLE, Lab
-from gpucheck.lab.system import LabError, LabUsageError, failed
+from gpucheck.lab.model import LABEL, LABEL_STAMP, SUBNET_VARIABLE, Lab
+from gpucheck.lab.system import LabError, LabUsageError, failed, say
 
 if TYPE_CHECKING:
     from docker import DockerClient
     from docker.models.containers import Container
+    from docker.models.networks import Network
 
 START_SECONDS = 60.0
 
@@ -86,6 +87,15 @@ def create(
         )
 
 
+def kept(container: "Container | None", stamp: str) -> "Container | None":
+    """The container if it has this stamp and was filled, else it is removed."""
+    if container is None or (container.labels.get(LABEL_STAMP) == stamp and container.status != "created"):
+        return container
+    say(f"the base of {container.name} has changed: creating it again")
+    container.remove(force=True, v=True)
+    return None
+
+
 def start(container: "Container") -> None:
     with engine_errors(f"starting the container {container.name}"):
         container.start()
@@ -145,6 +155,12 @@ def checked_output(container: "Container", *command: str, what: str) -> str:
     return text
 
 
+def host_key(container: "Container") -> str:
+    """``ssh-ed25519 AAAA...``"""
+    path, what = "/etc/ssh/ssh_host_ed25519_key.pub", f"reading the host key of {container.name}"
+    return " ".join(checked_output(container, "cat", path, what=what).split()[:2])
+
+
 def wait_for(container: "Container", *command: str, what: str) -> str:
     """Repeat a command until it succeeds, and return its output. Raises LabError with the container's final output."""
     deadline = time.monotonic() + START_SECONDS
@@ -163,10 +179,6 @@ def wait_for(container: "Container", *command: str, what: str) -> str:
     )
     raise LabError(failed(what, f"{container.name} is {container.status} after {START_SECONDS:.0f} s", last, hint))
 
-
-if TYPE_CHECKING:
-    from docker import DockerClient
-    from docker.models.networks import Network
 
 Claim = tuple[IPv4Network, str]
 CANDIDATES = tuple(IPv4Network(f"10.213.{third}.0/24") for third in range(41, 60))

@@ -1,13 +1,25 @@
 """The lab's hosts: bare machines in containers, each with the simulated hardware of its profile."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpucheck.lab import catalogue
-from gpucheck.lab.containers import archive, checked_output, create, lab_containers, put, put_archive, start, wait_for
+from gpucheck.lab.containers import (
+    archive,
+    checked_output,
+    create,
+    host_key,
+    kept,
+    lab_containers,
+    put,
+    put_archive,
+    start,
+    wait_for,
+)
 from gpucheck.lab.images import Flavour
 from gpucheck.lab.model import LABEL_FLAVOUR, LABEL_STAMP, HostSpec, Lab, fingerprint
-from gpucheck.lab.system import is_cgroup_v2, say
+from gpucheck.lab.system import is_cgroup_v2
 from gpucheck.processes.temporary import temporary_folder
 
 if TYPE_CHECKING:
@@ -40,17 +52,9 @@ def ensure_host(
     machine: of :func:`machine_archive`.
     """
     name = lab.container(host.name)
-    container = lab_containers(client, lab.name).get(name)
     # It changes if a host must be created again: its image, its address, or the machine that it simulates.
     stamp = fingerprint([image, str(lab.ip(host)), machine])
-    if container is not None and container.labels.get(LABEL_STAMP) != stamp:
-        say(f"the base of {host.name} has changed: creating it again, bare")
-        container.remove(force=True, v=True)
-        container = None
-    if container is not None and container.status == "created":
-        # Cut off before it was filled.
-        container.remove(force=True, v=True)
-        container = None
+    container = kept(lab_containers(client, lab.name).get(name), stamp)
     if container is None:
         container = make_host(client, lab, host, flavour, image, stamp)
         put_archive(container, "/", machine)
@@ -59,10 +63,7 @@ def ensure_host(
         start(container)
     connect_host(client, lab, host, container, public_key)
     wait_for(container, "systemctl", "is-active", "multi-user.target", what=f"booting {host.name}")
-    key = checked_output(
-        container, "cat", "/etc/ssh/ssh_host_ed25519_key.pub", what=f"reading the host key of {host.name}"
-    )
-    return " ".join(key.split()[:2])
+    return host_key(container)
 
 
 def make_host(
@@ -101,7 +102,7 @@ def host_options(client: "DockerClient", volumes: dict[str, dict[str, str]]) -> 
     }
 
 
-def machine_archive(host: HostSpec, flavour: Flavour) -> bytes:
+def machine_archive(host: HostSpec, stand_ins: Sequence[str]) -> bytes:
     """A tar of the bare machine of the host's profile, and of the kernel release that it reports.
 
     No driver is installed or loaded, and no fabric is up: that is for packages, boots and daemons to do.
@@ -112,7 +113,7 @@ def machine_archive(host: HostSpec, flavour: Flavour) -> bytes:
     with temporary_folder("machine") as temporary:
         folder = Path(temporary, "machine")
         simulator.write_machine(
-            profile, folder, driver=None, faults=host.faults, stand_ins=stand_ins(host, flavour), kernel=host.kernel
+            profile, folder, driver=None, faults=host.faults, stand_ins=stand_ins, kernel=host.kernel
         )
         mark: dict[str, bytes | Path] = {BARE_METAL: b""} if host.bare_metal else {}
         return archive({MACHINE: folder, KERNEL_RELEASE: f"{host.kernel}\n".encode(), **mark})

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gpucheck.lab.model import IMAGES, LABEL, fingerprint
 from gpucheck.lab.system import LabError, failed, install, root_prefix, run, say
@@ -26,47 +26,23 @@ if TYPE_CHECKING:
 SUITE = "bookworm"
 ARCHIVE_VARIABLE = "GPUCHECK_LAB_ARCHIVE"
 DEFAULT_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-ONE_LINE = re.compile(r"deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+(?P<suite>\S+)\s+\S")
+PACKAGE_LIST = re.compile(r"'(\S+?)/dists/(\S+?)/[^/ ]+/binary-")
 
 
-@dataclass(frozen=True)
-class AptSource:
-    """One archive of an apt source. signed_by: a keyring's path, None where the source names none."""
+class AptSource(NamedTuple):
+    """One archive of an apt source."""
 
     uri: str
     suite: str
-    signed_by: str | None = None
 
 
-def read_sources(folder: Path = Path("/etc/apt")) -> list[AptSource]:
-    """The machine's apt sources, of both file formats."""
-    found: list[AptSource] = []
-    lists = [folder / "sources.list", *sorted((folder / "sources.list.d").glob("*.list"))]
-    for path in (p for p in lists if p.is_file()):
-        found += one_line_sources(path.read_text(encoding="utf-8", errors="replace"))
-    for path in sorted((folder / "sources.list.d").glob("*.sources")):
-        found += deb822_sources(path.read_text(encoding="utf-8", errors="replace"))
-    return found
-
-
-def one_line_sources(text: str) -> Iterator[AptSource]:
-    for line in text.splitlines():
-        match = ONE_LINE.match(line.strip())
-        if match:
-            options = dict(word.partition("=")[::2] for word in (match["options"] or "").split())
-            yield AptSource(match["uri"].rstrip("/"), match["suite"], options.get("signed-by"))
-
-
-def deb822_sources(text: str) -> Iterator[AptSource]:
-    """The archives of a .sources file. Disabled stanzas and deb-src alone are skipped; an inline key is no path."""
-    for stanza in re.split(r"\n\s*\n", text):
-        fields = dict(re.findall(r"^([A-Za-z-]+):[ \t]*(.*)$", stanza, re.MULTILINE))
-        if "deb" not in fields.get("Types", "").split() or fields.get("Enabled", "yes").lower() in ("no", "false"):
-            continue
-        signed_by = fields.get("Signed-By", "")
-        for uri in fields.get("URIs", "").split():
-            for suite in fields.get("Suites", "").split():
-                yield AptSource(uri.rstrip("/"), suite, signed_by if signed_by.startswith("/") else None)
+def read_sources() -> list[AptSource]:
+    """The machine's apt sources, as apt itself reads them; none on a machine without apt."""
+    apt = shutil.which("apt-get")
+    if apt is None:
+        return []
+    lists = run([apt, "--print-uris", "update"], what="reading this machine's apt sources")
+    return [AptSource(*found) for found in dict.fromkeys(PACKAGE_LIST.findall(lists))]
 
 
 def security_archive(sources: list[AptSource]) -> AptSource:
@@ -76,7 +52,7 @@ def security_archive(sources: list[AptSource]) -> AptSource:
         (s for s in sources if s.uri.endswith("/debian-security") and s.uri.startswith(("http://", "https://"))), None
     )
     if own is not None and ARCHIVE_VARIABLE not in os.environ:
-        return AptSource(own.uri, suite, own.signed_by)
+        return AptSource(own.uri, suite)
     main = debian_archive(sources)
     return AptSource(f"{(main.uri if main else 'http://deb.debian.org/debian').removesuffix('/')}-security", suite)
 
@@ -92,7 +68,7 @@ def debian_archive(sources: list[AptSource]) -> AptSource | None:
     debian = [s for s in sources if s.uri.rstrip("/").endswith("/debian") and s.uri.startswith(("http://", "https://"))]
     exact = [s for s in debian if s.suite == SUITE]
     chosen = next(iter(exact or debian), None)
-    return None if chosen is None else AptSource(chosen.uri, SUITE, chosen.signed_by)
+    return None if chosen is None else AptSource(chosen.uri, SUITE)
 
 
 Flavour = Literal["real", "posing"]
@@ -233,8 +209,7 @@ def bootstrap(client: "DockerClient", tag: str, source: AptSource | None) -> Non
         )
     sudo = root_prefix("making the lab's base image")
     say("making the lab's base image from Debian's archive: no container registry answers (about a minute)")
-    keyring = (source and source.signed_by) or DEFAULT_KEYRING
-    options = [f"--keyring={keyring}"] if Path(keyring).exists() else []
+    options = [f"--keyring={DEFAULT_KEYRING}"] if Path(DEFAULT_KEYRING).exists() else []
     # Not /tmp: debootstrap needs device nodes and programs, which /tmp is often mounted without.
     work = Path(tempfile.mkdtemp(prefix="gpucheck-base-", dir="/var/tmp"))
     try:

@@ -18,13 +18,15 @@ from gpucheck.lab.containers import (
     engine_errors,
     ensure_network,
     find_network,
+    host_key,
+    kept,
     lab_containers,
     put,
     put_archive,
     start,
     wait_for,
 )
-from gpucheck.lab.hosts import connect_host, ensure_host, machine_archive
+from gpucheck.lab.hosts import connect_host, ensure_host, machine_archive, stand_ins
 from gpucheck.lab.images import PYTHONS, Flavour, ensure_images
 from gpucheck.lab.model import HOSTS, IMAGES, LABEL, LABEL_FLAVOUR, LABEL_STAMP, HostSpec, Lab, fingerprint
 from gpucheck.lab.system import LabError, LabUsageError, engine, install, reachable, run, say
@@ -57,11 +59,7 @@ def ensure_mirror(client: "DockerClient", lab: Lab, image: str, wheels: Path) ->
     """
     name = lab.container("mirror")
     stamp = fingerprint([image, str(lab.mirror_ip), str(wheels)])
-    container = lab_containers(client, lab.name).get(name)
-    if container is not None and container.labels.get(LABEL_STAMP) != stamp:
-        say("the mirror's image has changed: creating it again")
-        container.remove(force=True)
-        container = None
+    container = kept(lab_containers(client, lab.name).get(name), stamp)
     if container is None:
         container = create(
             client,
@@ -119,7 +117,7 @@ def up(lab: Lab, hosts: Sequence[HostSpec] = HOSTS) -> Path:
         refuse_kind(client, lab, light=False)
         ground = prepare(client, lab)
         # In this thread: msgspec 0.22 may crash where two threads are the first to read one kind of struct.
-        machines = {host: machine_archive(host, ground.flavour) for host in hosts}
+        machines = {host: machine_archive(host, stand_ins(host, ground.flavour)) for host in hosts}
         with ThreadPoolExecutor(len(hosts)) as pool:
             jobs = {
                 host: pool.submit(
@@ -310,8 +308,6 @@ def one_at_a_time(root: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            from gpucheck.lab.system import say
-
             say("waiting for another gpucheck lab command to end")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -319,10 +315,6 @@ def one_at_a_time(root: Path) -> Iterator[None]:
 
 # Each has the apt host's image, packages and simulated hardware. It has no systemd, of which an engine's machine only
 # carries about twenty: a stub takes the place of systemctl.
-if TYPE_CHECKING:
-    from docker import DockerClient
-    from docker.models.containers import Container
-
 IMAGE = "apt-host"
 PROFILE, KERNEL = "p100-pcie-x2", "5.15.0-179-generic"
 FIRST_OFFSET = 20
@@ -358,16 +350,11 @@ def ensure_fleet(
     The first is made bare. The others are copies of the first as it is when they are made: provision it before, and
     a fleet comes up that is provisioned.
     """
-    first, machine = hosts[0], machine_archive(hosts[0], flavour)
+    first, machine = hosts[0], machine_archive(hosts[0], stand_ins(hosts[0], flavour))
     files = lab.root / "images/lab/light"
     stamp = fingerprint([image, machine, public_key, files])
-    fleet = lab_containers(client, lab.name)
-    fleet = {name: one for name, one in fleet.items() if name.startswith(f"{lab.name}-light-")}
-    for container in fleet.values():
-        if container.labels.get(LABEL_STAMP) != stamp:
-            say(f"the base of {container.name} has changed: creating it again, bare")
-            container.remove(force=True, v=True)
-    fleet = {name: one for name, one in fleet.items() if one.labels.get(LABEL_STAMP) == stamp}
+    seen = {name: kept(one, stamp) for name, one in lab_containers(client, lab.name).items() if "-light-" in name}
+    fleet = {name: one for name, one in seen.items() if one is not None}
     labels = {LABEL_STAMP: stamp, LABEL_FLAVOUR: flavour}
     pattern = fleet.get(lab.container(first.name))
     if pattern is None:
@@ -387,10 +374,7 @@ def ensure_fleet(
             made = list(pool.map(lambda host: make_host(client, lab, host, copy, labels), missing))
         fleet.update((str(container.name), container) for container in made)
     ensure_running(list(fleet.values()))
-    key = checked_output(
-        pattern, "cat", "/etc/ssh/ssh_host_ed25519_key.pub", what=f"reading the host key of {first.name}"
-    )
-    return " ".join(key.split()[:2])
+    return host_key(pattern)
 
 
 def make_host(client: "DockerClient", lab: Lab, host: HostSpec, image: str, labels: dict[str, str]) -> "Container":

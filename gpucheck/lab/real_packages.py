@@ -10,21 +10,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpucheck.lab import containers
 from gpucheck.lab import inventory as files
 from gpucheck.lab.containers import (
     check_network,
-    checked_output,
     create,
     engine_errors,
     ensure_network,
+    host_key,
+    kept,
     lab_containers,
     put,
     put_archive,
     start,
     wait_for,
 )
-from gpucheck.lab.hosts import KERNEL_RELEASE, MACHINE, host_options
+from gpucheck.lab.hosts import host_options, machine_archive
 from gpucheck.lab.images import (
     DEFAULT_KEYRING,
     SUITE,
@@ -36,12 +36,12 @@ from gpucheck.lab.images import (
     ensure_base,
     private_certificates,
     read_sources,
+    security_archive,
 )
 from gpucheck.lab.lifecycle import login_key, one_at_a_time, write_down
-from gpucheck.lab.model import HostSpec, Lab
+from gpucheck.lab.model import LABEL_STAMP, HostSpec, Lab
 from gpucheck.lab.system import LabError, engine, failed, say
 from gpucheck.lab.wheelhouse import ensure_wheelhouse
-from gpucheck.processes.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -110,9 +110,8 @@ def archive_source() -> AptSource:
 
 def sources() -> bytes:
     """The host's apt sources, in the form in which Debian 12 installs them: main alone, updates, security updates."""
-    found, named = archive_source(), read_sources()
-    security = next((s.uri for s in named if s.suite == f"{SUITE}-security"), f"{found.uri}-security")
-    rows = ((found.uri, f"{SUITE} {SUITE}-updates"), (security, f"{SUITE}-security"))
+    security = security_archive(read_sources())
+    rows = ((archive_source().uri, f"{SUITE} {SUITE}-updates"), security)
     stanza = "Types: deb\nURIs: {}\nSuites: {}\nComponents: main\nSigned-By: {}\n"
     return "\n".join(stanza.format(uri, suites, DEFAULT_KEYRING) for uri, suites in rows).encode()
 
@@ -120,13 +119,9 @@ def sources() -> bytes:
 def ensure_host(client: "DockerClient", lab: Lab, image: str, wheels: Path, public_key: str) -> str:
     """The host, running, with its login and its sources. Returns its host key."""
     name = lab.container(HOST.name)
-    container = lab_containers(client, lab.name).get(name)
-    if container is not None and container.attrs["Config"]["Image"] != image:
-        say(f"the base of {HOST.name} has changed: creating it again, bare")
-        container.remove(force=True, v=True)
-        container = None
+    container = kept(lab_containers(client, lab.name).get(name), image)
     if container is None:
-        machine = machine_archive(newest_kernel(client, lab, image))
+        machine = machine_archive(replace(HOST, kernel=newest_kernel(client, lab, image)), STAND_INS)
         volumes = {str(wheels): {"bind": WHEELS, "mode": "ro"}}
         container = create(
             client,
@@ -135,7 +130,7 @@ def ensure_host(client: "DockerClient", lab: Lab, image: str, wheels: Path, publ
             hostname=HOST.name,
             image=image,
             ip=lab.ip(HOST),
-            labels={},
+            labels={LABEL_STAMP: image},
             **host_options(client, volumes),
         )
         put_archive(container, "/", machine)
@@ -144,21 +139,7 @@ def ensure_host(client: "DockerClient", lab: Lab, image: str, wheels: Path, publ
         start(container)
     put(container, "/home/ops/.ssh", {"authorized_keys": public_key.encode()})
     wait_for(container, "systemctl", "is-active", "multi-user.target", what=f"booting {HOST.name}")
-    key = checked_output(
-        container, "cat", "/etc/ssh/ssh_host_ed25519_key.pub", what=f"reading the host key of {HOST.name}"
-    )
-    return " ".join(key.split()[:2])
-
-
-def machine_archive(kernel: str) -> bytes:
-    """A tar of the bare simulated machine with this kernel release."""
-    from gpucheck import simulator
-
-    with temporary_folder("machine") as temporary:
-        folder = Path(temporary, "machine")
-        profile = simulator.load(HOST.profile)
-        simulator.write_machine(profile, folder, driver=None, stand_ins=STAND_INS, kernel=kernel)
-        return containers.archive({MACHINE: folder, KERNEL_RELEASE: f"{kernel}\n".encode()})
+    return host_key(container)
 
 
 def newest_kernel(client: "DockerClient", lab: Lab, image: str) -> str:

@@ -1,67 +1,31 @@
-"""The archive that this machine uses is found in either of apt's file formats."""
+"""The archive that this machine uses is the lab's too."""
 
 import pytest
 
-from gpucheck.lab.images import (
-    AptSource,
-    deb822_sources,
-    debian_archive,
-    one_line_sources,
-    read_sources,
-    security_archive,
-)
-
-DEB822 = """# a comment
-Types: deb
-URIs: http://mirror.example/debian/
-Suites: bookworm bookworm-updates
-Components: main
-Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
-
-Types: deb
-Enabled: no
-URIs: http://off.example/debian
-Suites: bookworm
-Components: main
-
-Types: deb-src
-URIs: http://src.example/debian
-Suites: bookworm
-"""
-ONE_LINE = """# deb http://old.example/debian bookworm main
-deb [arch=amd64 signed-by=/etc/keys/d.gpg] https://deb.example/debian trixie main contrib
-deb https://pkg.example/apt tool main
-"""
+from gpucheck.lab.images import AptSource, debian_archive, read_sources, security_archive
 
 
-def test_deb822_sources():
-    """Disabled stanzas and sources of sources are none."""
-    keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
-
-    assert list(deb822_sources(DEB822)) == [
-        AptSource("http://mirror.example/debian", "bookworm", keyring),
-        AptSource("http://mirror.example/debian", "bookworm-updates", keyring),
-    ]
-
-
-def test_one_line_sources():
-    assert list(one_line_sources(ONE_LINE)) == [
-        AptSource("https://deb.example/debian", "trixie", "/etc/keys/d.gpg"),
-        AptSource("https://pkg.example/apt", "tool", None),
-    ]
-
-
-def test_both_formats_are_read_from_disk(tmp_path):
+def test_sources_are_those_that_apt_reads(tmp_path, monkeypatch):
+    """In both file formats, without disabled ones and sources of sources."""
+    (tmp_path / "sources.list").write_text("deb https://deb.example/debian/ trixie main contrib\n")
     (tmp_path / "sources.list.d").mkdir()
-    (tmp_path / "sources.list").write_text(ONE_LINE)
-    (tmp_path / "sources.list.d/debian.sources").write_text(DEB822)
+    (tmp_path / "sources.list.d/debian.sources").write_text(
+        "Types: deb\nURIs: http://m.example/debian\nSuites: bookworm bookworm-updates\nComponents: main\n\n"
+        "Types: deb\nEnabled: no\nURIs: http://off.example/debian\nSuites: bookworm\nComponents: main\n\n"
+        "Types: deb-src\nURIs: http://src.example/debian\nSuites: bookworm\nComponents: main\n"
+    )
+    (tmp_path / "apt.conf").write_text(
+        f'Dir::Etc::sourcelist "{tmp_path}/sources.list";\nDir::Etc::sourceparts "{tmp_path}/sources.list.d";\n'
+    )
+    monkeypatch.setenv("APT_CONFIG", str(tmp_path / "apt.conf"))
 
-    assert [s.uri for s in read_sources(tmp_path)] == [
-        "https://deb.example/debian",
-        "https://pkg.example/apt",
-        "http://mirror.example/debian",
-        "http://mirror.example/debian",
-    ]
+    assert set(read_sources()) == {
+        ("https://deb.example/debian", "trixie"),
+        ("http://m.example/debian", "bookworm"),
+        ("http://m.example/debian", "bookworm-updates"),
+    }
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert read_sources() == []
 
 
 @pytest.mark.parametrize(
@@ -85,12 +49,6 @@ def test_the_archive_that_is_chosen(uris, chosen, monkeypatch):
 
     assert (found and found.uri) == chosen
     assert found is None or found.suite == "bookworm"
-
-
-def test_the_environment_names_another_archive(monkeypatch):
-    monkeypatch.setenv("GPUCHECK_LAB_ARCHIVE", "https://site.example/debian/")
-
-    assert debian_archive([]) == AptSource("https://site.example/debian", "bookworm")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck.lab import system
-from gpucheck.lab.system import LabError, failed, root_prefix, run
+from gpucheck.lab.system import LabError, root_prefix, run
 
 
 def test_a_daemon_that_dies_is_reported_with_its_reason(tmp_path, monkeypatch):
@@ -51,11 +51,3 @@ def test_a_failing_program_is_named_with_the_end_of_its_output():
         "  | two",
         "do: try again",
     ]
-
-
-def test_a_full_disk_is_named():
-    """The engine says it deep in a build's output."""
-    message = failed("building", "exit 1", "write /var/lib/docker/x: no space left on device", "retry")
-
-    assert "the disk is full" in message
-    assert "retry" not in message
