@@ -103,7 +103,6 @@ def _indexes(seen: Observations) -> list[int]:
 
 @cache
 def _fields(type_: type[msgspec.Struct]) -> dict[str, Reader]:
-    """How each field of a struct is read."""
     own = SPECIAL.get(type_, {})
     return {
         field.name: own.get(field.name) or BY_NAME.get(field.name) or _reader(field.type, field.name)
@@ -131,7 +130,6 @@ def _reader(type_: Any, name: str) -> Reader:
 
 
 def struct(type_: type[S]) -> Callable[[Value], S]:
-    """A struct's reader; fields without a default must be known."""
     needed = [field.name for field in msgspec.structs.fields(type_) if field.required]
 
     def build(value: Value) -> S:

@@ -16,20 +16,7 @@ from gpucheck.checks.nvlink import links as nvlinks
 from gpucheck.checks.p2p import status
 from gpucheck.checks.pcie import acs, bar1, iommu, link, path
 from gpucheck.checks.pcie import errors as pcie_errors
-from gpucheck.diagnose.rules import (
-    collectives,
-    copies,
-    data,
-    failures,
-    flows,
-    hangs,
-    host_copies,
-    latency,
-    nics,
-    other_copies,
-    sharing,
-    under_load,
-)
+from gpucheck.diagnose.rules import collectives, copies, data, host_copies, nics, other_copies, sharing, under_load
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.finding import Finding, Verdict
 
@@ -40,8 +27,8 @@ RULES: tuple[Callable[[Case], Iterable[Finding]], ...] = (
     path.rule,
     nvlinks.rule,
     status.rule,
-    hangs.rule,
-    failures.rule,
+    data.hang_rule,
+    data.failure_rule,
     copies.rule,
     host_copies.rule,
     other_copies.rule,
@@ -49,9 +36,9 @@ RULES: tuple[Callable[[Case], Iterable[Finding]], ...] = (
     pcie_errors.rule,
     nvlink_errors.rule,
     under_load.rule,
-    latency.rule,
+    other_copies.latency_rule,
     sharing.rule,
-    flows.rule,
+    other_copies.flow_rule,
     environment.rule,
     iommu.rule,
     acs.rule,

@@ -52,14 +52,12 @@ def suspects(m: Machine, pattern: str, pairs: list[Pair], rows: list[Level] | No
 
 
 def reading(about: About, cause: str) -> bool | None:
-    """Return whether what was read shows this cause (True), its absence (False), or nothing about it (None)."""
     if cause in PEER_WAY and about.pairs and not any(about.m.over_pcie(pair) for pair in about.pairs):
         return False
     return READINGS[cause](about) if cause in READINGS else None
 
 
 def hang_of(m: Machine) -> Hang | None:
-    """Return the hang that was observed, or that of a copy that was stuck."""
     if seen := m.measured.hang:
         return seen if isinstance(seen, Hang) else Hang()
     stuck = [failure for failure in m.measured.failures if failure.kind == "stuck" and failure.pairs]
@@ -187,7 +185,6 @@ def _fabric(about: About) -> bool | None:
 
 
 def _links_down(about: About) -> bool | None:
-    """Struck where every link of these GPUs was read as active."""
     counted = [about.m.gpu(i).nvlinks for i in about.gpus]
     return False if all(links.active and links.active == links.total for links in counted) else None
 

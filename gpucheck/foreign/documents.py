@@ -37,12 +37,10 @@ class DocumentProblem(ValueError):
 
 
 def compose(text: str, most_nodes: int = MOST_NODES) -> Any:
-    """Return the document's nodes, None when it is empty. Raises DocumentProblem, and nothing else."""
     return _guarded(lambda: yaml.compose(text, Loader=Loader), text, most_nodes)
 
 
 def load(text: str, most_nodes: int = MOST_NODES) -> Any:
-    """Return the document's values. Raises DocumentProblem, and nothing else."""
     return _guarded(lambda: _load(text), text, most_nodes)
 
 

@@ -60,7 +60,6 @@ def read_bytes(source: str | Path, most: int, do: str = ADVICE, shorten: str | N
 
 
 def read_text(source: str | Path, most: int, do: str = ADVICE) -> str:
-    """Return the text of such a file. Raises UnreadableInput, also for what is neither UTF-8 nor UTF-16."""
     try:
         return text_of(read_bytes(source, most, do))
     except UnicodeDecodeError as error:
@@ -92,7 +91,6 @@ def opened(source: str | Path, do: str = ADVICE) -> Iterator[BinaryIO]:
 
 
 def shown(source: str | Path) -> str:
-    """Return the name of a source in messages."""
     return "stdin" if str(source) == STDIN else str(source)
 
 

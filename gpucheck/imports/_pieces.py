@@ -166,10 +166,6 @@ def _streams(labels: dict[int, str], free: list[bool]) -> list[Sequence[int]]:
 
 
 def _with_hosts(sections: list[Section], typed: dict[int, str | None]) -> list[Section]:
-    """In order; if the text contains prompts of several hosts, each section is of the host of the prompt before it.
-
-    A single host proves nothing: tools are often called through a login node or from a container.
-    """
     named = sorted((i, host) for i, host in typed.items() if host)
     found = sections
     if len({host for _, host in named}) > 1:
@@ -237,7 +233,6 @@ def _near_kind(name: str, kinds: Sequence[Kind]) -> str:
 
 
 def _forced(text: list[str], source: str, kinds: Sequence[Kind], name: str) -> Reading:
-    """The whole text as one kind; the first of its modules that can read it."""
     chosen = [kind for kind in kinds if kind.name == name]
     if not chosen:
         raise ImportProblem(
@@ -269,7 +264,6 @@ def _tried(section: Section, text: list[str], source: str) -> Part | ImportProbl
 
 
 def _read(section: Section, text: list[str], source: str) -> Part:
-    """One section as its kind reads it, with the lines where it stands. Raises ImportProblem."""
     try:
         part = section.kind.parse([text[i] for i in section.at])
     except ImportProblem as problem:

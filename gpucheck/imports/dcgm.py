@@ -158,7 +158,6 @@ def diag_parse(lines: list[str]) -> Part | None:
 
 
 def _of_diag(found: list[Message], passed: list[bool]) -> Part | None:
-    """passed: of each test."""
     about = f"{counted(len(passed), 'test')} of dcgmi diag, of which {sum(passed)} passed"
     return Part(messages=tuple(found), looked_at=(about,)) if passed else None
 

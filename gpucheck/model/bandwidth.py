@@ -164,6 +164,5 @@ class BandwidthReport(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int]
 
     def bus_id(self, position: int) -> str:
-        """Return the bus id of a device by its row; its index if the engine reports no bus id."""
         device = self.devices[position]
         return device.bus_id or str(device.index)

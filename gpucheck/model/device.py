@@ -14,7 +14,6 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_gpu(self) -> bool:
-        """Return whether it is a GPU; ceilings and clocks are those of GPUs."""
         return self.bus_id is not None
 
     @property
@@ -24,5 +23,4 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Return its name in findings: the bus id if it has one."""
         return self.bus_id or f"cpu{self.index}"

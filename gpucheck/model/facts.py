@@ -99,11 +99,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs that NVML lists; none where it was not asked or failed."""
         return self.nvml.gpus if isinstance(self.nvml, NvmlReading) else ()
 
     def missing(self, needs: Iterable[str]) -> list[str]:
-        """Return the needs that have no answer."""
         return [need for need in needs if not self._answered(need)]
 
     def _answered(self, need: str) -> bool:

@@ -21,38 +21,32 @@ Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
 def copies_of(measurements: Measurements) -> BandwidthReport | None:
-    """Return the copies, of CPU processes too; None if there were none."""
     found = _read(measurements.get(COPIES), BandwidthReport)
     return found if found is not None and found.devices else None
 
 
 def gpu_copies_of(measurements: Measurements) -> BandwidthReport | None:
-    """Return the copies, None if there were none, or only between CPU processes."""
     found = copies_of(measurements)
     return None if found is None or found.engine == "cpu" else found
 
 
 def computed_of(measurements: Measurements) -> ComputeReport | None:
-    """Return what was computed, on CPUs too; None if nothing was."""
     found = _read(measurements.get(COMPUTE), ComputeReport)
     return found if found is not None and found.gpus else None
 
 
 def gpu_computed_of(measurements: Measurements) -> ComputeReport | None:
-    """Return what GPUs computed, None if none did."""
     found = computed_of(measurements)
     gpus = () if found is None else tuple(gpu for gpu in found.gpus if gpu.is_gpu)
     return msgspec.structs.replace(found, gpus=gpus) if found is not None and gpus else None
 
 
 def collectives_of(measurements: Measurements) -> CollectivesReport | None:
-    """Return the collectives, also those of CPU ranks; None if there were none."""
     found = _read(measurements.get(COLLECTIVES), CollectivesReport)
     return found if found is not None and found.results else None
 
 
 def gpu_collectives_of(measurements: Measurements) -> CollectivesReport | None:
-    """Return the collectives between GPUs, None if there were none."""
     found = collectives_of(measurements)
     return None if found is None or found.backend != "nccl" else found
 
@@ -69,7 +63,6 @@ def trainings_of(measurements: Measurements) -> Iterator[tuple[str, SmokeResult]
 
 
 def gpu_trainings_of(measurements: Measurements) -> dict[str, SmokeResult]:
-    """Return the trainings on GPUs, by name and variant."""
     return {
         " ".join(filter(None, (step.removeprefix(TRAINING), run.variant))): run
         for step, run in trainings_of(measurements)

@@ -41,10 +41,6 @@ class _Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stored(facts: Facts, uptime_hours: float | None) -> dict[str, Any]:
-    """Return what a report stores of NVML, PCI functions, network cards and driver.
-
-    ports: GPUs' own functions and those above.
-    """
     on_path = {bus_id for device in facts.pci if device.is_nvidia_gpu for bus_id in (device.bus_id, *device.path)}
     kept: dict[str, Any] = msgspec.to_builtins(
         _Stored(
@@ -78,7 +74,6 @@ def _row(gpu: Gpu) -> dict[str, Any]:
 
 
 def _reported(row: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what was not reported."""
     plain = msgspec.to_builtins(row)
     return {key: value for key, value in plain.items() if value is not None and value != {}}
 

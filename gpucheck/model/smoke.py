@@ -195,7 +195,6 @@ class SmokeResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
 
     @property
     def trained(self) -> bool:
-        """Whether anything was trained; a transfer test only copies."""
         return bool(self.losses)
 
 

@@ -100,7 +100,6 @@ def _active(topology: Topology, i: int) -> int:
 
 
 def _islands(topology: Topology) -> Iterator[str]:
-    """Groups that NVLink joins among themselves only."""
     places = range(len(topology.gpus))
     joined = (pair for pair in combinations(places, 2) if links_of(topology, *pair))
     groups = [[topology.gpus[i].index for i in sorted(group)] for group in islands(places, joined)]
@@ -119,7 +118,6 @@ def _sides(topology: Topology) -> Iterator[str]:
 
 
 def _far_cards(topology: Topology) -> Iterator[str]:
-    """GPUs whose nearest network card is farther than that of the others."""
     if not topology.nics:
         return
     near = {

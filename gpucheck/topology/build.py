@@ -134,7 +134,6 @@ def network_cards(gpus: tuple[Gpu, ...], devices: dict[str, PciDevice]) -> tuple
 
 
 def _between(a: PciDevice, b: PciDevice) -> str | None:
-    """Two RDMA devices of one function are as near as can be."""
     cls = classify(a, b)
     return "PIX" if cls == "X" else cls
 
@@ -151,7 +150,6 @@ Pairs = Sequence[tuple[int, int]]
 
 
 def pair_findings(view: View) -> Iterator[Finding]:
-    """Yield at most one finding for each kind of problem and each combination of values."""
     groups: dict[Problem, list[tuple[int, int]]] = {}
     for pair in view.pairs:
         for problem in _problems(view, pair):

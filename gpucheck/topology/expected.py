@@ -41,7 +41,6 @@ class Healthy(NamedTuple):
 
     @property
     def low(self) -> float:
-        """The low end of the healthy range, GB/s."""
         return self.gb_s * exp(HEALTHY * self.spread)
 
     @property
@@ -104,7 +103,6 @@ def c2c_copy(c2c: GpuC2c) -> Healthy:
 
 
 def both_directions(one_way: Healthy, *, nvlink: bool) -> Healthy:
-    """Return what both directions at once reach together, from what one direction reaches."""
     rates = healthy_rates()
     part, spread = rates.nvlink_both_ways if nvlink else rates.direct_both_ways
     gb_s, line = 2 * one_way.gb_s * part, 2 * one_way.line
@@ -134,7 +132,6 @@ def expected(cls: str | None, a: Gpu, b: Gpu, hops: Iterable[Hop], cpu: Cpu | No
 
 @lru_cache(maxsize=256)
 def nvlink_expected(links: int, rate: NvLinkRate | None) -> Expected | None:
-    """Return what copy engines reach over these NVLinks."""
     return _expected(nvlink_copy(links, rate))
 
 
@@ -143,7 +140,6 @@ def _nvlink(gpu: Gpu) -> NvLinkRate | None:
 
 
 def gpu_nvlink(key: str | None) -> NvLinkRate | None:
-    """Return the link rate of a compute capability or GPU name, None if it has no NVLink or is unknown."""
     try:
         return nvlink_rate(key) if key else None
     except LookupError:
@@ -151,7 +147,6 @@ def gpu_nvlink(key: str | None) -> NvLinkRate | None:
 
 
 def slower(a: NvLinkRate | None, b: NvLinkRate | None) -> NvLinkRate | None:
-    """Return the rate that both ends support, None if one is unknown."""
     return min(a, b, key=lambda rate: rate.gb_s) if a and b else None
 
 
@@ -165,7 +160,6 @@ def narrowest(hops: Iterable[Hop]) -> str | None:
 
 
 def pcie_expected(cls: str, hops: list[Hop], cpu: Cpu | None) -> Expected | None:
-    """Return what a peer copy over the slowest of these links reaches; None if a link or the class is unknown."""
     rates = [_rate(hop) for hop in hops]
     known = [rate for rate in rates if rate is not None]
     if not known or len(known) < len(rates) or cls not in healthy_rates().direct:

@@ -28,7 +28,6 @@ def classify(a: PciDevice, b: PciDevice) -> str | None:
 
 
 def shared_bridges(a: PciDevice, b: PciDevice) -> int:
-    """Return how many bridges the two chains share, counted from the root port."""
     count = 0
     for one, other in zip(a.path, b.path, strict=False):
         if one != other:
@@ -47,7 +46,6 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def intel(self) -> bool:
-        """Whether peer traffic is split into 64-byte packets. Source: NVIDIA/nccl src/graph/topo.cc."""
         return self.vendor == "intel"
 
 

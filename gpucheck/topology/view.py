@@ -63,7 +63,6 @@ class View:
         return max(reported, key=lambda cls: DISTANCE.get(cls, 0), default=None)
 
     def sysfs(self, i: int, j: int) -> str | None:
-        """Return the class by the bridge chains."""
         a, b = self.device(i), self.device(j)
         return classify(a, b) if a and b else None
 
@@ -106,7 +105,6 @@ class View:
         return cls in DISTANCE and self.p2p(i, j) not in (None, "OK")
 
     def compared(self) -> int:
-        """Return for how many pairs both sources report a class."""
         return sum(self.ancestor(*pair) is not None and self.sysfs(*pair) is not None for pair in self.pairs)
 
 
@@ -128,7 +126,6 @@ Member = TypeVar("Member", bound=Hashable)
 
 
 def islands(members: Iterable[Member], joined: Iterable[tuple[Member, Member]]) -> list[frozenset[Member]]:
-    """Return the groups that these pairs connect, in the order of their first member; every member is in one."""
     group = {member: frozenset([member]) for member in members}
     for one, other in joined:
         whole = group[one] | group[other]

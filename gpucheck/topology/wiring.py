@@ -128,7 +128,6 @@ class Paths:
         self.chains = {f.label: tuple(self._chain(f)) for f in wiring.functions if f.label}
 
     def _chain(self, function: WiredFunction) -> Iterable[WiredFunction]:
-        """From the CPU down to the function."""
         up = [function]
         while (above := self.functions.get(up[-1].above or "")) is not None and above not in up:
             up.append(above)
@@ -150,7 +149,6 @@ class Paths:
         )
 
     def reduced(self, a: str, b: str) -> tuple[str, ...]:
-        """Bus ids of the links on the way that run below what their ends allow."""
         ids = {hop.bus_id for hop in self.between(a, b)}
         return tuple(bus_id for bus_id in sorted(ids) if is_reduced(self.functions[bus_id]))
 
@@ -177,7 +175,6 @@ def infer_wiring(topology: Topology) -> Topology:
 
 
 def _inferred(topology: Topology) -> Wiring:
-    """Return NUMA nodes by affinity, switches by PIX, NVLinks by NV#."""
     numa = {f"GPU{gpu.index}": gpu.numa_node for gpu in topology.gpus}
     cpus = {gpu.numa_node: gpu.cpu_affinity for gpu in reversed(topology.gpus)}
     for nic in topology.nics:
@@ -209,7 +206,6 @@ def _inferred(topology: Topology) -> Wiring:
 
 
 def _switches(topology: Topology) -> list[list[str]]:
-    """Return groups of two and more that PIX joins, in the order of their first member."""
     labels = [f"GPU{gpu.index}" for gpu in topology.gpus]
     members = [*labels, *(nic.label for nic in topology.nics)]
     near = [(labels[i], labels[j]) for i, j in combinations(range(len(labels)), 2) if topology.matrix[i][j] == "PIX"]
@@ -218,7 +214,6 @@ def _switches(topology: Topology) -> list[list[str]]:
 
 
 def nvlinks_of(cls: str | None) -> int:
-    """Return the number of NVLinks that a path class states."""
     return int(cls[2:]) if cls and cls.startswith("NV") else 0
 
 

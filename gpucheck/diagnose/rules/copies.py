@@ -101,7 +101,6 @@ def healthy(m: Machine, rows: dict[Pair, Level]) -> Iterator[Finding]:
 
 
 def accuse(case: Case, slow: Slow, rows: list[Level], check: str = CHECK) -> Finding:
-    """Return the finding about slow pairs of one pattern: the verdict by how far, the suspects in order."""
     m, pattern, part = case.machine, slow.pattern, median(row.part for row in rows)
     found = suspects(m, pattern, slow.pairs, rows)
     about = About(m, slow.pairs, sorted({i for pair in slow.pairs for i in pair}))
@@ -224,7 +223,6 @@ def gpus_of(low: Iterable[Pair], tested: Iterable[Pair]) -> list[int]:
 
 
 def _pcie(case: Case, rows: dict[Pair, Level]) -> Iterator[Finding]:
-    """Pairs that are not denied: healthy, through host memory because the product has no P2P, unknown, or slow."""
     m = case.machine
     rows = {pair: row for pair, row in rows.items() if row.is_healthy or not is_explained(m, pair, row)}
     low = _low(m, rows, LIKE)
@@ -405,7 +403,6 @@ def _by_class(case: Case) -> Iterator[Finding]:
 
 
 def without_rate(case: Case, values: dict[Pair, float], check: str = CHECK) -> Iterator[Finding]:
-    """No rate is known: only a number that no path has, or a GPU far from its like, shows anything."""
     m = case.machine
     seen = f"{span(values.values())} GB/s on {counted(len(values), 'GPU pair')}"
     middle = _middle(m, values)

@@ -85,7 +85,6 @@ def _low_c2c(m: Machine, low: dict[int, Level]) -> Iterator[Finding]:
 
 
 def _low(m: Machine, low: dict[int, Level], count: int) -> Iterator[Finding]:
-    """Below the healthy range: all GPUs together point at host memory, one GPU at its link."""
     values = [row.value for row in low.values()]
     if len(low) == count > 1 and min(values) > ALIKE * max(values):
         slots = fits_half(list(low.values())) and not all(map(m.is_slot_read, low))

@@ -16,7 +16,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model.diagnosis.observations import NicResult, Observations, ObservedNic
 from gpucheck.model.finding import Finding, Verdict
 from gpucheck.printable import counted
-from gpucheck.topology.nic_rate import Limit, expected
+from gpucheck.topology.nics import Limit, expected
 
 BANDWIDTH, LATENCY = "nic-bandwidth", "nic-latency"
 LOW, FAR = 0.9, 0.75
@@ -100,7 +100,6 @@ def rule(case: Case) -> Iterator[Finding]:
 
 
 def _slowest(n: int, rows: list[Row]) -> Row | None:
-    """Within the card, or with every other one."""
     own = [row for row in rows if row.result.nics == (n, n) and row.part < LOW]
     others = [row for row in rows if n in row.result.nics and row.result.nics != (n, n)]
     if not own and len({*(m for row in others for m in row.result.nics)}) > SEVERAL:

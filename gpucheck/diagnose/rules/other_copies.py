@@ -1,5 +1,6 @@
-"""Both directions at once, and copies through host memory."""
+"""Copies but those of one pair, one way: both ways, through host memory, small ones, and several at the same time."""
 
+from collections import Counter
 from collections.abc import Iterator
 from math import exp
 from statistics import median
@@ -10,6 +11,7 @@ from gpucheck.checks._machine import Pair
 from gpucheck.diagnose.rules.copies import Slow, accuse, gpus_of, is_explained, lower_still, without_rate
 from gpucheck.knowledge import healthy_rates
 from gpucheck.knowledge.codes import Subject
+from gpucheck.model.diagnosis.observations import Flow
 from gpucheck.model.finding import Finding, Verdict
 from gpucheck.printable import counted
 from gpucheck.topology.expected import both_directions
@@ -21,13 +23,11 @@ LIKE_STAGED = 0.6  # of the best: staged copies of healthy pairs differ by a thi
 
 
 def rule(case: Case) -> Iterator[Finding]:
-    """Sums first, then copies through host memory."""
     yield from _both_ways(case)
     yield from _staged(case)
 
 
 def _both_ways(case: Case) -> Iterator[Finding]:
-    """The sum of both directions next to that of each alone, and next to the healthy machine."""
     m, uni, both = case.machine, case.machine.measured.p2p_uni_gb_s, case.machine.measured.p2p_bidir_gb_s
     flags = m.measured.p2p_bidir_alone
     slow: dict[Pair, tuple[float, float]] = {}
@@ -48,22 +48,15 @@ def _both_ways(case: Case) -> Iterator[Finding]:
             (slow if joined or access else unsure)[i, j] = median(total), sum(alone)
         elif (i, j) not in case.slow and usual and not usual.vague:
             fine.append(median(total) / both_directions(usual, nvlink=bool(joined)).gb_s)
-    if slow:
-        case.slow |= set(slow)
-        yield Claim(BOTH, Verdict.WARN).finding(
-            "copies.both-ways-slow",
-            subject=m.subject(list(slow)),
-            seen=f"{span(total for total, _ in slow.values())} GB/s both ways",
-            wanted=f"about {span(alone for _, alone in slow.values())} GB/s both ways",
-            evidence=(f"pairs: {listed(slow)}",),
-        )
-    if unsure and not slow:
-        yield Claim(BOTH, Verdict.UNKNOWN).finding(
-            "copies.both-ways-unknown",
-            subject=m.subject(list(unsure)),
-            seen=f"{span(total for total, _ in unsure.values())} GB/s both ways",
-            wanted=f"about {span(alone for _, alone in unsure.values())} GB/s both ways",
-            evidence=(f"pairs: {listed(unsure)}",),
+    case.slow |= set(slow)
+    verdict, code = (Verdict.WARN, "copies.both-ways-slow") if slow else (Verdict.UNKNOWN, "copies.both-ways-unknown")
+    if low := slow or unsure:
+        yield Claim(BOTH, verdict).finding(
+            code,
+            subject=m.subject(list(low)),
+            seen=f"{span(total for total, _ in low.values())} GB/s both ways",
+            wanted=f"about {span(alone for _, alone in low.values())} GB/s both ways",
+            evidence=(f"pairs: {listed(low)}",),
         )
     if fine:
         yield Subject(check=BOTH).passes(f"{counted(len(fine), 'GPU pair')} both ways, {percent(fine)} of expected")
@@ -93,3 +86,106 @@ def _staged(case: Case) -> Iterator[Finding]:
     ]
     if low and not gpus:
         yield accuse(case, Slow("staged", low), [rows[pair] for pair in low], STAGED)
+
+
+# Small copies: whether a pair is unlike the others of its path.
+LATENCY_CHECK = "p2p-latency"
+ODD = 2.0  # times the median of the pairs of its class
+
+
+def latency_rule(case: Case) -> Iterator[Finding]:
+    """One finding for pairs far above their like, or one pass; nothing if copies are staged or explained."""
+    m, matrix = case.machine, case.machine.measured.p2p_latency_us
+    direct = {}
+    for i, j in m.pairs if matrix else ():
+        times = [us for us in (matrix[i][j], matrix[j][i]) if us]  # type: ignore[index]
+        if times and (m.access[i, j] or m.joined((i, j))):
+            direct[i, j] = max(times)
+    if not direct:
+        return
+    by_class: dict[str | None, list[float]] = {}
+    for pair, us in direct.items():
+        by_class.setdefault(m.classes[pair], []).append(us)
+    most = {cls: ODD * median(values) for cls, values in by_class.items()}
+    odd = [pair for pair, us in direct.items() if us > most[m.classes[pair]] and pair not in case.slow]
+    if odd:
+        yield Claim(LATENCY_CHECK, Verdict.WARN).finding(
+            "copies.latency-odd",
+            subject=m.subject(odd),
+            seen=round(max(direct[pair] for pair in odd), 1),
+            wanted=round(max(most[m.classes[pair]] for pair in odd), 1),
+            unit="us",
+            pairs=listed(odd),
+        )
+    elif not case.slow & set(direct):
+        yield Subject(check=LATENCY_CHECK).passes(f"{span(direct.values())} us, {counted(len(direct), 'GPU pair')}")
+
+
+# Copies at the same time: sharing a link is arithmetic, falling below one link is not.
+FLOW_CHECK = "simultaneous-copies"
+# Part of the arithmetic sum that is still sharing, and below which something collapses.
+SHARES, COLLAPSES, ALONE = 0.75, 0.55, 0.85
+
+
+def flow_rule(case: Case) -> Iterator[Finding]:
+    for flow in case.machine.measured.flows:
+        singles = [value for pair in flow.pairs if (value := _alone(case, pair))]
+        if len(flow.pairs) > 1 and len(singles) == len(flow.pairs):
+            yield from _flow(case, flow, singles)
+
+
+def _flow(case: Case, flow: Flow, singles: list[float]) -> Iterator[Finding]:
+    m, total, count = case.machine, flow.total_gb_s, len(flow.pairs)
+    groups = [group for group in m.uplinks if len(group) > 1]
+    shared, uplink = _together(flow, singles, groups)
+    crossing = any((a in group) != (b in group) for a, b in flow.pairs for group in groups)
+    at_once = [f"at the same time: {listed(flow.pairs)}"]
+    part = total / shared
+    collapsed = crossing and m.measured.method.direction != "read"
+    if part < COLLAPSES and (collapsed or total < 0.8 * max(singles)):
+        known = collapsed and bool(m.measured.method.direction)
+        may = "copies.writes-may-collapse" if collapsed else "copies.share-unknown-link"
+        yield Claim(FLOW_CHECK, Verdict.FAIL if known else Verdict.WARN).finding(
+            "copies.writes-collapse" if known else may,
+            seen=total,
+            wanted=shared,
+            count=count,
+            evidence=[*at_once, f"{percent([part])} of a fair share"],
+        )
+    elif total < ALONE * sum(singles):
+        yield Claim(FLOW_CHECK, Verdict.PASS, confidence="likely" if uplink else "possible").finding(
+            "copies.share-uplink" if uplink or part < SHARES else "copies.share-link",
+            seen=total,
+            wanted=shared,
+            count=count,
+            alone=round(median(singles), 1),
+            evidence=at_once,
+        )
+
+
+def _alone(case: Case, way: Pair) -> float | None:
+    """What one of the copies reaches by itself; else what a healthy one reaches."""
+    matrix = case.machine.measured.p2p_uni_gb_s
+    value = matrix[way[0]][way[1]] if matrix else None
+    pair = (min(way), max(way))
+    usual = direct(case.machine, pair)
+    return value or min(case.machine.one_way(pair), default=None) or (usual.gb_s if usual else None)
+
+
+def _together(flow: Flow, singles: list[float], groups: list[frozenset[int]]) -> tuple[float, bool]:
+    """The sum when every link is shared fairly, GB/s, and whether it is an uplink that is shared."""
+    ends = Counter([("out", i) for i, _ in flow.pairs] + [("in", j) for _, j in flow.pairs])
+    ways: Counter[tuple[str, int]] = Counter()
+    crossed: list[list[tuple[str, int]]] = []
+    for source, target in flow.pairs:
+        used = [("up", k) for k, group in enumerate(groups) if source in group and target not in group]
+        used += [("down", k) for k, group in enumerate(groups) if target in group and source not in group]
+        ways.update(used)
+        crossed.append(used)
+    total, uplinks = 0.0, 0
+    for (source, target), used, alone in zip(flow.pairs, crossed, singles, strict=True):
+        at_ends = max(ends["out", source], ends["in", target])
+        above = max((ways[port] for port in used), default=1)
+        total += alone / max(at_ends, above)
+        uplinks += above > at_ends
+    return total, uplinks > 0

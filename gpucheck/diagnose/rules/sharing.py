@@ -49,7 +49,6 @@ def _staged(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
 
 
 def _names(groups: Iterable[frozenset[int]]) -> tuple[str, ...]:
-    """``{0, 1}`` for each group of GPUs."""
     return tuple("{" + ", ".join(map(str, sorted(group))) + "}" for group in groups)
 
 

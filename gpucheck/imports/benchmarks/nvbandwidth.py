@@ -212,7 +212,6 @@ def _case_of(heading: re.Match[str]) -> str:
 
 
 def _gpus(lines: list[str]) -> tuple[ObservedGpu, ...]:
-    """As it numbers them. Bus ids of several hosts repeat and are left out."""
     found: dict[int, ObservedGpu] = {}
     hosts = set()
     for line in lines:

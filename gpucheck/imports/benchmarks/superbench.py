@@ -52,7 +52,6 @@ def parse(lines: list[str]) -> Part:
 
 
 def _host(numbers: dict[str, Any]) -> tuple[HostDevice, ...]:
-    """Ranks are GPUs: the benchmark runs one process for each."""
     found: dict[int, dict[str, float]] = {}
     for key, value in numbers.items():
         if match := HOST.fullmatch(key):

@@ -171,7 +171,6 @@ class _Log:
         self.any_line = False
 
     def take(self, line: str, number: int) -> None:
-        """Add a line; one that is not of NCCL adds nothing."""
         if usual := USUAL_CHANNEL.match(line):
             self.usual.add(usual.groups())
             self.any_line = True
@@ -242,7 +241,6 @@ def _message(one: Record, line: str, number: int) -> Message | None:
 
 
 def _gpus(seats: set[Seat]) -> tuple[ObservedGpu, ...]:
-    """The GPUs of the largest communicator, by bus id as nvidia-smi lists them; none where a rank is missing."""
     by_size: dict[tuple[int, str], dict[int, str]] = defaultdict(dict)
     for seat in sorted(seats):
         by_size[seat.ranks, seat.communicator][seat.rank] = seat.bus_id

@@ -104,7 +104,6 @@ def only_host(hosts: Iterable[str]) -> str | None:
 
 
 def operation_in(text: str) -> str | None:
-    """Return the collective of a program's name (``all_reduce_perf``)."""
     found = re.search(rf"\b({'|'.join(OPERATIONS)})_perf\b", text)
     return OPERATIONS[str(found[1])] if found else None
 
@@ -165,7 +164,6 @@ MOST_PIECES = 1000  # characters of a line that ranks are taken out of
 
 
 def text_parse(lines: list[str]) -> Part:
-    """The largest message of the run."""
     text = "\n".join(lines)
     lines = [_plain(line) for line in lines]
     words: dict[int, list[str]] = {}
@@ -213,12 +211,10 @@ class _Columns(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Numbers of a row after its name."""
         return (NUMBERS if self.errors else NUMBERS - 2) + self.extra
 
 
 def _cut(found: dict[int, list[str]], width: int) -> list[int]:
-    """Line numbers of rows that lost their end. width: numbers of a row; some versions leave redop and root blank."""
     numbers = {at: words[4:] if words[3].isalpha() else words[3:] for at, words in found.items() if len(words) > 3}
     # With a root before them there is one word more.
     sound = {
@@ -300,7 +296,6 @@ LARGEST = 1 << 60
 
 
 def json_parse(lines: list[str]) -> Part:
-    """The largest message of the run."""
     root = json_object(lines, TOOL)
     config = root.get("config")
     devices = rows_of(config.get("devices") if isinstance(config, dict) else root.get("devices"))

@@ -63,10 +63,6 @@ class Element:
 
 
 def _parsed(text: str, first_line: int) -> Element:
-    """The root element. first_line: where `text` begins in the input. Raises ImportProblem for everything else.
-
-    Character data is left out: what comes after the root is not read.
-    """
     reader = _Reader(first_line)
     try:
         reader.parser.Parse(text.encode("utf-8", errors="replace"), True)

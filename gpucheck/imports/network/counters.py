@@ -115,7 +115,6 @@ def _counters(lines: Sequence[str]) -> Iterator[tuple[str, str, int]]:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Stretches with a counter: not the command or the state of an interface alone."""
     for first, last in spans(lines, BEGIN, INSIDE, COMMAND):
         if next(_counters(lines[first : last + 1]), None) is not None:
             yield first, last

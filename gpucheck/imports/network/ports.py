@@ -189,7 +189,6 @@ def gids_parse(lines: list[str]) -> Part | None:
 
 
 def _tables(lines: list[str]) -> Iterator[tuple[str, Table]]:
-    """Each table with its port, empty where no line names it. An index that does not rise begins the next."""
     port, table = "", Table()
     for match in filter(None, map(_entry, lines)):
         index, own = int(match["index"]), "/".join(match.groupdict().get(name) or "" for name in ("device", "port"))

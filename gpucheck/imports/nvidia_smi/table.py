@@ -154,8 +154,6 @@ def _windows(rows: Sequence[_Row]) -> Iterator[Message]:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Each table with the rule above it, its date, and the tables of MIG devices and processes below it."""
-
     def without_next_rule() -> Iterator[tuple[int, int]]:
         for first, last in spans(lines, BEGIN, INSIDE, again=TITLE):
             is_next = last + 1 < len(lines) and TITLE.search(lines[last + 1]) and RULE.match(lines[last])

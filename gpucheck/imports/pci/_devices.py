@@ -173,7 +173,6 @@ class Device:
 
     @property
     def is_bridge(self) -> bool:
-        """A PCI bridge, or a function that a comment calls the bridge above a GPU."""
         return self.kind in ("PCI bridge", "bridge") or self.class_id == "0604"
 
     @property
@@ -224,7 +223,6 @@ def devices(lines: Iterable[str], unnamed: list[tuple[int, str]]) -> Iterator[De
 
 
 def _begun(line: str, number: int) -> Device | None:
-    """The device that a line begins: its own line of a list, or a command for one device."""
     if match := HEAD.match(line):
         return _device(match, number, line)
     if (match := COMMAND.search(line)) is None:

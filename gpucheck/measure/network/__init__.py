@@ -28,8 +28,7 @@ from gpucheck.model.host.network import PortCounters, RdmaDevice, RdmaPort
 from gpucheck.model.network import NetworkReport, NicMeasurement
 from gpucheck.processes.capture import completed
 from gpucheck.processes.signals import TerminatedError
-from gpucheck.topology.nic_rate import LEAST_MTU, expected
-from gpucheck.topology.nics import AMAZON, below_one_switch, cards_of_gpus
+from gpucheck.topology.nics import AMAZON, LEAST_MTU, below_one_switch, cards_of_gpus, expected
 
 CHECK = "nic-bandwidth"
 MODULES = "/proc/modules"

@@ -157,7 +157,6 @@ NamedGpu = Gpu | TopologyGpu | Device
 
 
 def named(findings: Iterable[Finding], gpus: Iterable[NamedGpu]) -> tuple[Finding, ...]:
-    """Return the findings with the index and UUID of the GPUs that their subjects name by bus id."""
     places = ((gpu.bus_id if isinstance(gpu, Device) else gpu.pci_bus_id, gpu) for gpu in gpus)
     known = {bus_id: gpu for bus_id, gpu in places if bus_id}
     return tuple(_named(finding, known) for finding in findings)
@@ -263,7 +262,6 @@ def _with_action(finding: Finding, cause: Advised | None) -> Finding:
 
 
 def _supported(action: Action, finding: Finding) -> Action:
-    """The action, or a milder one where the evidence is not enough for it."""
     if finding.confidence == "certain":
         return action
     if finding.verdict is Verdict.UNKNOWN:

@@ -259,7 +259,6 @@ class PciDevice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_network_card(self) -> bool:
-        """An Ethernet (0200) or InfiniBand (0207) controller."""
         return self.class_id[:4] in ("0200", "0207")
 
     @property
