@@ -146,8 +146,8 @@ class Leaf:
 class System:
     """Everything in the file. switches: bridges before what is below them. oddities: what was skipped, as text."""
 
-    gpus: tuple[Leaf, ...] = ()
-    nics: tuple[Leaf, ...] = ()
+    gpus: list[Leaf] = field(default_factory=list)
+    nics: list[Leaf] = field(default_factory=list)
     nodes: list[NumaNode] = field(default_factory=list)
     switches: list[WiredFunction] = field(default_factory=list)
     oddities: list[str] = field(default_factory=list)
@@ -155,33 +155,15 @@ class System:
     def node_of(self, leaf: Leaf) -> NumaNode | None:
         return next((node for node in self.nodes if node.index == leaf.numa_node), None)
 
-
-def read_system(root: Element) -> System:
-    """Walk the file. Nothing is rejected here: what does not fit becomes an oddity."""
-    walk = _Walk()
-    for cpu in root.all("cpu"):
-        walk.cpu(cpu)
-    for element in root.children:
-        if element.tag != "cpu":
-            walk.element(element, "", None, ())
-    walk.system.gpus = _ordered(walk.gpus)
-    # One socket interface is written below every CPU, although it is one card.
-    walk.system.nics = tuple({(nic.host, nic.bus_id, nic.name): nic for nic in reversed(walk.nics)}.values())[::-1]
-    return walk.system
-
-
-class _Walk:
-    def __init__(self) -> None:
-        self.system = System()
-        self.gpus: list[Leaf] = []
-        self.nics: list[Leaf] = []
-        self.hosts: dict[str, str] = {}
+    @property
+    def lists_nvlinks(self) -> bool:
+        return any(gpu.nvlinks for gpu in self.gpus)
 
     def cpu(self, element: Element) -> None:
         numa, host = _number(element.get("numaid")), element.get("host_hash")
         if numa is None:
             self.unexpected(element, f"numaid {quoted(element.get('numaid'))} is not a NUMA node")
-        self.system.nodes.append(
+        self.nodes.append(
             NumaNode(
                 index=numa,
                 cpus=cpu_list(element.get("affinity")),
@@ -219,7 +201,7 @@ class _Walk:
             if not nets:
                 self.nic(None, leaf)
         if inner:
-            self.system.switches.append(
+            self.switches.append(
                 WiredFunction(
                     bus_id=bus_id,
                     kind="switch-upstream",
@@ -261,16 +243,30 @@ class _Walk:
             self.nics.append(leaf)
 
     def unexpected(self, element: Element, what: str) -> None:
-        self.system.oddities.append(f"line {element.line}: {what}")
+        self.oddities.append(f"line {element.line}: {what}")
 
 
-def _ordered(gpus: list[Leaf]) -> tuple[Leaf, ...]:
+def read_system(root: Element) -> System:
+    """Walk the file. Nothing is rejected here: what does not fit becomes an oddity."""
+    system = System()
+    for element in sorted(root.children, key=lambda child: child.tag != "cpu"):
+        if element.tag == "cpu":
+            system.cpu(element)
+        else:
+            system.element(element, "", None, ())
+    system.gpus = _ordered(system.gpus)
+    # One socket interface is written below every CPU, although it is one card.
+    system.nics = [*{(nic.host, nic.bus_id, nic.name): nic for nic in reversed(system.nics)}.values()][::-1]
+    return system
+
+
+def _ordered(gpus: list[Leaf]) -> list[Leaf]:
     """By NVML index, which every process of a host agrees on unless containers hide GPUs; else by rank; else as is."""
     for key in ("device", "rank"):
         values = [getattr(gpu, key) for gpu in gpus]
         if None not in values and len(set(values)) == len(values):
-            return tuple(sorted(gpus, key=lambda gpu: getattr(gpu, key)))
-    return tuple(gpus)
+            return sorted(gpus, key=lambda gpu: getattr(gpu, key))
+    return gpus
 
 
 def link_of(element: Element) -> PcieLink:
@@ -425,15 +421,11 @@ def _wiring(system: System) -> Wiring | None:
         nodes=tuple(system.nodes),
         functions=(*system.switches, *functions),
         nvlinks=tuple(_bundles(system.gpus)),
-        nvlinks_known=_lists_nvlinks(system),
+        nvlinks_known=system.lists_nvlinks,
     )
 
 
-def _lists_nvlinks(system: System) -> bool:
-    return any(gpu.nvlinks for gpu in system.gpus)
-
-
-def _bundles(gpus: tuple[Leaf, ...]) -> Iterator[NvLinkBundle]:
+def _bundles(gpus: list[Leaf]) -> Iterator[NvLinkBundle]:
     number = {gpu.bus_id: i for i, gpu in enumerate(gpus)}
     for i, gpu in enumerate(gpus):
         for peer, links in gpu.peers.items():
@@ -449,7 +441,7 @@ def _findings(system: System) -> Iterator[Finding]:
     vague = sum(a.bus_id.split(":")[0] == b.bus_id.split(":")[0] for a, b in near)
     if vague:
         yield SUBJECT.skips("topology.host-bridges-unnamed", f"{vague} pairs are NODE that may be PHB")
-    if not _lists_nvlinks(system):
+    if not system.lists_nvlinks:
         yield SUBJECT.skips("topology.file-without-nvlinks", "NVLinks not listed")
     unplaced = [gpu for gpu in system.gpus if gpu.numa_node is None]
     if unplaced:

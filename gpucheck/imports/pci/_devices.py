@@ -37,7 +37,7 @@ EXPRESS = regex(
     r"^\s*Capabilities: \[\w{1,8}(?: v\d)?\] Express(?: \(v\d\))? "
     r"(?P<type>[A-Za-z][\w /-]{2,40}?)(?: \(Slot|,|$)"
 )
-ERRORS = regex(r"^\s*(?P<which>UESta|CESta):\s*(?P<flags>\S.*)")
+ERRORS = regex(r"^\s*UESta:\s*(?P<flags>\S.*)")
 NUMA = regex(r"^\s*NUMA node: (\d{1,3})\s*$")
 DRIVER = regex(r"^\s*Kernel driver in use: (\S{1,60})")
 MODULES = regex(r"^\s*Kernel modules: (\S.{0,200})")
@@ -68,7 +68,6 @@ class Registers:
     gone: bool = False
     denied: bool = False
     uncorrected: frozenset[str] = frozenset()
-    corrected: frozenset[str] = frozenset()
 
     @property
     def bar1_mib(self) -> float | None:
@@ -92,19 +91,13 @@ def acs_value(flags: str) -> int:
 
 
 def _link(found: Registers, match: re.Match[str]) -> None:
-    generation, width = GENERATIONS.get(match["speed"]), int(match["width"]) or None
-    if match["which"] == "LnkCap":
-        found.cap_gen, found.cap_width = generation, width
-    else:
-        found.sta_gen, found.sta_width = generation, width
+    which = match["which"][3:].lower()
+    setattr(found, f"{which}_gen", GENERATIONS.get(match["speed"]))
+    setattr(found, f"{which}_width", int(match["width"]) or None)
 
 
 def _acs(found: Registers, match: re.Match[str]) -> None:
-    value = acs_value(match["flags"])
-    if match["which"] == "ACSCap":
-        found.acs_cap = value
-    else:
-        found.acs_ctl = value
+    setattr(found, f"acs_{match['which'][3:].lower()}", acs_value(match["flags"]))
 
 
 def _memory(found: Registers, match: re.Match[str]) -> None:
@@ -117,11 +110,7 @@ def _memory(found: Registers, match: re.Match[str]) -> None:
 
 
 def _errors(found: Registers, match: re.Match[str]) -> None:
-    names = frozenset(name for name, sign in FLAG.findall(match["flags"]) if sign == "+")
-    if match["which"] == "UESta":
-        found.uncorrected = names
-    else:
-        found.corrected = names
+    found.uncorrected = frozenset(name for name, sign in FLAG.findall(match["flags"]) if sign == "+")
 
 
 def _buses(found: Registers, match: re.Match[str]) -> None:

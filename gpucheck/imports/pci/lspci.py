@@ -222,6 +222,8 @@ INSIDE = regex(
     r"^[0-9a-f]{2,3}: (?:[0-9a-f]{2} ){7,15}[0-9a-f]{2}\s*$|"
     r"^\s{1,8}\(no matching|^\s{1,8}\(could not resolve upstream"
 )
+# Drivers that keep that of NVIDIA from a GPU.
+DRIVERS = {"nouveau": "nouveau", "vfio-pci": "vfio", "pci-stub": "vfio"}
 LINK_ERRORS = frozenset({"DLP", "FCP", "RxOF", "MalfTLP", "ECRC"})
 
 
@@ -315,11 +317,10 @@ def _of_gpu(gpu: Device) -> Iterator[Message]:
         return
     if gpu.seen.unassigned:
         yield message("bar-unassigned")
-    if gpu.seen.driver == "nouveau":
-        yield message("nouveau", f"{gpu.head}: Kernel driver in use: nouveau")
-    elif gpu.seen.driver in ("vfio-pci", "pci-stub"):
-        yield message("vfio", f"{gpu.head}: Kernel driver in use: {gpu.seen.driver}")
-    elif gpu.seen.driver is None and "nvidia" in gpu.seen.modules.replace("nvidiafb", ""):
+    driver = gpu.seen.driver
+    if slug := DRIVERS.get(driver or ""):
+        yield message(slug, f"{gpu.head}: Kernel driver in use: {driver}")
+    elif driver is None and "nvidia" in gpu.seen.modules.replace("nvidiafb", ""):
         yield message("no-driver", f"{gpu.head}: Kernel modules: {gpu.seen.modules}, and no driver in use")
     bad = sorted(gpu.seen.uncorrected & LINK_ERRORS)
     if bad:
