@@ -3,11 +3,12 @@
 import json
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.stack.settings import GRUB, kernel_arguments
-from tests.playbooks.modules import shared
+from tests.playbooks.modules import ROLES, shared
 from tests.playbooks.stubs import put
 
 boot = shared("boot")
@@ -15,7 +16,10 @@ words = st.lists(st.sampled_from(["iommu=pt", "intel_iommu=off", "amd_iommu=off"
 
 
 def test_both_sides_mean_the_same_file():
-    assert f"/{boot.GRUB_FILE}" == GRUB
+    role = yaml.safe_load((ROLES / "kernel_arguments/vars/main.yml").read_text())
+
+    assert role["kernel_arguments_file"] == GRUB
+    assert role["kernel_arguments_record"] == f"/{boot.NOTE}"
 
 
 @given(words, words, st.lists(words, min_size=1), words)
@@ -86,13 +90,13 @@ class Host:
         put(self.root, path, content)
 
     def apply(self, plan, cut_off=False):
-        seen, own = boot.state(plan), self.root / boot.GRUB_FILE
+        seen, own = boot.state(plan), self.root / GRUB.lstrip("/")
         self.write(boot.NOTE, json.dumps(seen["during"]))
         if cut_off:
             return
         own.unlink(missing_ok=True)
         if seen["write"]:
-            self.write(boot.GRUB_FILE, plan["tuning"]["boot"]["grub"]["content"])
+            self.write(GRUB.lstrip("/"), plan["tuning"]["boot"]["grub"]["content"])
             own.chmod(0o644)
         added = own.read_text().partition(":+$GRUB_CMDLINE_LINUX_DEFAULT }")[2] if own.exists() else ""
         self.write("boot/grub/grub.cfg", DEBIAN % added.strip().strip('"'))
@@ -146,7 +150,7 @@ def test_without_the_spec_file_and_arguments_go_and_the_boot_that_ends_them_is_a
 
     host.apply(plan(None))
 
-    assert not (host.root / boot.GRUB_FILE).exists()
+    assert not (host.root / GRUB.lstrip("/")).exists()
     assert boot.differences(boot.state(plan(None))) == ["reboot needed: the kernel still runs with iommu=pt"]
     host.reboot()
     assert boot.differences(boot.state(plan(None))) == []
@@ -162,7 +166,7 @@ def test_a_run_that_was_cut_off_before_the_menu_was_written_is_taken_back(host):
 def test_our_file_that_somebody_changed_is_a_difference(host):
     host.apply(plan("passthrough"))
     host.reboot()
-    host.write(boot.GRUB_FILE, "")
+    host.write(GRUB.lstrip("/"), "")
 
     assert boot.differences(boot.state(plan("passthrough"))) == [
         "the file with the kernel arguments for boot entries is missing or different"

@@ -1,10 +1,11 @@
 """The lock of the kernel: what it holds, what of it is ours, and that no hold of anybody else is ever touched."""
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.playbooks.modules import shared
+from tests.playbooks.modules import ROLES, shared
 
 kernel = shared("kernel")
 
@@ -21,6 +22,12 @@ APT = [
 ]
 OTHERS = ["linux-base", "linux-libc-dev", "linux-modules-nvidia-580-generic", "bash", "nvidia-dkms-580"]
 OLD, NEW = "5.14.0-503.el9", "5.14.0-570.el9"
+
+
+def test_role_and_comparison_mean_the_same_record():
+    role = yaml.safe_load((ROLES / "kernel_lock/vars/main.yml").read_text())
+
+    assert role["kernel_lock_record"] == kernel.NOTE
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from .readers.files import Unreadable, command, text
 
 NOTE = "var/lib/gpucheck/kernel-arguments.json"
 GRUB_CONFIG = "boot/grub/grub.cfg"
-GRUB_FILE = "etc/default/grub.d/90-gpucheck.cfg"
 # What regenerates the boot entries, by package manager.
 TOOLS = {"apt": "update-grub", "dnf": "grubby"}
 ENTRY = re.compile(r"^\s*linux(?:efi|16)?\s+\S+\s*(.*)$", re.MULTILINE)
