@@ -37,8 +37,8 @@ def page() -> str:
 
 
 def _paragraphs(check: Check) -> list[str]:
-    """Return the paragraphs of the docstring of the check's module, each on one line."""
-    text = import_module(check.evaluate.__module__).__doc__ or ""
+    """Return the paragraphs of the text about the check, each on one line."""
+    text = check.about or import_module(check.evaluate.__module__).__doc__ or ""
     return [" ".join(part.split()).replace("|", "\\|") for part in text.split("\n\n")]
 
 

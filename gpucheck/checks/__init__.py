@@ -1,4 +1,4 @@
-"""Check a host: each module is one check and holds ``CHECK``, in a directory per subject; there is no list to maintain.
+"""Check a host: each module holds one check as ``CHECK``, or those of one subject as ``CHECKS``; there is no list.
 
 Modules that start with an underscore are shared.
 """
@@ -10,7 +10,9 @@ from gpucheck.model import Check
 
 
 def all_checks() -> tuple[Check, ...]:
-    """Return the CHECK of every module, ordered by name. Raises AttributeError if a module defines none."""
+    """Return the checks of every module, ordered by name. Raises AttributeError if a module defines none."""
     found = (module for module in walk_packages(__path__, f"{__name__}.") if not module.ispkg)
     names = (module.name for module in found if not module.name.rpartition(".")[2].startswith("_"))
-    return tuple(sorted((import_module(name).CHECK for name in names), key=lambda check: check.name))
+    modules = (import_module(name) for name in names)
+    every = (check for module in modules for check in getattr(module, "CHECKS", None) or (module.CHECK,))
+    return tuple(sorted(every, key=lambda check: check.name))

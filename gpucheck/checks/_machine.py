@@ -144,7 +144,6 @@ class Machine:
         return "SYS" if len(nodes) == 2 and None not in nodes else None
 
     def _access(self, pair: Pair) -> bool | None:
-        """Whether peer access is granted both ways, by P2P status and by what a program was answered."""
         ways, status, access = (pair, pair[::-1]), self.seen.p2p_status, self.seen.p2p_access
         granted = [status[i][j] == "OK" for i, j in ways if status[i][j]] if status else []
         if isinstance(access, bool):
@@ -343,7 +342,6 @@ class Machine:
         return round(links) if abs(links - round(links)) < 0.15 else None
 
     def _beyond_pcie(self, pair: Pair) -> bool:
-        """More was measured than a PCIe link carries."""
         raw = [link.gb_s for i in pair if (link := self.raw[i])]
         return max(self.one_way(pair), default=0.0) > 1.05 * max(raw, default=FASTEST_SLOT)
 

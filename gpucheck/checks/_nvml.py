@@ -4,9 +4,9 @@ NVML calls fail for reasons to keep apart: the GPU does not have the thing, the 
 caller may not ask, the GPU is gone. Return codes: NVIDIA nvml.h (API 13).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
@@ -14,6 +14,7 @@ from gpucheck.model import (
     DEPRECATED,
     NOT_IN_LIBRARY,
     NOT_SUPPORTED,
+    Check,
     Finding,
     Gpu,
     NvmlFailure,
@@ -91,6 +92,56 @@ def of_each_gpu(check: str, *, nothing: str) -> Callable[[OfGpu], OfHost]:
         return with_gpus(check)(evaluate_gpus)
 
     return of_host
+
+
+class Reads(NamedTuple):
+    """What a rule about a GPU needs: values of Health, the calls that give them, and what they are, as a noun."""
+
+    values: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    what: str = ""
+
+
+NOTHING = Reads()
+
+
+def quick_check(
+    name: str,
+    tags: str,
+    rule: OfHost,
+    needs: tuple[str, ...],
+    more: Callable[[Facts], Iterable[str]] = lambda _: (),
+    limits: tuple[str, ...] = (),
+) -> Check:
+    """Return the check of a rule, whose docstring is the text about it."""
+    about, every = rule.__doc__ or "", frozenset((*tags.split(), "quick"))
+    return Check(name, every, evaluate=rule, needs=needs, more=more, thresholds=limits, about=about)
+
+
+def gpu_check(
+    name: str,
+    tags: str,
+    rule: Callable[[Facts, Gpu, Subject], Finding | None],
+    nothing: str,
+    reads: Reads = NOTHING,
+    *,
+    unit: str | None = None,
+    needs: tuple[str, ...] = (),
+    limits: tuple[str, ...] = (),
+) -> Check:
+    """Return the check of a rule about one GPU: without a value that it reads, that is the finding.
+
+    nothing: the code of the host's SKIP without any finding. needs: in addition to NVML.
+    """
+
+    @of_each_gpu(name, nothing=nothing)
+    @wraps(rule)
+    def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
+        if any(getattr(gpu.health, value) is None for value in reads.values):
+            return not_reported(name, facts.nvml, gpu, *reads.calls, what=reads.what)
+        return rule(facts, gpu, about(name, gpu, unit=unit))
+
+    return quick_check(name, tags, evaluate, ("nvml", *needs), limits=limits)
 
 
 def lost_gaps(nvml: NvmlReading, gpu: Gpu) -> tuple[NvmlGap, ...]:

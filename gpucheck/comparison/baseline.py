@@ -66,7 +66,6 @@ def compare(before: Report, now: Report) -> Iterator[Finding]:
 
 
 def _unreported(regressions: Iterator[Finding], reported: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield the worst regression for each subject and cause that has no finding yet."""
     known = {(finding.subject, finding.cause) for finding in reported}
     for finding in sorted(regressions, key=lambda finding: -BAD[finding.verdict]):
         if (finding.subject, finding.cause) not in known:
@@ -84,7 +83,6 @@ def _hours(before: str, now: str) -> float | None:
 
 
 def _changed(before: Report, now: Report) -> Iterator[str]:
-    """Yield what else is different, as evidence for a regression."""
     for name in sorted({*before.versions, *now.versions}):
         old, new = before.versions.get(name), now.versions.get(name)
         if old != new:
@@ -142,7 +140,6 @@ def _worse(finding: Finding, earlier: Finding, started: str) -> Finding:
 
 
 def _gone(before: Facts, now: Facts, started: str) -> Iterator[Finding]:
-    """Yield missing GPUs and replaced boards. If NVML lists no GPU at all, the driver check reports it."""
     if not now.gpus:
         return
     uuids, places = {gpu.uuid for gpu in now.gpus}, {gpu.pci_bus_id for gpu in now.gpus}
@@ -157,7 +154,6 @@ def _gone(before: Facts, now: Facts, started: str) -> Iterator[Finding]:
 
 
 def _parts(before: Facts, now: Facts, started: str, hours: float) -> Iterator[Finding]:
-    """Compare links and counters of each GPU, and of each port above them, with those of the same part."""
     gpus, uptime = {gpu.uuid: gpu for gpu in before.gpus}, up_hours(now.texts[UPTIME])
     for gpu in now.gpus:
         if (old := gpus.get(gpu.uuid)) is not None:

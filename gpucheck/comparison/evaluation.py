@@ -259,7 +259,6 @@ def _stated(stated: Stated) -> Iterator[tuple[str, str | None, float, bool]]:
 
 
 def _nothing(report: Report, at: str, limit: float, stated: Stated) -> Finding:
-    """Return UNKNOWN if the run failed to measure, SKIP if it was not part of the run."""
     tried = [f for f in report.findings if f.check.startswith(COPIES) and f.verdict is not Verdict.SKIP]
     if any(f.check != "p2p-status" for f in tried):
         return stated.not_reported("comparison.copies-failed", at, limit)

@@ -164,7 +164,6 @@ def slower(before: Report, now: Report) -> Iterator[Finding]:
 
 
 def _missing(part: "Compared", old: object, new: object) -> Iterator[Finding]:
-    """Name the report without numbers that the other one has; copies are not part of every run."""
     if bool(old) is not bool(new) and part.read is not measurements.gpu_copies_of:
         yield HOST.skips("comparison.numbers-missing", what=part.what, report="report" if old else "baseline")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 from gpucheck.checks._case import Case, Claim
 from gpucheck.checks._machine import Machine
-from gpucheck.checks.gpu import throttle
+from gpucheck.checks.gpu import settings
 from gpucheck.checks.host import environment
 from gpucheck.checks.nvlink import errors as nvlink_errors
 from gpucheck.checks.nvlink import links as nvlinks
@@ -32,7 +32,7 @@ RULES: tuple[Callable[[Case], Iterable[Finding]], ...] = (
     copies.rule,
     host_copies.rule,
     other_copies.rule,
-    throttle.rule,
+    settings.throttled_copying,
     pcie_errors.rule,
     nvlink_errors.rule,
     under_load.rule,

@@ -95,7 +95,6 @@ def _routed(folder: Path) -> Iterator[int]:
 
 
 def _mtu(folder: Path) -> int | None:
-    """Of the only interface of the function."""
     device = folder.parent.parent
     found = [_line(device / f"device/net/{name}/mtu") or "" for name in _interfaces(device)]
     return int(found[0]) if len(found) == 1 and re.fullmatch(r"\d{2,6}", found[0]) else None
@@ -210,7 +209,6 @@ def _statistics(interface: str) -> Iterator[tuple[str, int]]:
 
 
 def _line(path: Path) -> str | None:
-    """The first line; None for an empty file, or one that is not text."""
     content = text(path)
     first = content.splitlines()[0].strip() if content else ""
     return first[:MOST_TEXT] if first and first.isprintable() and "\ufffd" not in first else None

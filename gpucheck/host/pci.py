@@ -134,7 +134,6 @@ def _facing_down(functions: Iterable[_Function]) -> dict[str, bool]:
 
 
 def _other_end(function: _Function, below: dict[str, _Function], facing: dict[str, bool]) -> str | None:
-    """The directory of the function at the other end of this one's link."""
     if facing.get(function.bus_id):
         partner = below.get(function.bus_id)
         return partner.folder if partner else None

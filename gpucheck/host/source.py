@@ -70,7 +70,6 @@ class LiveSource:
         self._read([need], lambda: {need: reader.read(self.place, facts)}, seconds)
 
     def _read(self, needs: list[str], call: Callable[[], dict[str, Any]], seconds: float) -> None:
-        """Add what the call answers, or keep how it ended."""
         try:
             answers = in_time(f"reading {needs[0]}", call, AFTER_STUCK_S if self.stuck else seconds)
         except StuckError as error:

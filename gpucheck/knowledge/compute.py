@@ -141,6 +141,5 @@ def normals(model: str | None = None) -> tuple[Normal, ...]:
 
 
 def _boards(name: str) -> set[str]:
-    """Names of the boards that a row is about."""
     board = find_gpu(name)
     return {board.name} if board else {gpu.name for gpu in gpus_of_family(name)}

@@ -1,6 +1,7 @@
 """The compatibility tables as typed values: drivers, CUDA, cuDNN, NCCL, torch, TensorFlow, operating systems."""
 
 import re
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -238,37 +239,14 @@ class _Sources(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sc
     sources: dict[str, TableSource]
 
 
-def drivers() -> DriverTable:
-    """Driver branches, oldest first."""
-    return table("drivers.yml", DriverTable)
-
-
-def cuda() -> CudaTable:
-    """CUDA toolkits, oldest first."""
-    return table("cuda.yml", CudaTable)
-
-
-def cudnn() -> CudnnTable:
-    """cuDNN releases, oldest first."""
-    return table("cudnn.yml", CudnnTable)
-
-
-def nccl() -> NcclTable:
-    return table("nccl.yml", NcclTable)
-
-
-def torch() -> TorchTable:
-    """Releases of torch, oldest first."""
-    return table("torch.yml", TorchTable)
-
-
-def tensorflow() -> TensorflowTable:
-    """TensorFlow releases, oldest first."""
-    return table("tensorflow.yml", TensorflowTable)
-
-
-def operating_systems() -> OsTable:
-    return table("os.yml", OsTable)
+# The oldest row is the first. Each raises KnowledgeError if its file is damaged.
+drivers = partial(table, "drivers.yml", DriverTable)
+cuda = partial(table, "cuda.yml", CudaTable)
+cudnn = partial(table, "cudnn.yml", CudnnTable)
+nccl = partial(table, "nccl.yml", NcclTable)
+torch = partial(table, "torch.yml", TorchTable)
+tensorflow = partial(table, "tensorflow.yml", TensorflowTable)
+operating_systems = partial(table, "os.yml", OsTable)
 
 
 def sources() -> dict[str, TableSource]:
@@ -311,9 +289,7 @@ class RecordedTable(Table, frozen=True, kw_only=True):
     streams: dict[str, tuple[str, ...]]
 
 
-def recorded() -> RecordedTable:
-    """The whole table. Raises KnowledgeError if the file is damaged."""
-    return table("recorded.yml", RecordedTable)
+recorded = partial(table, "recorded.yml", RecordedTable)
 
 
 def is_recorded(folder: str, arch: str, name: str, version: str | None) -> bool:

@@ -142,6 +142,7 @@ class Check:
 
     more: further needs that depend on the first answers, such as the packages that a file names.
     thresholds: what its verdicts depend on, as text with the values.
+    about: what it asks and how it decides; the docstring of its module if empty.
     """
 
     name: str
@@ -150,3 +151,4 @@ class Check:
     needs: tuple[str, ...] = ()
     more: Callable[[Facts], Iterable[str]] = lambda _: ()
     thresholds: tuple[str, ...] = ()
+    about: str = ""

@@ -72,8 +72,6 @@ def joined(findings: Iterable[Finding], wiring: Wiring | None = None) -> tuple[F
 
 
 class _Candidate:
-    """A WARN or FAIL, and how near to the hardware its check looks."""
-
     def __init__(self, finding: Finding, wiring: Wiring | None) -> None:
         table, known = root_causes(), causes().get(finding.cause or "")
         kinds = table.evidence

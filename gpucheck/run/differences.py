@@ -88,7 +88,6 @@ def _trial(ran: Ran) -> Iterator[Difference]:
 
 
 def _findings(ran: Ran) -> Iterator[Difference]:
-    """Verdicts of verify and smoke that are neither PASS nor SKIP."""
     for one in _document(ran.output).get("findings", ()):
         if one["verdict"] not in FAULTLESS:
             seen, expected = f"{one['verdict'].upper()} {one['seen']}", str(one.get("wanted") or "")

@@ -129,7 +129,6 @@ def in_use(source: Source) -> str | None:
 
 
 def _after(full: FullRecord, program: Program, limit_s: float, why: str | None) -> FullRecord:
-    """Run the program, or keep the reason why not; what it printed belongs to its own field or to its row."""
     clock = time.monotonic()
     if program.name == READ_CUDA:
         from gpucheck.measure.engines.driver.reading import read_cuda
@@ -172,8 +171,6 @@ def _ran(program: Program, limit_s: float) -> Ran:
 
 
 class _Copies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of the program that copies."""
-
     timings: tuple[CopyTiming, ...] = ()
     bandwidth: BandwidthReport | None = None
     why: str | None = None

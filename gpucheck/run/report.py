@@ -76,7 +76,6 @@ def _of_cards(source: Source) -> dict[str, list[str]]:
 
 
 def _names(reading: NvmlReading | None) -> set[str]:
-    """Names that a driver package may have, for the driver that is loaded."""
     version = (reading.driver_version if reading else None) or ""
     branch = version.partition(".")[0]
     templates = {template for row in packages().drivers for template in row.packages}
@@ -200,7 +199,6 @@ def with_findings(report: Report, findings: tuple[Finding, ...]) -> Report:
 
 
 def _system() -> System:
-    """Return what Python knows, if the host did not respond."""
     unknown = "unknown"
     return System(
         hostname=platform.node() or unknown,

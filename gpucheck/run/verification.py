@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timezone
+from inspect import cleandoc
 from typing import Literal
 
 import msgspec
@@ -133,7 +134,7 @@ def _check_step(check: Check) -> RunStep:
     def run(source: Source) -> Outcome:
         return Outcome(tuple(evaluated(check, source)), {})
 
-    about = sys.modules[check.evaluate.__module__].__doc__ or ""
+    about = cleandoc(check.about or sys.modules[check.evaluate.__module__].__doc__ or "")
     early = tuple(need for need in check.needs if need.endswith(AT_START))
     waits = "nvml" in check.needs
     return RunStep(check.name, check.tags, run, READ_S, CHECK_S, about, waits=waits, early=early)

@@ -4,15 +4,17 @@ from collections.abc import Iterable
 
 import msgspec
 
+from gpucheck.checks import all_checks
 from gpucheck.model import Finding, Gpu, Verdict
 from gpucheck.model.facts import BY_NAME, Facts
 
+ALL = {check.name: check for check in all_checks()}
 FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 
 
 def judge(check, host: Facts) -> list[Finding]:
-    """Return the findings about the host, from what the check declares; a module has it in CHECK."""
-    check = getattr(check, "CHECK", check)
+    """Return the findings about the host, from what the check declares, which is given, named or of a module."""
+    check = ALL[check] if isinstance(check, str) else getattr(check, "CHECK", check)
     return list(check.evaluate(exactly([*check.needs, *check.more(exactly(check.needs, host))], host)))
 
 

@@ -55,12 +55,6 @@ def test_chain_of_bridges_runs_from_the_root_port_down(host):
     assert device.link == PcieLink(generation=3, width=16, max_generation=3, max_width=16, device_max_generation=3)
 
 
-def test_device_on_the_root_bus_has_no_path(host):
-    (device,) = gpus(host("h200-x1"))
-
-    assert (device.path, device.root) == ((), "0000:00")
-
-
 @pytest.mark.parametrize(
     ("speed", "generation"),
     [("2.5 GT/s PCIe", 1), ("8 GT/s", 3), ("16.0 GT/s PCIe", 4), ("64.0 GT/s PCIe", 6), ("Unknown", None), ("", None)],
@@ -72,14 +66,6 @@ def test_link_speeds_of_old_and_new_kernels(tmp_path, speed, generation):
     assert gpus(machine)[0].link.generation == generation
 
 
-@pytest.mark.parametrize("width", ["0", "63", "255", "Unknown", ""])
-def test_width_of_a_dead_link_is_unknown(tmp_path, width):
-    machine = made(tmp_path, "p100-pcie-x2")
-    (tmp_path / "root/sys/bus/pci/devices/0000:04:00.0/current_link_width").write_text(width)
-
-    assert gpus(machine)[0].link.width is None
-
-
 def test_files_that_are_missing_are_none(tmp_path):
     """Older kernels, containers: a GPU without link files is a GPU all the same."""
     machine = made(tmp_path, "h200-x1")
@@ -88,10 +74,6 @@ def test_files_that_are_missing_are_none(tmp_path):
     (device,) = gpus(machine)
 
     assert (device.numa_node, device.link, device.driver) == (None, PcieLink(), None)
-
-
-def test_no_pci_bus_at_all(tmp_path):
-    assert LiveSource(Place(isolated=False, deadline_s=1, machine=tmp_path)).read("pci").pci == ()
 
 
 @pytest.mark.parametrize(
@@ -215,16 +197,6 @@ def test_hardware_files_are_the_machines_and_others_the_systems(tmp_path):
     assert release
     found = real.read("text:/etc/nccl.conf", "text:/etc").texts
     assert found == {"/etc/nccl.conf": "NCCL_P2P_DISABLE=1\n", "/etc": None}
-
-
-def test_each_thing_is_read_once(host, monkeypatch):
-    machine = host("p100-pcie-x2")
-    needs = ("nvml", "pci", "driver", "system", "package:bash")
-    first = machine.read(*needs)
-    monkeypatch.setenv("GPUCHECK_SIMULATOR", "/nowhere")
-    monkeypatch.setenv("PATH", "/nowhere")
-
-    assert machine.read(*needs) is first
 
 
 def test_a_machine_made_for_this_process_answers_for_its_own_services(monkeypatch, tmp_path):

@@ -231,11 +231,6 @@ def test_functions_of_firmware_and_ports_that_are_down_are_not_asked(tree):
     assert [one.port for one in counters(tree("mlx5_3", NDR | {"device/net/ib2/mtu": "2044"}))] == ["mlx5_3/1"]
 
 
-@pytest.mark.parametrize("name", ["mlx5 0", "mlx5_0\nx", "mlx5\x1b[2J"])
-def test_names_that_no_driver_gives_are_read_like_others(tree, name):
-    assert [one.port for one in counters(tree(name, NDR))] == [f"{name}/1"]
-
-
 def test_statistics_of_an_interface_are_asked_of_the_kernel(monkeypatch):
     """Of 2000 names those are kept that are evidence. The kernel writes behind the request's pointer."""
     import ctypes

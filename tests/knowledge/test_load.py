@@ -23,12 +23,6 @@ def test_a_damaged_table_is_a_problem_of_the_installation(tmp_path, monkeypatch)
         table("new.yml", dict)
 
 
-def test_a_table_is_parsed_once():
-    from gpucheck.knowledge import gpu_table
-
-    assert gpu_table() is gpu_table()
-
-
 @pytest.mark.parametrize(
     ("shipped", "site", "expected"),
     [

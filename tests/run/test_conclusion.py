@@ -1,11 +1,10 @@
 """One fault is one finding: the evidence nearest to the hardware leads, the others point to it, and none is lost."""
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from gpucheck.knowledge import causes, root_causes
-from gpucheck.model import Finding, TopologyGpu, Verdict, by_root, counted
+from gpucheck.model import Finding, Verdict, by_root, counted
 from gpucheck.model.host.hardware import WiredFunction, Wiring
 from gpucheck.run import verification as run
 from gpucheck.run.conclusion import conclude, joined
@@ -104,10 +103,6 @@ def test_two_gpus_with_one_cause_are_two_findings_each_with_its_own_parts():
     assert [one.because_of_subject for one in found] == [None, None, f"gpu:{BUS[2]}", f"gpu:{BUS[1]}"]
 
 
-def test_two_pairs_of_one_gpu_are_two_findings():
-    assert leads(pair("p2p-status", 0, 1), pair("p2p-bandwidth", 0, 2)) == [("p2p-status", []), ("p2p-bandwidth", [])]
-
-
 def test_a_cause_of_the_host_takes_its_gpus_with_it():
     host = finding("fabric", subject="host")
 
@@ -186,13 +181,6 @@ def test_what_follows_takes_its_own_parts_to_the_root():
     assert leads(*chain) == [("fabric", ["p2p-bandwidth", "p2p-status"])]
 
 
-def test_to_conclude_again_changes_nothing():
-    gpus = [TopologyGpu(index=n, pci_bus_id=bus_id) for n, bus_id in enumerate(BUS)]
-    first = conclude([pair("p2p-bandwidth", 0, 1), finding("pcie-link", verdict=Verdict.WARN), finding("bar1")], gpus)
-
-    assert conclude(first.findings, gpus) == first
-
-
 def test_a_part_without_its_leader_stands_alone():
     """A report that was cut, or changed, hides no failure."""
     slow, lead = joined([pair("p2p-bandwidth", 0, 1), finding("pcie-link")])
@@ -220,9 +208,3 @@ def test_the_table_names_what_exists_and_has_no_circle():
         passed.add(path[-1])
         todo += [(*path, key) for key in table.explains.get(path[-1], ())]
     assert passed >= table.explains.keys()
-
-
-def test_json_has_the_leader_of_a_part():
-    part = msgspec.json.decode(msgspec.json.encode(joined([pair("p2p-bandwidth", 0, 1), finding("pcie-link")])[0]))
-
-    assert (part["because_of"], part["because_of_subject"]) == ("pcie-link", f"gpu:{BUS[1]}")

@@ -1,7 +1,6 @@
 import json
 import re
 
-import click
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -34,50 +33,6 @@ def test_a_healthy_host_passes():
     assert answer["topology"]["matrix"] == [["X", "PIX"], ["PIX", "X"]]
 
 
-def test_the_text_says_simulated_first_and_last():
-    """A simulated pass must never be taken for a real one, wherever the paste was cut."""
-    lines = report_text(quick(HOST)).splitlines()
-
-    assert "SIMULATED" in lines[0]
-    assert "SIMULATED" in lines[-1]
-    assert any("Debian 12 presenting itself" in line for line in lines)
-
-
-def test_the_worst_comes_first_and_passes_are_one_line():
-    text = report_text(quick(facts(nvml=reading(p100(0)), pci=on_bus(p100(0), p100(1)), driver=LOADED)))
-    body = [line for line in text.splitlines() if line[:4] in ("\x1b[31", "\x1b[32", "\x1b[90")]
-
-    assert "inventory" in body[0]
-    assert "GPU 0000:04:00.0" in body[0]
-    assert "driver" in body[-2]
-
-
-def test_one_cause_is_one_block():
-    """Without a driver many checks could not look, for one reason: it comes first, and one line names all of them."""
-    text = click.unstyle(report_text(quick(facts(pci=on_bus(p100(0), p100(1))))))
-    lines = [line for line in text.splitlines() if line.startswith(("FAIL", "WARN", "UNKNOWN"))]
-
-    assert lines[0].startswith("FAIL    driver")
-    (follow,) = [line for line in lines if "not run because of this" in line]
-    assert all(name in follow for name in ("fabric", "inventory", "nvlink", "pcie-link", "topology", "throttle"))
-
-
-def test_without_any_gpu_what_reads_the_pci_bus_follows_too():
-    text = click.unstyle(report_text(quick(facts())))
-    lines = [line for line in text.splitlines()[:-1] if line.startswith(("FAIL", "WARN", "UNKNOWN"))]
-
-    assert [line.split()[1] for line in lines[:2]] == ["driver", "28"]
-
-
-def test_a_check_alone_says_itself_why_it_could_not_look():
-    """Its root cause was not looked for, so there is nothing to refer to."""
-    only = run.select(run.all_steps(), level="quick", only=("bar1",), skip=())
-    text = click.unstyle(report_text(run.verify(facts(), only)))
-
-    assert "because of this" not in text
-    assert "UNKNOWN bar1  " in text
-
-
 def test_findings_know_the_index_and_uuid_of_their_gpus():
     """NVML's index, which has a gap where a GPU was lost: never the position in a list."""
     narrow = msgspec.structs.replace(p100(1), pcie=msgspec.structs.replace(p100(1).pcie, width=8))
@@ -87,15 +42,6 @@ def test_findings_know_the_index_and_uuid_of_their_gpus():
     assert found["pcie-link"] == (f"gpu:{narrow.pci_bus_id}", narrow.index, narrow.uuid)
     assert found["inventory"] == (f"gpu:{p100(0).pci_bus_id}", None, None)
     assert f"GPU {narrow.index} ({narrow.pci_bus_id}): 8 lanes, expected 16" in report_text(report)
-
-
-def test_subjects_with_the_same_fault_stand_together():
-    narrow = [msgspec.structs.replace(p100(n), pcie=msgspec.structs.replace(p100(n).pcie, width=8)) for n in (0, 1)]
-    host = facts(nvml=reading(*narrow), pci=on_bus(*narrow), driver=LOADED)
-
-    text = click.unstyle(report_text(quick(host)))
-
-    assert "FAIL    pcie-link  both GPUs: 8 lanes, expected 16" in text
 
 
 @pytest.mark.parametrize(

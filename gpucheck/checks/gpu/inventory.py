@@ -123,7 +123,6 @@ def _without_a_handle(refused: list[NvmlGap], missing: list[PciDevice]) -> Itera
 
 
 def _unopened(gap: NvmlGap, device: PciDevice | None, name: str) -> Finding:
-    """Return the meaning of a failed handle call. name: of a GPU that the subject does not name."""
     lines = (evidence(gap), *((_sysfs(device),) if device else ()))
     subject = Subject(check=NAME, name=f"gpu:{device.bus_id}" if device else "host", evidence=lines)
     code, values = refusal(NAME, gap, f"{name}state")

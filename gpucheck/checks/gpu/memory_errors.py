@@ -62,7 +62,6 @@ def _current(subject: Subject, health: Health) -> Finding | None:
 
 
 def _past(subject: Subject, health: Health) -> Finding | None:
-    """What may come again."""
     counts, sram = health.ecc_counts, health.sram
     if uncorrected := counts.aggregate_uncorrected or (sram.aggregate_uncorrected if sram else 0):
         code = "gpu.memory-errors-before" if counts.volatile_uncorrected == 0 else "gpu.memory-errors-of-life"
@@ -74,7 +73,6 @@ def _past(subject: Subject, health: Health) -> Finding | None:
 
 
 def _missing(nvml: Nvml, gpu: Gpu) -> Finding | None:
-    """Return what to report if a source that this GPU may have could not be read."""
     health, counts = gpu.health, gpu.health.ecc_counts
     counted = None not in (counts.volatile_uncorrected, counts.aggregate_uncorrected)
     sources = (

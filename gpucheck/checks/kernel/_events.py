@@ -246,7 +246,6 @@ def _of_sxid(code: int, bus: str | None, text: str) -> Code:
 
 
 def _of_row(meaning: Meaning, row: Catalogued) -> Meaning:
-    """The meaning with what its row asks for."""
     return meaning._replace(steps=row.steps, action=row.action, owner=row.owner)
 
 
@@ -307,7 +306,6 @@ def events(log: list[LogMessage], machine: Machine) -> Read:
 
 
 def _understood(message: LogMessage, machine: Machine) -> tuple[str | None, Event | None]:
-    """The key of a message that is recognized, and what it reports where that concerns this machine's GPUs."""
     if "Xid" in message.text or "NVSwitch" in message.text:
         if code := xid(message.text):
             return code.key, _coded(code, "gpu", message)
@@ -371,7 +369,6 @@ def _message(row: KernelMessage, bus: str | None, message: LogMessage, machine: 
 
 
 def _clearing(pattern: str, log: list[LogMessage]) -> dict[str | None, int]:
-    """The last message that takes a class back, by the bus id that it names."""
     compiled = _pattern(pattern)
     found = ((message.number, compiled.search(message.text)) for message in log)
     return {bus_id(match.groupdict().get("bus")): number for number, match in found if match}

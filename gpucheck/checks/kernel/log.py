@@ -86,8 +86,6 @@ def gpus_named(log: KernelLog) -> frozenset[str]:
 
 
 class _Group:
-    """All events of one kind about one subject."""
-
     def __init__(self, first: Event) -> None:
         self.key, self.subject, self.place, self.follows = first.key, first.subject, first.place, first.follows
         self.events: list[Event] = []
@@ -116,7 +114,6 @@ class _Group:
 
 
 def _roots(found: Iterable[Event]) -> list[_Group]:
-    """Return the groups that are not part of another one; the others are in the list of their root."""
     by_place: dict[tuple[str, str, str], _Group] = {}
     for event in found:
         by_place.setdefault((event.key, event.subject, event.place), _Group(event)).events.append(event)
@@ -205,7 +202,6 @@ def _subject(root: _Group, above: Container[str]) -> str:
 
 
 def _quoted(lines: list[LogMessage]) -> tuple[str, ...]:
-    """The first and the last messages, and how many there are."""
     shown = lines if len(lines) <= SHOWN else [lines[0], *lines[-SHOWN + 1 :]]
     quoted = tuple(f"{_when(message.line)}{message.text[:QUOTE]}" for message in shown)
     if len(lines) <= SHOWN:

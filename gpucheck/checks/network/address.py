@@ -80,7 +80,6 @@ def _of_equals(same: list[tuple[Card, RdmaPort]]) -> Iterator[Finding]:
 
 
 def _of_index(value: str, every: list[tuple[Card, RdmaPort]]) -> Iterator[Finding]:
-    """Ports without a routed address at the index that jobs use, where others have one there."""
     routed = [(card, port, port.gids) for card, port in every if port.gids]
     if not value.isdecimal() or not any(int(value) in gids for _, _, gids in routed):
         return

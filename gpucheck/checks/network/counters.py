@@ -165,7 +165,6 @@ def of_printed(every: Iterable[PortCounters]) -> Iterator[Finding]:
 
 
 def _by_cause(series: Series) -> Iterator[tuple[str, Series]]:
-    """The counters of each cause, what explains the others first."""
     for cause, names in GROUPS.items():
         of_cause = {
             name: values

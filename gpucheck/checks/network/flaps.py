@@ -49,14 +49,12 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
 
 
 def _of_single_ports(every: list[Outage], ports: int) -> list[Outage]:
-    """Without the outages of all ports at once."""
     if ports < SEVERAL:
         return every
     return [one for one in every if len({o.bus for o in every if abs(o.down - one.down) <= TOGETHER_S}) < ports]
 
 
 def _latest(own: list[Outage]) -> list[Outage]:
-    """Return the most outages that lie within HOURS."""
     windows = ([o for o in own if 0 <= o.down - first.down <= HOURS * 3600] for first in own)
     return max(windows, key=len, default=[])
 

@@ -139,7 +139,6 @@ def _not_connected(every: list[Seen]) -> Iterator[Finding]:
 
 
 def _is_spare(one: Seen, every: list[Seen]) -> bool:
-    """Another port of the same card is in use."""
     return one.card is not None and any(other.port.is_active for other in every if other.card == one.card)
 
 

@@ -44,7 +44,6 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
 
 
 def _unread(nvml: Nvml, gpu: Gpu) -> Finding | None:
-    """Return UNKNOWN for a GPU with an unreadable link or counter, if nothing reports the same."""
     gaps = [gap for gap in nvml.gaps if gap.code not in (2, 3)] if isinstance(nvml, NvmlReading) else []
     subject = f"link:{gpu.pci_bus_id}/"
     every = [gap.call for gap in gaps if gap.subject.startswith(subject)]
@@ -84,7 +83,6 @@ def _complete(link: NvLink) -> bool:
 
 
 def _errors(link: NvLink) -> dict[str, int]:
-    """Return the counters above zero by their names, without recoveries."""
     old = {name: getattr(link, field) or 0 for field, name in UP_TO_HOPPER.items()}
     new = {name: getattr(link.counts, field) or 0 for field, name in NVLINK_5.items()} if link.counts else {}
     return {name: count for name, count in (old | new).items() if count}

@@ -64,18 +64,15 @@ def _lacks_nvlsm(facts: Facts) -> bool:
 
 
 def _service(facts: Facts) -> str | None:
-    """Return the state of fabric manager, None where no unit of it is seen."""
     state = facts.services[UNIT]
     return None if state == NOT_FOUND else state
 
 
 def _elsewhere(facts: Facts) -> bool:
-    """Whether fabric manager may run where this process cannot see it."""
     return bool(facts.system.virtual or facts.system.container) or facts.services[UNIT] is None
 
 
 def _down(facts: Facts) -> bool:
-    """Whether fabric manager was seen not running on a host where it has to run."""
     service = _service(facts)
     return service != "active" and (service is not None or not _elsewhere(facts))
 
@@ -173,7 +170,6 @@ def _service_lines(facts: Facts) -> tuple[str, ...]:
 
 
 def _manager_cause(facts: Facts) -> str:
-    """Return why fabric manager is down: it does not start on a driver of another version than its own."""
     driver = facts.nvml.driver_version if isinstance(facts.nvml, NvmlReading) else None
     known = driver is not None and not facts.system.container  # not reported, or packages of the container
     mismatched = known and any(_release(package) != driver for package in facts.installed(PACKAGES))

@@ -45,7 +45,6 @@ def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
 
 
 def _nodes(text: str | None) -> tuple[str, ...] | None:
-    """Return the addresses of the domain, None where the file is not there."""
     if text is None:
         return None
     return tuple(filter(None, (line.partition("#")[0].strip() for line in text.splitlines())))

@@ -95,7 +95,6 @@ def state(ports: Ports, every: Sequence[Ports], virtual: str | bool | None, *, g
 
 
 def _short(ports: Ports, wanted: int, confidence: Confidence) -> Finding:
-    """Return FAIL for links that are inactive, or that the model has and NVML does not list."""
     fails, model = ports.subject.fails, ports.model.name if ports.model else ports.name
     if not ports.up and ports.listed:
         return fails("nvlink.none-active", 0, wanted, ports=ports.listed, model=model, links=wanted)
@@ -124,7 +123,6 @@ def _ports(gpu: Gpu, limit: int | None = None) -> Ports:
 
 
 def _of_model(model: GpuModel | None) -> int | None:
-    """Return the links of a model; 0 without NVLink, None if the model is not known."""
     return (model.nvlink.links if model.nvlink else 0) if model else None
 
 
@@ -160,7 +158,6 @@ def _numbers(links: Sequence[int]) -> str:
 
 
 def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
-    """Return UNKNOWN if NVML did not return the state of links that this GPU may have."""
     if ports.gpu is None or ports.up >= (ports.wanted or ports.up + 1):
         return None
     gap = next((gap for gap in gaps_of(nvml, ports.gpu, STATE_CALL) if gap.code not in PAST), None)
@@ -171,7 +168,6 @@ def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
 
 
 def _mode(ports: Ports) -> Finding | None:
-    """Return WARN where the driver was set to use less of the bandwidth of the links."""
     mode = ports.gpu.health.nvlink_bandwidth if ports.gpu else None
     if mode in (None, "full"):
         return None
@@ -290,7 +286,6 @@ def _unused(m: Machine, *, copied: bool) -> Finding:
 
 
 def _bridges(m: Machine, joined: list[Pair], most: int, links: int) -> Iterator[Finding]:
-    """Bridged pairs with fewer links than others or the product, and two cards without a bridge."""
     uneven = len({m.links(pair) for pair in joined}) > 1
     wanted = most if uneven or links >= FOUR_WAY else links
     for pair in joined:

@@ -70,7 +70,6 @@ def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
 
 
 def _why_not(nvml: NvmlReading, pair: Place, virtual: str | None, *, linked: bool) -> str | None:
-    """Return the code of what may deny a pair peer-to-peer without anything being broken."""
     a, b = (nvml.gpus[place] for place in pair)
     if _divided(a) or _divided(b):
         return "p2p.none-with-mig"
@@ -106,7 +105,6 @@ def _evaluate(nvml: NvmlReading, status: str, by_design: str | None, pairs: list
 
 
 def _refusal(status: str) -> tuple[Verdict, str]:
-    """Return verdict and code of a status that nothing explains."""
     return Verdict.WARN if status in ("CNS", "TNS") else Verdict.FAIL, CODES.get(status, "p2p.status-not-ok")
 
 
@@ -199,7 +197,6 @@ def _compared(m: Machine) -> bool:
 
 
 def _reason(m: Machine, pair: Pair) -> tuple[Claim, str]:
-    """Return the reason of a pair without peer access: verdict and other causes, and the code."""
     status, names = m.status(pair), [m.gpu(i).model for i in pair]
     small = ("rebar-off",) if m.has_small_bar(pair) else ()
     fine, slow = Claim(NAME, Verdict.PASS), Claim(NAME, Verdict.WARN)
@@ -248,7 +245,6 @@ def _only_far_refused(m: Machine, pair: Pair) -> bool:
 
 
 def _costs_nothing(m: Machine, pairs: list[Pair]) -> bool:
-    """Return whether staged pairs are as fast as those with P2P."""
     without = [min(rates) for pair in pairs if (rates := m.one_way(pair))]
     having = [min(rates) for pair in m.granted if (rates := m.one_way(pair))]
     return bool(without and having) and max(without) >= AS_FAST * max(having)
@@ -274,7 +270,6 @@ def _staged_finding(m: Machine, claim: Claim, code: str, values: dict[str, str],
 
 
 def _over_nvlink(m: Machine) -> Iterator[Finding]:
-    """NVLink that is there, and peer access that the driver denies."""
     denied = [pair for pair in m.pairs if m.access[pair] is False and _is_joined(m, pair)]
     if not denied:
         return

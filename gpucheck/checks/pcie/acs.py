@@ -73,12 +73,10 @@ def rule(case: Case) -> Iterator[Finding]:
 
 
 def _registers(bridges: Iterable[PciDevice]) -> tuple[str, ...]:
-    """Return the raw registers that could be read, one a line."""
     return tuple(f"{b.bus_id}: ACS control 0x{b.acs.control:04x}" for b in bridges if b.acs is not None)
 
 
 def _redirect(bridges: Bridges) -> Finding | None:
-    """Return one WARN for all redirecting bridges, None if there is no such bridge."""
     found = [bridge for bridge in bridges.every if redirects(bridge)]
     if not found:
         return None

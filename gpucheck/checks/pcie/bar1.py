@@ -54,7 +54,6 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
 
 
 def _has_pcie_peer(nvml: NvmlReading, pci: tuple[PciDevice, ...], gpu: Gpu) -> bool | None:
-    """Whether NVML grants this GPU a peer to which no NVLink goes; None if the status of a peer is not known."""
     place = nvml.gpus.index(gpu)
     nvlinks = NvLinks(nvml.gpus, pci)
     others = [n for n in range(len(nvml.gpus)) if n != place and not nvlinks.between(place, n).links]

@@ -30,7 +30,6 @@ def more(facts: Facts) -> tuple[str, ...]:
 
 
 def _cpu_lists(names: tuple[str, ...]) -> dict[int, str]:
-    """The files with the CPUs of each node."""
     return {int(name[4:]): f"{NODES}/{name}/cpulist" for name in names if re.fullmatch(r"node\d+", name, re.ASCII)}
 
 

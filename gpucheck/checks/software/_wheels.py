@@ -86,7 +86,6 @@ def more(facts: Facts) -> Iterator[str]:
 
 
 def _frameworks(facts: Facts) -> Iterator[tuple[str, str, str]]:
-    """Yield the installed frameworks, each with the name of its package and its version."""
     for name in FRAMEWORKS:
         package = name if facts.python_packages[name] is not None else CPU_NAMES.get(name, name)
         version = facts.python_packages[package]

@@ -105,8 +105,6 @@ def plain(value: Any, name: str = "") -> Any:
 
 
 class _Printer:
-    """Make calls, and print each with its answer."""
-
     def __init__(self, nvml: Any) -> None:
         self._nvml = nvml
         self._lacking: set[str] = set()

@@ -26,8 +26,6 @@ START = (
 
 
 class _Transcript:
-    """What came from the child so far."""
-
     def __init__(self) -> None:
         self.call = "start of the NVML child"
         self.subject = ""

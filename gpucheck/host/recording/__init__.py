@@ -49,8 +49,6 @@ ADVICE = "Give a file that gpucheck record wrote"
 
 
 class _Kind(msgspec.Struct):
-    """The part of a document that identifies its format."""
-
     schema: str = ""
 
 
@@ -91,7 +89,6 @@ def _plain(content: bytes, name: str) -> bytes:
 
 
 def _other_kind(kind: str) -> tuple[str, str]:
-    """What a document of another schema is, and what to do."""
     stem, _, number = SCHEMA.rpartition("/")
     if kind.startswith(f"{stem}/") and kind.rpartition("/")[2].isdecimal():
         return f"a {kind[:80]}, and this gpucheck reads {stem}/{number}", "Update gpucheck, or record it again"

@@ -190,7 +190,6 @@ def _answer(found: Merged, name: str | None, sources: tuple[str, ...]) -> Diagno
 
 
 def _of_links(found: Merged) -> tuple[Finding, ...]:
-    """What the links show; of parts that contradict the others, what is wrong."""
     seen = found.facts.observed
     findings = list(diagnose(seen)) if _has_observations(seen) else []
     known = {(one.check, one.subject, one.cause, one.verdict) for one in findings}
@@ -204,19 +203,16 @@ def _of_links(found: Merged) -> tuple[Finding, ...]:
 
 
 def _has_observations(seen: Observations) -> bool:
-    """Whether there is more to evaluate than the names of GPUs."""
     return replace(seen, gpus=()) != NOTHING or any(
         replace(gpu, model=None, bus_id=None, numa_node=None) != ObservedGpu() for gpu in seen.gpus
     )
 
 
 def _lists_only(seen: Observations) -> bool:
-    """Whether there is nothing but GPUs and paths between them."""
     return replace(seen, gpus=(), matrix=None, host=ObservedHost(), environment={}) == NOTHING
 
 
 def _unproven(seen: Observations) -> tuple[str, ...]:
-    """Return what readiness for training needs and no input covers."""
     measured = seen.measured
     some = len(seen.gpus) != 1
     missing = {

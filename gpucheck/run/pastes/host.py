@@ -44,7 +44,6 @@ def findings(parts: Sequence[Part], host: Facts) -> tuple[Finding, ...]:
 
 
 def _named(gpu: Gpu, part: Part, places: dict[int, str]) -> Gpu:
-    """The GPU with the bus id that another part gives to its index."""
     if has_bus_id(gpu) or not has_index(part) or gpu.index not in places:
         return gpu
     return replace(gpu, pci_bus_id=places[gpu.index])

@@ -118,7 +118,6 @@ def _order(part: Part) -> tuple[bool, bool, int]:
 
 
 def _by(first: Part, parts: Sequence[Part], most: int) -> Observations:
-    """The same host by this part, and by all others that do not contradict it."""
     seen = NOTHING
     for part in (first, *(one for one in parts if one is not first)):
         with suppress(OtherMachine):
@@ -127,7 +126,6 @@ def _by(first: Part, parts: Sequence[Part], most: int) -> Observations:
 
 
 def _against(kept: Sequence[tuple[Part, Observations]], new: Observations) -> str:
-    """The part before that a new one contradicts."""
     return place(next((part for part, one in kept if _differ(one, new)), kept[-1][0]))
 
 
@@ -153,7 +151,6 @@ def _is_elsewhere(part: Part, seen: Observations) -> bool:
 
 
 def _partly_covered(parts: Sequence[Part], count: int) -> Iterable[Finding]:
-    """Runs on fewer GPUs than the machine has, and lists of more GPUs than the runs used."""
     for part in parts:
         seen = part.facts.observed
         own = len(seen.gpus)
@@ -285,14 +282,12 @@ def _places(few: Sequence[ObservedGpu], many: Sequence[ObservedGpu]) -> tuple[in
 
 
 def _is_unplaced(one: Observations) -> bool:
-    """Whether a source names GPUs with which nothing was measured by position."""
     bare = all(gpu == ObservedGpu(bus_id=gpu.bus_id, model=gpu.model) for gpu in one.gpus)
     rest = replace(one, gpus=(), environment={}, measured=replace(one.measured, collectives=()))
     return bare and rest == Observations()
 
 
 def _contradictions(one: Observations, other: Observations) -> tuple[str, ...]:
-    """Return what two sources state differently of the same GPUs, as text."""
     found = [
         *_differing("path class", _cells(one.matrix), _cells(other.matrix)),
         *_differing("P2P status", _cells(one.p2p_status), _cells(other.p2p_status)),
@@ -311,7 +306,6 @@ Cells = dict[tuple[int, int], Any]
 
 
 def _cells(rows: Sequence[Sequence[Any]] | None) -> Cells:
-    """The cells that hold a value, by pair."""
     return {(i, j): cell for i, row in enumerate(rows or ()) for j, cell in enumerate(row) if cell is not None}
 
 

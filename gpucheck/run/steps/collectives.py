@@ -64,7 +64,6 @@ def _collectives(source: Source) -> Outcome:
 
 
 def _prevented(source: Source) -> Outcome | None:
-    """Return the outcome where the ranks are not started, None where they are."""
     gpus = whole_gpus(source)
     if gpus < 2:
         seen = "not run: 1 GPU" if gpus else "not run: no GPU"
@@ -83,13 +82,11 @@ def _prevented(source: Source) -> Outcome | None:
 
 
 def _unknown(reason: Finding, seen: str) -> Outcome:
-    """Return the outcome without a run, with the code of the reason."""
     finding = in_place_of_a_run(NAME, replace(reason, subject="host"), f"{CLAIM} unknown: {seen}", "a run on all GPUs")
     return Outcome((followed_by(finding, "measure.collectives-left-out"),), {}, (f"{CLAIM}, {seen}",))
 
 
 def _transport(report: "CollectivesReport") -> Iterator[Finding]:
-    """Return a finding on what NCCL logged, unless there is one, or nothing was run on GPUs."""
     evaluated = any(finding.check == TRANSPORT for finding in report.findings)
     if report.backend != "nccl" or evaluated or not report.results:
         return
@@ -109,7 +106,6 @@ def _transport(report: "CollectivesReport") -> Iterator[Finding]:
 
 
 def _cpu_ranks(report: "CollectivesReport") -> Iterator[Finding]:
-    """Return the SKIP that a run on CPU ranks ends with."""
     if report.backend != "nccl":
         seen = f"{report.ranks} CPU ranks, gloo: no GPU and no link was used"
         yield RANKS.skips("measure.only-cpu-ranks", seen)

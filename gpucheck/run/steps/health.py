@@ -51,7 +51,6 @@ def _finding(facts: Facts, ports: int) -> Finding:
 
 
 def _counts(gpu: Gpu) -> bool:
-    """Whether anything was reported that a later report could be compared with."""
     health = gpu.health
     counters = (*msgspec.structs.astuple(health.ecc_counts), *msgspec.structs.astuple(health.pcie_errors))
     return any(value is not None for value in (*counters, health.row_remap, health.retired_pages))

@@ -87,7 +87,6 @@ ELSEWHERE = (
 
 
 def _rest(report: "BandwidthReport") -> Observations:
-    """Return the observations without what the report of a host has elsewhere."""
     seen = report.observations
     measured = replace(seen.measured, host_device=(), **dict.fromkeys(ELSEWHERE))
     return replace(seen, gpus=(), uplinks=(), matrix=None, measured=measured)

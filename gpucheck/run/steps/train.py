@@ -63,7 +63,6 @@ def training_steps() -> tuple[RunStep, ...]:
 
 
 def _models_step() -> RunStep:
-    """Return the step that trains other kinds of networks: convolutions, and a GPT's many small tensors."""
     strategy = all_strategies()[REQUIRED, "ddp"]
     about = (
         f"Training: {' and '.join(MODELS)} with DistributedDataParallel: do they come to the same result?\n\n"
@@ -193,7 +192,6 @@ def _with_indexes(source: Source, trainings: tuple[Training, ...]) -> tuple[Trai
 
 
 def _smoke(source: Source, strategy: Strategy, models: tuple[str, ...] = ()) -> Outcome:
-    """Return the outcome of a strategy's runs; of one run each for other models, named by them."""
     runs = [
         (each, replace(options, variant=model) if models else options)
         for model in models or (SmokeOptions().model,)
@@ -243,7 +241,6 @@ def _missing(strategy: Strategy, failure: SmokeFailure, reason: NotRequired | No
 
 
 def _not_on_gpus(source: Source, strategy: Strategy, outcome: SmokeResult | SmokeFailure) -> tuple[str, ...]:
-    """Return what a run on CPU ranks, or on one of several real GPUs, does not prove."""
     if (
         not isinstance(outcome, SmokeResult)
         or outcome.placement == "gpus"

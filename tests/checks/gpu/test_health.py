@@ -3,7 +3,6 @@
 import msgspec
 import pytest
 
-from gpucheck.checks.gpu import compute_mode, memory_errors, mig, processes, throttle
 from gpucheck.model import EccCounts, GpuProcess, NvmlGap, RetiredPages
 from tests.checks.judging import PASS, codes, judge, with_health
 from tests.fakes import SYSTEM, facts
@@ -17,22 +16,25 @@ ONCE = EccCounts(volatile_uncorrected=0, aggregate_uncorrected=3)
 @pytest.mark.parametrize(
     ("check", "changes", "code"),
     [
-        (memory_errors, {"ecc_counts": ONCE}, "gpu.memory-errors-before"),
-        (memory_errors, {"ecc_counts": EccCounts(aggregate_uncorrected=3)}, "gpu.memory-errors-of-life"),
-        (memory_errors, {"retired_pages": RETIRED}, "gpu.page-retirement-pending"),
-        (memory_errors, {"recovery_action": "reboot"}, "gpu.recovery-reboot"),
-        (memory_errors, {"recovery_action": "of-another-driver"}, "gpu.recovery-other"),
-        (memory_errors, {"ecc_pending": False}, "gpu.ecc-mode-pending"),
-        (throttle, {"clocks_event_reasons": HOT}, "gpu.hardware-thermal-slowdown"),
-        (throttle, {"clocks_event_reasons": BRAKE}, "gpu.power-brake"),  # which is not cooled away
-        (throttle, {"clocks_event_reasons": ("hw-slowdown",)}, "gpu.hardware-slowdown"),
-        (throttle, {"clocks_event_reasons": ("sw-thermal",)}, "gpu.software-thermal-slowdown"),
-        (throttle, {"temperature_c": 86, "temperature_margin_c": 4}, "gpu.near-slowdown-temperature"),
+        ("memory-errors", {"ecc_counts": ONCE}, "gpu.memory-errors-before"),
+        ("memory-errors", {"ecc_counts": EccCounts(aggregate_uncorrected=3)}, "gpu.memory-errors-of-life"),
+        ("memory-errors", {"retired_pages": RETIRED}, "gpu.page-retirement-pending"),
+        ("memory-errors", {"recovery_action": "reboot"}, "gpu.recovery-reboot"),
+        ("memory-errors", {"recovery_action": "of-another-driver"}, "gpu.recovery-other"),
+        ("memory-errors", {"ecc_pending": False}, "gpu.ecc-mode-pending"),
+        ("throttle", {"clocks_event_reasons": HOT}, "gpu.hardware-thermal-slowdown"),
+        ("throttle", {"clocks_event_reasons": BRAKE}, "gpu.power-brake"),  # which is not cooled away
+        ("throttle", {"clocks_event_reasons": ("hw-slowdown",)}, "gpu.hardware-slowdown"),
+        ("throttle", {"clocks_event_reasons": ("sw-thermal",)}, "gpu.software-thermal-slowdown"),
+        ("throttle", {"temperature_c": 86, "temperature_margin_c": 4}, "gpu.near-slowdown-temperature"),
         # A software power cap is how a busy GPU runs.
-        *[(throttle, {"clocks_event_reasons": reasons}, None) for reasons in (("sw-power-cap",), ("app-clocks",), ())],
-        (compute_mode, {"compute_mode": "prohibited"}, "gpu.compute-mode-prohibited"),
-        (mig, {"mig": True, "mig_pending": True}, "gpu.mig-enabled"),
-        (mig, {"mig": True, "mig_pending": False}, "gpu.mig-pending"),
+        *[
+            ("throttle", {"clocks_event_reasons": reasons}, None)
+            for reasons in (("sw-power-cap",), ("app-clocks",), ())
+        ],
+        ("compute-mode", {"compute_mode": "prohibited"}, "gpu.compute-mode-prohibited"),
+        ("mig", {"mig": True, "mig_pending": True}, "gpu.mig-enabled"),
+        ("mig", {"mig": True, "mig_pending": False}, "gpu.mig-pending"),
     ],
 )
 def test_one_value_is_one_code(check, changes, code):
@@ -48,7 +50,7 @@ def test_pass_of_memory_errors_names_only_what_was_reported():
     gap = NvmlGap(call="nvmlDeviceGetRemappedRows", subject="gpu:0000:1b:00.0", code=3, name="NotSupported")
     nvml = msgspec.structs.replace(reading(with_health(h100(0), **health)), gaps=(gap,))
 
-    (finding,) = judge(memory_errors, facts(nvml=nvml))
+    (finding,) = judge("memory-errors", facts(nvml=nvml))
 
     assert (finding.verdict, finding.seen) == (PASS, "0 uncorrectable ECC errors")
 
@@ -72,7 +74,7 @@ def test_a_gpu_is_busy_with_a_job(users, container, code):
     """What the GPU itself reports is in the evidence; a process without a memory size has no 0 MiB."""
     gpu = with_health(h100(0), processes=users, memory_used_bytes=70 << 30, gpu_utilization_percent=97)
     host = facts(nvml=reading(gpu), system=msgspec.structs.replace(SYSTEM, container=container))
-    (finding,) = judge(processes, host)
+    (finding,) = judge("processes", host)
 
     assert finding.code == code
     assert {"GPU memory in use: 71680 MiB", "GPU utilization: 97 %"} <= {*finding.evidence}

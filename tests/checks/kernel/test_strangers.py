@@ -49,13 +49,6 @@ def test_the_log_of_a_healthy_machine_passes(case):
     assert [f.verdict for f in check.of_log(live)] == [Verdict.PASS]
 
 
-def test_the_healthy_machines_are_many():
-    drivers = [case for case in HEALTHY if "NVRM: loading" in case["raw"] or "nvidia-modeset: Loading" in case["raw"]]
-
-    assert len(HEALTHY) >= 25
-    assert len(drivers) >= 15
-
-
 @pytest.mark.parametrize("row", TROUBLE, ids=lambda row: row["line"][:60])
 def test_a_line_of_trouble_is_never_a_pass(row):
     """Alone, and among the lines of a healthy boot."""
@@ -80,11 +73,6 @@ def test_a_live_host_sees_the_line_too(row):
 
     assert ABOUT_GPUS.search(line.text)
     assert [finding.verdict for finding in judged(line.text)] != [Verdict.PASS] or "pcieport" in line.text
-
-
-def test_the_tables_are_large():
-    assert len(TROUBLE) >= 40
-    assert len(BENIGN) >= 60
 
 
 @pytest.mark.parametrize(

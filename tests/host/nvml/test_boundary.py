@@ -4,10 +4,8 @@ import ctypes
 
 import pynvml
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from gpucheck.host.nvml.calls import Calls, normal_bus_id, plain
+from gpucheck.host.nvml.calls import normal_bus_id, plain
 from gpucheck.host.nvml.reading import read_nvml
 from gpucheck.model import DEFECT, NvmlFailure, NvmlReading
 
@@ -90,47 +88,3 @@ def test_a_gpu_without_a_bus_id_is_a_gap_and_the_other_is_read(whole, monkeypatc
     assert isinstance(seen, NvmlReading)
     assert [gpu.index for gpu in seen.gpus] == [1]
     assert [gap.subject for gap in seen.gaps if gap.call == "nvmlPciInfo_t.busId"] == ["gpu index 0"]
-
-
-@given(st.binary(max_size=32))
-def test_a_bus_id_is_as_linux_writes_it_or_none(raw):
-    found = normal_bus_id(plain(raw))
-
-    assert found is None or normal_bus_id(found) == found
-
-
-def test_an_older_library_is_queried_its_own_way(whole, monkeypatch):
-    """Drivers before 510 have no second memory structure and no third process list."""
-    missing = pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-    real = pynvml.nvmlDeviceGetMemoryInfo
-
-    def memory(handle, version=None):
-        if version:
-            raise missing
-        return real(handle)
-
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetCurrentClocksEventReasons", raises(missing))
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetComputeRunningProcesses", raises(missing))
-    monkeypatch.setattr(pynvml, "nvmlDeviceGetGraphicsRunningProcesses", raises(missing))
-    seen = changed(monkeypatch, "nvmlDeviceGetMemoryInfo", memory)
-
-    assert isinstance(seen, NvmlReading)
-    assert seen.gpus[0].memory_bytes == whole.gpus[0].memory_bytes
-    assert seen.gpus[0].health.clocks_event_reasons == whole.gpus[0].health.clocks_event_reasons
-    assert seen.gpus[0].health.processes == ()
-    assert seen.gaps == whole.gaps
-
-
-def test_a_refusal_that_is_not_absence_is_not_asked_again_another_way(whole, monkeypatch):
-    seen = changed(monkeypatch, "nvmlDeviceGetCurrentClocksEventReasons", raises(pynvml.NVMLError(4)))
-
-    assert isinstance(seen, NvmlReading)
-    assert seen.gpus[0].health.clocks_event_reasons is None
-    assert ("nvmlDeviceGetCurrentClocksEventReasons", 4) in {(gap.call, gap.code) for gap in seen.gaps}
-
-
-def test_a_part_that_breaks_is_a_gap_of_its_own():
-    calls = Calls(lambda call, subject: None)
-
-    assert calls.part("health", "gpu:0000:04:00.0", lambda: 1 // 0, "instead") == "instead"
-    assert [(gap.call, gap.subject, gap.code) for gap in calls.gaps] == [("health", "gpu:0000:04:00.0", DEFECT)]

@@ -196,43 +196,7 @@ def test_degrees_that_are_left(margin, slowdown, limit, celsius, left):
     assert margin_c(lambda call, *_: answers[call], celsius, slowdown) == left
 
 
-def test_a_field_that_is_not_supported_is_a_gap_of_its_own(health, monkeypatch):
-    monkeypatch.delitem(FIELDS, pynvml.NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR)
-    seen, gaps = health()
-
-    assert seen.pcie_errors == PcieErrors(replays=12, correctable=7, non_fatal=1, fatal=None, recoveries=5)
-    assert [(gap.call, gap.code) for gap in gaps] == [("NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR", 3)]
-
-
-def test_everything_refused_is_an_empty_health(health):
-    seen, gaps = health(*ANSWERS, "nvmlDeviceGetFieldValues")
-
-    assert seen == Health(memory_used_bytes=5, nvlink_bandwidth="half")
-    assert len(gaps) > 20
-
-
 def test_a_number_without_a_name_is_told_by_number(health, monkeypatch):
     monkeypatch.setitem(FIELDS, pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, 12)
 
     assert health()[0].recovery_action == "unknown-12"
-
-
-def test_a_binding_older_than_the_call_is_a_gap(health, monkeypatch):
-    health()
-    monkeypatch.delattr(pynvml, "nvmlDeviceGetAddressingMode")
-    calls = Calls(lambda call, subject: None)
-
-    assert read_health(calls, "gpu:0000:3b:00.0", object(), 5).addressing_mode is None
-    assert [(gap.call, gap.name) for gap in calls.gaps] == [
-        ("nvmlDeviceGetAddressingMode", "NVMLError_FunctionNotFound")
-    ]
-
-
-def test_a_binding_without_the_field_asks_for_the_others(health, monkeypatch):
-    health()
-    monkeypatch.delattr(pynvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION")
-    calls = Calls(lambda call, subject: None)
-    seen = read_health(calls, "gpu:0000:3b:00.0", object(), 5)
-
-    assert (seen.recovery_action, seen.pcie_errors.correctable) == (None, 7)
-    assert [(gap.call, gap.code) for gap in calls.gaps] == [("NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", 13)]

@@ -3,7 +3,6 @@
 import pytest
 
 from gpucheck import simulator
-from gpucheck.host import live_source
 from gpucheck.host.nvml import calls as notation
 from gpucheck.host.nvml.reading import read_nvml
 from gpucheck.model import Health, NvLink5Counts, NvmlReading
@@ -55,13 +54,6 @@ def test_links_and_fabric_of_h100(reading):
     assert first.fabric.cluster_uuid == "00000000-0000-0000-0000-000000000000"
 
 
-def test_switch_that_a_vm_cannot_see_is_a_gap(reading):
-    seen = reading("h200-x1")
-
-    assert {(link.remote_kind, link.remote_bus_id) for link in seen.gpus[0].nvlinks} == {("switch", None)}
-    assert [gap.call for gap in seen.gaps].count("nvmlDeviceGetNvLinkRemotePciInfo") == 18
-
-
 def test_the_short_pass_leaves_health_out(activate):
     """What a topology needs is in both; health is queried only on request."""
     activate("dgx1-v100", ())
@@ -78,27 +70,6 @@ def test_the_short_pass_leaves_health_out(activate):
     assert (short.ancestors, short.p2p) == (whole.ancestors, whole.p2p)
 
 
-def test_lost_gpu_is_a_gap_and_the_others_are_read(reading):
-    """Matrices are over the GPUs that are left; the index of each stays NVML's."""
-    seen = reading("hgx-h100-x8", "gpu-lost:gpu=2")
-
-    assert [gpu.index for gpu in seen.gpus] == [0, 1, 3, 4, 5, 6, 7]
-    assert [len(row) for row in seen.ancestors] == [7] * 7
-    (gap,) = (gap for gap in seen.gaps if gap.code == 15)
-    assert (gap.call, gap.subject) == ("nvmlDeviceGetHandleByIndex", "gpu index 2")
-
-
-def test_unsupported_values_are_none(changed):
-    """A key that is missing is NOT_SUPPORTED, one call that fails is not the end of the pass."""
-    missing = dict.fromkeys(("gpu.0.bar1.total", "gpu.0.pcie.width", "gpu.0.cpus"))
-    seen = changed("p100-pcie-x2", missing | {"call.nvmlDeviceGetUUID": 999})
-
-    first, second = seen.gpus
-    assert (first.bar1_bytes, first.pcie.width, first.cpu_affinity) == (None, None, None)
-    assert (second.bar1_bytes, second.pcie.width, second.cpu_affinity) == (16 << 30, 16, "0-13,28-41")
-    assert first.uuid == second.uuid == "unknown"
-
-
 def test_every_call_is_announced_before_it_is_made(activate):
     """The last name on the list is the one that hangs."""
     activate("p100-pcie-x2", ["gpu-lost:gpu=0"])
@@ -111,26 +82,11 @@ def test_every_call_is_announced_before_it_is_made(activate):
     assert calls[-1] == ("nvmlShutdown", "host")
 
 
-def test_in_process_and_child_read_the_same(activate):
-    activate("dgx1-v100")
-    here, there = (live_source(isolated=isolated, deadline_s=20).read("nvml").nvml for isolated in (False, True))
-
-    assert isinstance(here, NvmlReading)
-    assert here == there
-
-
 @pytest.mark.parametrize(
     ("nvml_form", "linux"), [("00000000:3B:00.0", "0000:3b:00.0"), ("00010000:01:00.0", "10000:01:00.0")]
 )
 def test_bus_ids_are_written_as_linux_does(nvml_form, linux):
     assert notation.normal_bus_id(nvml_form) == linux
-
-
-@pytest.mark.parametrize(
-    ("cpus", "words"), [([], ""), ([3], "3"), ([0, 1, 2, 8], "0-2,8"), ([*range(4), *range(64, 68)], "0-3,64-67")]
-)
-def test_cpu_list(cpus, words):
-    assert notation.cpu_list(cpus) == words
 
 
 STATE = "nvmlDeviceGetNvLinkState"
@@ -223,15 +179,6 @@ def test_counters_of_nvlink_5(changed):
     assert links[13].counts.recoveries == 0
     assert (links[14].replay_errors, links[14].recovery_errors, links[14].crc_errors) == (None, None, None)
     assert not [gap for gap in reading.gaps if "NVLINK_ERROR_DL" in gap.call or "ErrorCounter" in gap.call]
-
-
-def test_driver_that_has_the_older_fabric_call_only(changed):
-    """Drivers 525 and 535: nvmlDeviceGetGpuFabricInfo, which reports no health."""
-    reading = changed("hgx-h100-x8", {"call.nvmlDeviceGetGpuFabricInfoV": 13})
-    fabric = reading.gpus[0].fabric
-
-    assert (fabric.state, fabric.status, fabric.health_mask) == ("completed", 0, None)
-    assert not [gap for gap in reading.gaps if "FabricInfo" in gap.call]
 
 
 @pytest.mark.parametrize(("newer", "older", "kept"), [(13, 13, 13), (13, 999, 999), (4, None, 4)])
