@@ -1,6 +1,8 @@
 """Merge host reports, find outliers and drift"""
 
 import gc
+import os
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -10,6 +12,7 @@ from typing import NamedTuple
 import click
 
 from gpucheck.cli._shared.common import (
+    DIRECTORY,
     MODES,
     OutputFile,
     Problem,
@@ -25,13 +28,14 @@ from gpucheck.cli._shared.progress import steps
 from gpucheck.cli._shared.shown import redaction_of
 from gpucheck.cli._shared.width import columns
 from gpucheck.foreign import opened, shown
-from gpucheck.model import FleetReport, FleetRow
-from gpucheck.model.finding import exit_status
+from gpucheck.model import FleetReport, FleetRow, Verdict
+from gpucheck.model.finding import EXIT_STATUS, exit_status
 from gpucheck.processes.atomic import PRIVATE
 
 FORMATS = ("text", "json", "csv", "prometheus", "junit", "html", "markdown")
 SOURCE = click.Path(path_type=Path, allow_dash=True)
 FILE = click.Path(dir_okay=False, path_type=Path)
+MOST_SEARCH = 256 << 20
 
 
 @click.group()
@@ -249,3 +253,55 @@ def history_command(sources: tuple[Path, ...], labels: Path | None, format_: str
         raise Problem(f"{', '.join(map(str, sources))}: no report and no event of a node.", exit_code=3)
     text = {"json": lambda: to_json(found), "csv": lambda: to_csv(found, of_site), "text": lambda: to_text(found)}
     write_result(text[format_](), output)
+
+
+@COMMAND.command("evidence")
+@click.argument("search", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--nodes", multiple=True, callback=separated, metavar="NODE,...", help="Default: the nodes with FAIL.")
+@click.option("--inventory", type=FILE, help="Ansible inventory: as isolate.")
+@click.option(
+    "--remote", default="gpucheck", show_default=True, metavar="COMMAND", help="Command of gpucheck on the nodes."
+)
+@click.option("-o", "--output", type=DIRECTORY, default=Path(), help="Write the archives there. Default: here.")
+def evidence_command(search: Path, nodes: tuple[str, ...], inventory: Path | None, remote: str, output: Path) -> int:
+    """Write an archive about each node that isolate named.
+
+    SEARCH is what isolate --format json printed. NODE.tar.gz has a recording of the node, its report, kernel log and
+    GPUs, and its tests. Names, addresses and secrets are redacted, but for the serial numbers of GPUs in gpus.csv: a
+    support case needs them. The nodes are reached over ssh.
+    """
+    import msgspec
+
+    from gpucheck.cli._shared.evidence import RECORD, RECORD_S, named_nodes, pack
+    from gpucheck.foreign import UnreadableInput, read_bytes
+    from gpucheck.isolate.launch import Launcher, run_on_each
+    from gpucheck.isolate.run import peers_of
+    from gpucheck.model.isolation import IsolationReport
+
+    with usage_errors(ValueError, UnreadableInput, msgspec.DecodeError):
+        found = msgspec.json.decode(read_bytes(search, MOST_SEARCH), type=IsolationReport)
+        wanted = nodes or named_nodes(found)
+        if not wanted:
+            raise Problem(f"{search}: names no node. Give --nodes.")
+        peers, slurm = peers_of(wanted, inventory, os.environ, least=1)
+    unknown = [name for name in wanted if name not in {one.name for one in found.nodes}]
+    if unknown:
+        raise Problem(f"{search}: {', '.join(unknown)}: not in this search.")
+    launcher = Launcher(peers={name: peers[name] for name in wanted}, slurm=slurm, gpucheck=remote)
+    with steps(0) as progress:
+        progress(f"{len(wanted)} nodes: recording")
+        answers = run_on_each(launcher, shlex.join([remote, *RECORD]), RECORD_S)
+
+    def is_written(name: str, recorded: bytes, errors: bytes) -> bool:
+        try:
+            content = pack(name, recorded, found)
+        except UnreadableInput:
+            lines = errors.decode(errors="replace").strip().splitlines()
+            note(f"{name}: no recording: {lines[-1] if lines else 'no answer'}")
+            return False
+        write_result(content, output / f"{name}.tar.gz", mode=PRIVATE)
+        note(f"{output / name}.tar.gz: written. Read it before you send it.")
+        return True
+
+    written = [is_written(name, answer.output, answer.errors) for name, answer in answers.items()]
+    return 0 if all(written) else EXIT_STATUS[Verdict.UNKNOWN]

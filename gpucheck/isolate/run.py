@@ -258,7 +258,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def peers_of(
-    nodes: Sequence[str], inventory: Path | None, environment: Mapping[str, str]
+    nodes: Sequence[str], inventory: Path | None, environment: Mapping[str, str], *, least: int = 2
 ) -> tuple[dict[str, Peer], bool]:
     """Return the nodes that are meant, and whether they are of the present Slurm allocation.
 
@@ -283,7 +283,7 @@ def peers_of(
     for name in (*names, *(peer.address for peer in peers.values())):
         if not HOST.fullmatch(name):
             raise ValueError(f"{name[:80]!a}: not the name of one host.")
-    if len(names) < 2:
+    if len(names) < least:
         raise ValueError(f"{len(names)} node: a search needs two.")
     return peers, slurm
 

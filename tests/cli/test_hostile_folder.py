@@ -33,6 +33,7 @@ bundle order --lock SITE/lock.yml --facts SITE/facts.json -o OUT/order
 bundle verify SITE/missing
 diagnose SITE/nccl.txt
 explain iommu-translation
+fleet evidence SITE/missing
 fleet history SITE/reports
 fleet report SITE/reports
 gate --nodes a,b -- true

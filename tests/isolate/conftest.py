@@ -29,6 +29,11 @@ with (nodes / "log").open("a") as log:
     log.write(f"{{sys.argv[1]}} {{node}} {{os.environ.get('NCCL_IB_HCA', '')}}\\n")
 if sys.argv[1] == "topo":
     print(json.dumps({{"gpus": [{{"name": "A100" if state == "other" else "H100"}}] * 8}}))
+elif sys.argv[1] == "record":
+    if state == "silent":
+        sys.exit("Error: driver not loaded")
+    simulated = ["--simulate", "p100-pcie-x2"]
+    os.execv(sys.executable, [sys.executable, "-m", "gpucheck", *sys.argv[1:], *simulated])
 elif sys.argv[1] == "verify":
     finding = {{"verdict": "fail", "check": "nvlink-status", "seen": "17 NVLinks active"}}
     print(json.dumps({{"verdict": "fail" if state == "sick" else "pass", "findings": [finding] * (state == "sick")}}))

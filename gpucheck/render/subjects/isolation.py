@@ -84,9 +84,10 @@ def _pairs(report: IsolationReport) -> list[Section]:
         is_bad = one.state != "done" or (one.busbw_gb_s or 0.0) < (report.limit_gb_s or 0.0)
         cell = Cell(_number(one.busbw_gb_s) if one.state == "done" else one.state, tone="fail" if is_bad else "")
         shown[a, b] = shown[b, a] = cell
+    shown = {pair: cell for pair, cell in shown.items() if {*pair} <= {*names}}
     rows: list[Row] = [[name, *(shown.get((name, other), "") for other in names)] for name in names]
     about = "GB/s, the worst test of each pair"
-    return [Section("pairs", "Pairs", [Table([*words("node"), *numbers(*names)], rows, about=about)])] if rows else []
+    return [Section("pairs", "Pairs", [Table([*words("node"), *numbers(*names)], rows, about=about)])] if shown else []
 
 
 def _tests(report: IsolationReport) -> Table:
