@@ -10,15 +10,12 @@ from pathlib import Path
 
 from gpucheck import __version__
 from release import deb, rpm, source
-from release.archives import sha256
 from release.collection import collection
-from release.libraries import libraries
-from release.platform_wheel import platform_wheel
+from release.libraries import add_libraries
 from release.problem import ReleaseError, run
-from release.python import licenses, metadata, sdist, wheel
-from release.readme import make_portable
+from release.python import licenses, make_portable, metadata, sdist, wheel
 from release.tree import fill
-from release.vendored import PYTHONS, wheels
+from release.vendored import GLIBC, PYTHONS, wheels
 
 TOP = Path(__file__).parents[1]
 LOCK = "requirements.lock"
@@ -70,15 +67,20 @@ def main() -> int:
 def build(options: argparse.Namespace, scratch: Path, folder: Path, date: int) -> None:
     """Write every file but the checksums."""
     names = source.tracked(TOP)
-    copies = {name: scratch / name for name in ("for-wheel", "clean")}
-    for place in copies.values():
+    wheels_of: dict[str, Path] = {}
+    for machine in ("any", *deb.ARCHITECTURES):
+        place = scratch / machine
         source.copy(TOP, names, place)  # building a wheel leaves files in its sources
-    make_portable(copies["for-wheel"], options.url, __version__)
-    own = wheel(copies["for-wheel"], folder, date)
-    wheels_of = {one: platform_wheel(own, one, libraries(one, scratch), folder, date) for one in deb.ARCHITECTURES}
-    sdist(copies["clean"], names, own, folder, date)
-    collection(copies["clean"], folder, date)
-    shutil.copyfile(copies["clean"] / LOCK, folder / LOCK)
+        make_portable(place, options.url, __version__)
+        if machine != "any":
+            add_libraries(machine, scratch, place)
+        platform = machine if machine == "any" else f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
+        wheels_of[machine] = wheel(place, platform, folder, date)
+    own, clean = wheels_of.pop("any"), scratch / "clean"
+    source.copy(TOP, names, clean)
+    sdist(clean, names, own, folder, date)
+    collection(clean, folder, date)
+    shutil.copyfile(clean / LOCK, folder / LOCK)
     if not options.no_packages:
         sbom(packages(options, wheels_of, scratch, folder, date), own.name.split("-")[1], scratch, folder, date)
 
@@ -131,7 +133,7 @@ def sbom(contained: list[Path], version: str, scratch: Path, folder: Path, date:
     rows: dict[str, list[str]] = {}
     for path in sorted(contained, key=lambda path: path.name):
         fields = metadata(path)
-        rows.setdefault(f"{fields['Name']}=={fields['Version']}", []).append(f"--hash=sha256:{sha256(path)}")
+        rows.setdefault(f"{fields['Name']}=={fields['Version']}", []).append(f"--hash=sha256:{source.sha256(path)}")
     listed = scratch / "wheels.txt"
     listed.write_text("".join(f"{' '.join([name, *hashes])}\n" for name, hashes in rows.items()), encoding="utf-8")
     tools, what = scratch / "tools", "writing the bill of materials"
@@ -148,7 +150,9 @@ def sbom(contained: list[Path], version: str, scratch: Path, folder: Path, date:
 def sign(folder: Path, key: str) -> None:
     """SHA256SUMS of every file, and signatures as gpg and ansible-galaxy verify them."""
     files = sorted(folder.iterdir())
-    (folder / "SHA256SUMS").write_text("".join(f"{sha256(path)}  {path.name}\n" for path in files), encoding="utf-8")
+    (folder / "SHA256SUMS").write_text(
+        "".join(f"{source.sha256(path)}  {path.name}\n" for path in files), encoding="utf-8"
+    )
     if not key:
         _say("not signed. Sign with KEY=FINGERPRINT of your gpg keyring.")
         return

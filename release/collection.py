@@ -8,8 +8,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from release.archives import tar_gz
 from release.problem import run
+from release.source import tar_gz
 
 
 def collection(source: Path, folder: Path, date: int) -> Path:

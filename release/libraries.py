@@ -6,6 +6,7 @@ every version, so the result depends on neither this machine nor its distributio
 
 import importlib.util
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,8 +25,8 @@ MISSING = (
 FLAGS = ("-s", "-Wno-deprecated-non-prototype")
 
 
-def libraries(machine: str, scratch: Path) -> list[tuple[str, bytes]]:
-    """(``key/library``, content) of the CUDA driver library and of NVML in each of its releases, ordered.
+def add_libraries(machine: str, scratch: Path, source: Path) -> None:
+    """Put the CUDA driver library, and NVML in each of its releases, into a copy of the sources.
 
     machine: x86_64 or aarch64. Raises ReleaseError.
     """
@@ -35,16 +36,18 @@ def libraries(machine: str, scratch: Path) -> list[tuple[str, bytes]]:
     folder = scratch / f"libraries-{machine}"
     folder.mkdir()
     os.environ["ZIG_GLOBAL_CACHE_DIR"] = os.environ["ZIG_LOCAL_CACHE_DIR"] = str(scratch / "zig")
+    place = source / "gpucheck/simulator/libraries"
     try:
-        built = [
-            (f"{cuda.cuda_key(machine)}/{cuda.LIBRARY}", cuda.compile_cuda_library(folder, (), compiler).read_bytes())
-        ]
+        _move(cuda.compile_cuda_library(folder, (), compiler), place / cuda.cuda_key(machine))
         for chosen in releases():
-            name = f"{nvml.nvml_key(machine, chosen)}/{nvml.LIBRARY}"
-            built.append((name, nvml.compile_library(folder, chosen, (), compiler).read_bytes()))
+            _move(nvml.compile_library(folder, chosen, (), compiler), place / nvml.nvml_key(machine, chosen))
     except OSError as error:
         raise ReleaseError(f"compiling for {machine}: {error.args[0]}") from error
-    return sorted(built)
+
+
+def _move(library: Path, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    shutil.move(library, folder)
 
 
 def releases() -> Iterator[tuple[Export, ...]]:

@@ -1,8 +1,12 @@
-"""The sources of a release: the files that git tracks, and the date of their commit."""
+"""The sources of a release and the date of their commit; archives whose bytes depend on their contents alone."""
 
+import gzip
+import hashlib
+import io
 import os
 import shutil
 import subprocess
+import tarfile
 from pathlib import Path
 
 from release.problem import ReleaseError
@@ -68,3 +72,31 @@ def _git(top: Path, *words: str) -> str:
     except FileNotFoundError:
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def tar_gz(entries: list[tuple[str, Path | bytes]], date: int) -> bytes:
+    """A .tar.gz of files, directories, links and contents. date: of every member, seconds since 1970."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for name, given in entries:
+            member = tarfile.TarInfo(name)
+            member.mtime, member.uname, member.gname = date, "root", "root"
+            if isinstance(given, bytes):
+                member.size, member.mode = len(given), 0o644
+                archive.addfile(member, io.BytesIO(given))
+            elif given.is_symlink():
+                member.type, member.linkname, member.mode = tarfile.SYMTYPE, str(given.readlink()), 0o777
+                archive.addfile(member)
+            elif given.is_dir():
+                member.type, member.mode = tarfile.DIRTYPE, 0o755
+                archive.addfile(member)
+            else:
+                content = given.read_bytes()
+                member.size, member.mode = len(content), 0o755 if given.stat().st_mode & 0o100 else 0o644
+                archive.addfile(member, io.BytesIO(content))
+    return gzip.compress(packed.getvalue(), compresslevel=6, mtime=0)
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -6,7 +6,6 @@ import subprocess
 import pytest
 
 from release import source
-from release.archives import tar_gz
 from release.problem import ReleaseError, run
 
 DATE = 1_700_000_000
@@ -82,11 +81,13 @@ def test_a_copy_has_permissions_that_depend_on_no_umask(tree, tmp_path_factory):
 
 
 def test_an_archive_depends_on_contents_alone(tree):
-    first = tar_gz([("text", tree / "text"), ("link", tree / "link"), ("a", tree / "a"), ("b", b"b")], DATE)
+    first = source.tar_gz([("text", tree / "text"), ("link", tree / "link"), ("a", tree / "a"), ("b", b"b")], DATE)
     os.utime(tree / "text", (1, 1))
     (tree / "text").chmod(0o600)
 
-    assert tar_gz([("text", tree / "text"), ("link", tree / "link"), ("a", tree / "a"), ("b", b"b")], DATE) == first
+    assert (
+        source.tar_gz([("text", tree / "text"), ("link", tree / "link"), ("a", tree / "a"), ("b", b"b")], DATE) == first
+    )
 
 
 def test_a_failing_program_is_quoted_and_a_missing_one_named():
