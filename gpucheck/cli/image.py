@@ -189,12 +189,12 @@ def context_command(variant: str, base: str | None) -> None:
     """
     import shlex
 
-    from gpucheck.images.context import ImagePlan, assemble, command_line
+    from gpucheck.images.build import ImagePlan, assemble, command_line
     from gpucheck.images.versions import Base
 
     root, versions = _versions([variant])
     chosen = versions.base if base is None else Base(name="custom", python=versions.base.python, image=base)
-    plan = ImagePlan(root, versions, variant, chosen, chosen.image or "", stand_in=False)
+    plan = ImagePlan(root, versions.variant(variant), variant, chosen, chosen.image or "")
     assemble(plan)
     click.echo(shlex.join(command_line(plan, plan.arguments())))
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from gpucheck.images import build as building
-from gpucheck.images import context
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,5 +26,5 @@ def checkout(tmp_path, monkeypatch):
             wheel.write_bytes(b"wheel")
         return wheel
 
-    monkeypatch.setattr(context, "own_wheel", own_wheel)
+    monkeypatch.setattr(building, "own_wheel", own_wheel)
     return tmp_path

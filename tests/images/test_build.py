@@ -10,10 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.images import build as building
-from gpucheck.images import build as wheels
-from gpucheck.images import context
-from gpucheck.images.build import BuildOptions, build, ensure_wheels, plan_of
-from gpucheck.images.context import assemble, command_line, commit
+from gpucheck.images.build import BuildOptions, assemble, build, command_line, commit, ensure_wheels, plan_of
 from gpucheck.lab.system import LabError
 from tests.images.fake_builds import fake_engine
 from tests.images.test_versions import VERSIONS
@@ -193,7 +190,7 @@ def test_the_plain_command_line_carries_arguments_and_labels(checkout):
 @pytest.fixture
 def pip(monkeypatch):
     calls = []
-    monkeypatch.setattr(wheels, "run", lambda words, **_: calls.append([str(word) for word in words]))
+    monkeypatch.setattr(building, "run", lambda words, **_: calls.append([str(word) for word in words]))
     return calls
 
 
@@ -217,12 +214,12 @@ def test_an_origin_with_a_login_or_a_path_is_not_published(tmp_path, monkeypatch
 
 def test_created_is_the_time_of_the_build_and_given_where_bytes_must_repeat(monkeypatch):
     monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
-    assert abs(context.build_time().timestamp() - time.time()) < 5
+    assert abs(building.build_time().timestamp() - time.time()) < 5
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
-    assert context.build_time().isoformat() == "1970-01-01T00:00:00+00:00"
+    assert building.build_time().isoformat() == "1970-01-01T00:00:00+00:00"
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "today")
     with pytest.raises(LabError, match="SOURCE_DATE_EPOCH='today' is not a number of seconds"):
-        context.build_time()
+        building.build_time()
 
 
 def test_a_fresh_build_installs_updates_and_later_ones_keep_them(checkout, monkeypatch):

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.images.build import BuildOptions, files_for_build, plan_of, proxies
-from gpucheck.images.context import assemble, command_line
+from gpucheck.images.build import BuildOptions, assemble, command_line, files_for_build, plan_of, proxies
 from gpucheck.images.versions import LABEL, read_versions
 from tests.images.containers import ROOT, Image
 

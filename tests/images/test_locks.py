@@ -3,8 +3,7 @@
 import pytest
 
 from gpucheck.images import build, fill, versions
-from gpucheck.images.build import BuildOptions
-from gpucheck.images.context import ImagePlan, assemble
+from gpucheck.images.build import BuildOptions, ImagePlan, assemble
 from gpucheck.images.fill import lock_path, without_hash
 from gpucheck.images.versions import check_lock, require_platform
 from gpucheck.lab.system import LabError
@@ -75,7 +74,7 @@ def test_a_lock_is_resolved_for_each_platform_of_its_row_without_a_download(monk
 )
 def test_a_variant_without_a_lock_names_where_its_wheels_are(name, where, tmp_path):
     with pytest.raises(LabError, match=rf"(?s){name} has no lock.*{where}.*--update --index URL"):
-        assemble(ImagePlan(tmp_path, VERSIONS, name, VERSIONS.base, "b", stand_in=False))
+        assemble(ImagePlan(tmp_path, VERSIONS.variant(name), name, VERSIONS.base, "b"))
 
 
 class Engine:
