@@ -1,7 +1,6 @@
 """gpucheck bundle, and stack plan --bundle: what the playbooks call."""
 
 import json
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -59,17 +58,6 @@ def test_verify_distinguishes_changed_bundle_from_other_directory(bundle, tmp_pa
     assert (other.exit_code, none.exit_code) == (2, 3)
     assert "expected " + "AB" * 20 in other.stderr
     assert "Give the directory that make bundle wrote" in none.stderr
-
-
-def test_files_names_where_each_file_of_a_group_goes(bundle, tmp_path):
-    result = run("files", bundle[0], "-o", tmp_path / "files")
-
-    assert result.exit_code == 0
-    rows = json.loads((tmp_path / f"files/{APT}.json").read_text())
-    assert set(rows) == {"packages/a.deb", "key.asc"}
-    assert Path(rows["packages/a.deb"]["source"]).read_bytes() == b"a"
-    assert Path(rows["packages/a.deb"]["source"]).is_relative_to(tmp_path)
-    assert rows["packages/a.deb"]["bytes"] == 1
 
 
 def test_order_gives_each_group_to_a_host_of_its_system(site):
