@@ -20,9 +20,43 @@ Measurements = Mapping[str, Any]
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 
 
+# What is the same for all pairs of a path class, and is kept once: what is expected of them.
+OF_PATH = (
+    "expected_gb_s", "low_gb_s", "high_gb_s", "basis", "both_ways_expected_gb_s", "both_ways_low_gb_s",
+)  # fmt: skip
+OF_SAMPLES = ("slowest_gb_s", "fastest_gb_s", "samples", "size_bytes", "timing")
+
+
+def copies_in_short(numbers: dict[str, Any]) -> dict[str, Any]:
+    """Return copies with ``expected`` by path class in place of the same in each pair, and without single samples.
+
+    ``copies_of`` reads both forms.
+    """
+    expected: dict[str, dict[str, Any]] = {}
+    pairs = []
+    for pair in numbers.get("pairs", ()):
+        of_path = {key: pair[key] for key in OF_PATH if key in pair}
+        short = {key: value for key, value in pair.items() if key not in of_path}
+        if expected.setdefault(pair["class"] or "", of_path) != of_path:
+            short |= dict.fromkeys(OF_PATH) | of_path
+        if "measured" in short:
+            short["measured"] = {key: one for key, one in short["measured"].items() if key not in OF_SAMPLES}
+        pairs.append(short)
+    return numbers | {"pairs": pairs, "expected": expected} if pairs else numbers
+
+
 def copies_of(measurements: Measurements) -> BandwidthReport | None:
-    found = _read(measurements.get(COPIES), BandwidthReport)
+    found = _read(_in_full(measurements.get(COPIES)), BandwidthReport)
     return found if found is not None and found.devices else None
+
+
+def _in_full(numbers: Any) -> Any:
+    try:
+        expected = msgspec.convert(numbers["expected"], dict[str, dict[str, Any]])
+        pairs = msgspec.convert(numbers["pairs"], list[dict[str, Any]])
+    except (KeyError, TypeError, msgspec.ValidationError):
+        return numbers
+    return numbers | {"pairs": [expected.get(str(pair.get("class") or ""), {}) | pair for pair in pairs]}
 
 
 def gpu_copies_of(measurements: Measurements) -> BandwidthReport | None:

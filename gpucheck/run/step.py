@@ -1,6 +1,7 @@
 """What a run is made of."""
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -55,11 +56,31 @@ def evaluated(check: Check, source: Source) -> Iterable[Finding]:
 
 
 def numbers_of(report: msgspec.Struct, *omitted: str) -> dict[str, Any]:
-    """Return a measured report without these fields and those that the report of the run has itself."""
-    numbers: dict[str, Any] = msgspec.to_builtins(report)
-    for name in (*OF_THE_RUN, *omitted):
-        del numbers[name]
-    return numbers
+    """Return a measured report without these fields, those that the report of the run has itself, and defaults."""
+    numbers: dict[str, Any] = _without_defaults(report)
+    return {name: value for name, value in numbers.items() if name not in (*OF_THE_RUN, *omitted)}
+
+
+def _without_defaults(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        kept = ((name, default, getattr(value, field)) for field, name, default in _defaults(type(value)))
+        return {name: _without_defaults(one) for name, default, one in kept if one != default}
+    if isinstance(value, dict):
+        return {key: _without_defaults(one) for key, one in value.items()}
+    return [*map(_without_defaults, value)] if isinstance(value, list | tuple) else msgspec.to_builtins(value)
+
+
+@lru_cache
+def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, Any], ...]:
+    """Return field, name in JSON and default of each."""
+    return tuple(
+        (
+            one.name,
+            one.encode_name,
+            one.default_factory() if one.default_factory is not msgspec.NODEFAULT else one.default,
+        )
+        for one in msgspec.structs.fields(kind)
+    )
 
 
 def in_place_of_a_run(check: str, reason: Finding, seen: str, wanted: str) -> Finding:

@@ -1,5 +1,7 @@
 """Measuring and judging put together: what is judged, what is not, and what a busy GPU may not be blamed for."""
 
+import json
+
 import pytest
 from msgspec.structs import replace
 
@@ -7,9 +9,11 @@ from gpucheck.knowledge import causes
 from gpucheck.measure.bandwidth import BandwidthOptions
 from gpucheck.measure.collectives.run import CollectiveOptions
 from gpucheck.model import Finding, Verdict, with_actions
-from gpucheck.model.bandwidth import BandwidthReport, MeasuredDevice
+from gpucheck.model.bandwidth import BandwidthReport, MeasuredDevice, MeasuredPair
 from gpucheck.model.diagnosis.observations import CopyFailure, Measured, Observations, ObservedGpu
+from gpucheck.model.measurements import copies_in_short, copies_of
 from gpucheck.run import links
+from gpucheck.run.step import numbers_of
 from tests.machines import h100, whole_host
 
 SLOW = Finding(
@@ -82,3 +86,23 @@ def test_collectives_of_one_gpu_are_not_judged():
 
     assert [finding.verdict for finding in report.findings] == [Verdict.SKIP]
     assert report.observations == Observations()
+
+
+def pair(src, dst, **values):
+    expected = {"expected_gb_s": 382.5, "low_gb_s": 349.0, "high_gb_s": 450.0, "basis": "18 NVLinks"}
+    return MeasuredPair(src=src, dst=dst, cls="NV18", ratio=0.9, **expected | values)
+
+
+@pytest.mark.parametrize("other", [{}, {"expected_gb_s": 100.0, "basis": "4 NVLinks"}, {"basis": None}])
+def test_what_is_expected_of_a_path_is_stored_once_and_read_back(other):
+    report = measured(pairs=(pair(0, 1), pair(1, 0), pair(0, 2, **other)), rounds=3)
+    numbers = copies_in_short(numbers_of(report))
+    read = copies_of({"p2p": json.loads(json.dumps(numbers))})
+
+    assert "expected_gb_s" not in numbers["pairs"][1]
+    assert (read.pairs, read.devices, read.rounds) == (report.pairs, report.devices, 3)
+    assert not {"findings", "local_gb_s", "tensor"} & set(numbers), "neither what the run has itself nor a default"
+
+
+def test_copies_of_another_form_are_none():
+    assert copies_of({"p2p": {"expected": {"NV18": 1}, "pairs": [7], "devices": 3}}) is None

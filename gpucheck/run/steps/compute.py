@@ -32,7 +32,7 @@ DEADLINE_S = 600.0
 TYPICAL_S = 50.0
 # Of the readings of one GPU, which are ten a second: the report of a host stays small, a recording has all of them. A
 # page draws as many.
-MOST_READINGS = 8
+MOST_READINGS = 4
 ABOUT = """Compute: does every GPU compute right, and as fast as its peers and its clock allow?
 
 Source: torch in one child process a GPU, all at the same time: products of matrices in each type, memory, and

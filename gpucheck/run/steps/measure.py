@@ -9,6 +9,7 @@ from gpucheck.knowledge.codes import Subject, followed_by
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.facts import Source
+from gpucheck.model.measurements import copies_in_short
 from gpucheck.run.step import Outcome, RunStep, numbers_of
 from gpucheck.train import whole_gpus
 
@@ -76,7 +77,8 @@ def _p2p(source: Source) -> Outcome:
         )
     except Unmeasurable as error:
         return _held_to_the_level(source, (error.finding,), {})
-    return _held_to_the_level(source, report.findings, numbers_of(replace(report, observations=_rest(report))))
+    numbers = numbers_of(replace(report, observations=_rest(report)))
+    return _held_to_the_level(source, report.findings, copies_in_short(numbers))
 
 
 # Of the observations: what the report of a host has elsewhere, in its topology and as pairs and matrices.
