@@ -20,7 +20,7 @@ from gpucheck.cli._shared.shown import FORMATS, measured, write_report
 from gpucheck.model.finding import exit_status
 from gpucheck.model.smoke import SmokeReport, SmokeResult
 from gpucheck.processes.ranks.nodes import nodes_from
-from gpucheck.train.models import all_models
+from gpucheck.train.models import MODELS
 from gpucheck.train.spec import PRECISIONS, SmokeOptions
 from gpucheck.train.strategies import all_strategies
 
@@ -46,7 +46,7 @@ NAMES = [*dict.fromkeys(name for _, name in STRATEGIES), "all"]
 @click.option("--devices", metavar="0,1|UUID,UUID|cpu,cpu", help="Devices to train on. 0,0: two ranks share a GPU.")
 @click.option(
     "--model",
-    type=click.Choice(list(all_models())),
+    type=click.Choice(list(MODELS)),
     default=DEFAULTS.model,
     show_default=True,
     help="Network to train.",

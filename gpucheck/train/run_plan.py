@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gpucheck.model.smoke import SmokeLimits
 from gpucheck.printable import counted
-from gpucheck.train.models import all_models, model_named
+from gpucheck.train.models import MODELS, model_named
 from gpucheck.train.spec import MIN_STEPS, NVLS, TOLERANCE, SmokeOptions, unsupported
 from gpucheck.train.strategies import Strategy, choose
 
@@ -138,7 +138,7 @@ def _fitting(strategies: tuple[Strategy, ...], options: SmokeOptions) -> tuple[S
 def _fits(strategy: Strategy, options: SmokeOptions) -> None:
     name = f"{strategy.framework} {strategy.name}"
     if strategy.framework == "tensorflow" and model_named(options.model).tensorflow is None:
-        names = " or ".join(model.name for model in all_models().values() if model.tensorflow is not None)
+        names = " or ".join(model.name for model in MODELS.values() if model.tensorflow is not None)
         raise ValueError(f"--model {options.model}: {name} has {names}. Choose one, or add --framework torch.")
     if options.precision not in strategy.precisions and strategy.trains:
         usable = " or ".join(strategy.precisions)
