@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck.measure.collectives import run
-from gpucheck.measure.collectives.run import launch, ranks_environment
+from gpucheck.measure.collectives.run import launch
 from gpucheck.measure.collectives.values import RankOptions
 from gpucheck.model import Verdict
 from gpucheck.processes.ranks.nodes import Nodes
@@ -12,16 +12,6 @@ from tests.shared import sampled
 from tests.train.conftest import free_port
 
 pytestmark = pytest.mark.slow
-
-
-def test_leftovers_are_kept_from_the_ranks_and_told(tmp_path):
-    caller = {"PATH": "/bin", "NCCL_P2P_DISABLE": "1", "NCCL_SOCKET_IFNAME": "ens1", "RANK": "3"}
-    one, removed = ranks_environment(caller, None)
-    several, _ = ranks_environment(caller, Nodes(count=2, rank=1, host="192.0.2.1", port=29500))
-
-    assert removed == ("NCCL_P2P_DISABLE=1", "NCCL_SOCKET_IFNAME=ens1", "RANK=3")
-    assert (one["NCCL_SOCKET_IFNAME"], several["NCCL_SOCKET_IFNAME"]) == ("lo", "ens1")
-    assert "RANK" not in one
 
 
 BROKEN = """
