@@ -41,11 +41,11 @@ SOUND = {"bundle_packages": COLLECTED, "bundle_folder": [MISSING, NOTHING],
          "stat": "REALLY"}  # fmt: skip
 FIRST = (
     *("folder-quote-and-line-break", "folder-quote-and-target", "folder-shell", "file-quote-and-line-break", "noise"),
-    *("missing-line-break", "message-template", "file-is-link", "temporary-folder-quote-and-target", "large-file"),
+    *("missing-line-break", "message-template", "file-is-link", "temporary-folder-quote-and-target"),
 )
 PARTS = 4
-# Hosts that have nothing to fetch, or more than they stated, by the start of their names.
-REFUSED = (*(f"file-{name}" for name in TAILS), "folder-", "message-", "large-")
+# Hosts that have nothing to fetch, by the start of their names.
+REFUSED = (*(f"file-{name}" for name in TAILS), "folder-", "message-")
 # What the login shell prints where Ansible asks for the name of the temporary folder that it just created there.
 LYING = 'case "$SSH_ORIGINAL_COMMAND" in *mkdir*) printf "%s" {words}; exit 0;; esac'
 
@@ -64,7 +64,6 @@ def hostile() -> dict[str, dict[str, Any]]:
     cases["file-is-folder"] = {"brings": {"packages/libnccl2.deb/x": "x"}}
     cases["folder-is-link"] = {"brings": {"packages": ("/etc",)}}
     cases["file-is-gone"] = {"brings": {}}
-    cases["large-file"] = {"brings": {"packages/libnccl2.deb": "x" * 20_000}}
     cases["noise"] = {"shell": f"echo '{{\"changed\": true, \"x\": 1}}'; echo '!{RUN}'"}
     for name in ("line-break", "quote-and-target", "shell"):
         words = "'FOLDER/tmp/" + TAILS[name].replace("'", "'\\''") + "'"
