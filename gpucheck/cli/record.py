@@ -59,6 +59,9 @@ LIBRARIES = ("libcuda", "libcudart", "libcudnn", "libnccl", "libnvidia-ml")
     is_flag=True,
     help="Also ask every tool and every call, copy, compute and train on all GPUs: minutes of load.",
 )
+@click.option(
+    "--minutes", type=click.FloatRange(0.1, 60), default=2.0, show_default=True, help="Time limit of --full as a whole."
+)
 @click.option("--yes", is_flag=True, help="Do not ask before --full.")
 @timeout_option()
 @simulation_options
@@ -66,6 +69,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     output: Path,
     no_redact: bool,
     full: bool,
+    minutes: float,
     yes: bool,
     timeout: float,
     profile: str | None,
@@ -76,7 +80,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     `gpucheck verify --from FILE` evaluates a recording on any host, with the same result. The host is not changed.
     Nothing is measured without --full, which runs programs for some minutes: nvidia-smi and lspci, all calls of NVML
     and CUDA that change nothing, the kernels of gpucheck with known answers, verify, all copies, matrix products and
-    training. FILE is written again after each of them: a recording that is ended holds everything until then. Only
+    training. FILE is written again after each that ran: a recording that is ended holds everything until then. Only
     environment variables of CUDA, NCCL, the loader and the frameworks are recorded.
 
     Host and user names, IP and hardware addresses, UUIDs, serial numbers, user paths, e-mail addresses and secrets are
@@ -87,7 +91,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     if output == STDOUT and sys.stdout.isatty():
         raise Problem("-o -: a recording is compressed, and stdout is a terminal. Name a file, or a pipe to read it.")
     if full:
-        _confirm(yes=yes)
+        _confirm(minutes, yes=yes)
     from gpucheck.host.recording import encode, recording
     from gpucheck.host.recording.redaction import encodable, of_recording
 
@@ -105,7 +109,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     mode = 0o600 if no_redact else PRIVATE
     clean = None if no_redact else of_recording(kept)
     if full:
-        kept = _with_full(source, kept, clean, output, mode)
+        kept = _with_full(source, kept, clean, output, mode, minutes)
         # Again and all of it: a program may have printed a name that was not known before.
         clean = None if no_redact else of_recording(kept)
     kept = _clean(kept, clean)
@@ -117,7 +121,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         _note_full(kept, kept.full, output)
 
 
-def _with_full(source: Source, kept: "Recording", clean: "Redaction | None", output: Path, mode: int) -> "Recording":
+def _with_full(
+    source: Source, kept: "Recording", clean: "Redaction | None", output: Path, mode: int, minutes: float
+) -> "Recording":
     """Run every program, and write the file after each that ran: an end at any moment leaves what there was until then.
 
     clean: the redaction of kept. Raises Problem.
@@ -132,25 +138,25 @@ def _with_full(source: Source, kept: "Recording", clean: "Redaction | None", out
         if replaces(output):
             write_result(encode(_clean(kept, clean)), output, mode=mode)
 
-    programs = take(source, PROGRAMS)
+    programs = take(source, PROGRAMS, whole_s=minutes * 60)
     write()
     for number, program in enumerate(PROGRAMS, 1):
         note(f"{number} of {len(PROGRAMS)}: {program.name}, at most {program.limit_s:g} s")
         full = next(programs)
         kept = replace(kept, full=full, differences=differences(kept.gpus, full))
-        write()
+        if full.programs[-1].status is not None:  # to redact a recording of eight GPUs again takes a second
+            write()
     return kept
 
 
-def _confirm(*, yes: bool) -> None:
+def _confirm(minutes: float, *, yes: bool) -> None:
     """State what --full does, and ask. Raises Problem without a yes."""
     from gpucheck.run.full_record import PROGRAMS
 
-    minutes = sum(program.limit_s for program in PROGRAMS) / 60
     what = (
         f"record --full runs {len(PROGRAMS)} programs one after the other: nvidia-smi and lspci, every reading call of "
         "NVML, then copies, matrix products and short training runs on all GPUs. GPUs that other processes compute on "
-        f"are only read. Nothing is changed and nothing is sent. It takes about 5 minutes, at most {minutes:.0f}."
+        f"are only read. Nothing is changed and nothing is sent. It takes at most {minutes:g} minutes."
     )
     if yes:
         return

@@ -32,6 +32,8 @@ MODULES = "/sys/module"
 DRIVER_MODULES = ("nvidia", "nvidia_drm", "nvidia_fs", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm")
 CUDA_S = 60.0  # contexts on eight GPUs, and compiling the kernels on the first run
 MOST_OUTPUT = 8 << 20  # bytes of one program; NVML's answers about eight GPUs are 1.4 MB
+WHOLE_S = 120.0  # all programs together, unless the caller wants more
+OVER = "not run: the time of --full was over. More: --minutes"
 AFTER_STUCK_S = 5.0  # as for checks: what waits for the same driver must not take its own limit each time
 NVML_S = 20.0
 MOST_ERRORS = 1 << 20  # where NCCL's log of eight ranks is
@@ -103,8 +105,12 @@ def parameters(source: Source) -> None:
     source.read(*(f"text:{folder}/{name}" for folder in folders for name in found[folder] or ()))
 
 
-def take(source: Source, programs: tuple[Program, ...] = PROGRAMS) -> Iterator[FullRecord]:
-    """Yield what there is after each program, the last time with ``complete``."""
+def take(source: Source, programs: tuple[Program, ...] = PROGRAMS, *, whole_s: float = WHOLE_S) -> Iterator[FullRecord]:
+    """Yield what there is after each program, the last time with ``complete``.
+
+    whole_s: for all of them. What does not fit in is not run, or has less time, and its row states that.
+    """
+    end = time.monotonic() + whole_s
     full = FullRecord(
         cuda=CudaFailure(why=CUT), bandwidth=None, not_measured=CUT, timings=(), seconds={}, complete=False
     )
@@ -114,6 +120,9 @@ def take(source: Source, programs: tuple[Program, ...] = PROGRAMS) -> Iterator[F
         why = "not run: the GPUs are simulated, and this program is not" if foreign else busy if program.heavy else None
         late = any(ran.why == LATE for ran in full.programs)
         limit_s = min(program.limit_s, AFTER_STUCK_S) if late and not program.heavy else program.limit_s
+        limit_s = min(limit_s, round(end - time.monotonic(), 1))
+        if limit_s <= 0:
+            why, limit_s = OVER, program.limit_s
         full = replace(_after(full, program, limit_s, why), complete=number == len(programs))
         yield full
 
@@ -130,7 +139,7 @@ def in_use(source: Source) -> str | None:
 
 def _after(full: FullRecord, program: Program, limit_s: float, why: str | None) -> FullRecord:
     clock = time.monotonic()
-    if program.name == READ_CUDA:
+    if program.name == READ_CUDA and why is None:
         from gpucheck.measure.engines.driver.reading import read_cuda
 
         full = replace(full, cuda=read_cuda(limit_s))

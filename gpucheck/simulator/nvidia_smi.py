@@ -173,6 +173,7 @@ def _form(form: str, value: Any) -> str:
     written: dict[str, Callable[[], str]] = {
         "mib": lambda: f"{round(value / (1 << 20))}",
         "watts": lambda: f"{value / 1000:.2f}",
+        "next": lambda: f"{value + 1}",
         "pstate": lambda: f"P{value}",
         "lanes": lambda: f"{value}x",
         "count": lambda: f"{len(value)}",

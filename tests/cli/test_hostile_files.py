@@ -11,6 +11,7 @@ from tests.shared import sampled
 READ = ("stack", "check-repositories", "--lock", "lock.yml")
 COMMANDS = {
     "topo --import": ("topo", "--import", "FILE"),
+    "profiles --from": ("profiles", "--from", "FILE"),
     "topo --from": ("topo", "--from", "FILE"),
     "diagnose --observations": ("diagnose", "--observations", "FILE"),
     "diagnose": ("diagnose", "FILE"),

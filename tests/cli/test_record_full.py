@@ -272,6 +272,24 @@ def test_nothing_stops_at_a_failure_and_copies_are_kept_up_to_a_cut(monkeypatch)
     assert (full.timings, full.bandwidth, full.not_measured, full.complete) == ((timing,), None, programs.LATE, True)
 
 
+def test_what_does_not_fit_into_the_time_is_named_and_the_rest_has_less(monkeypatch):
+    now, limits = [0.0], []
+
+    def completed(command, seconds):
+        limits.append(seconds)
+        now[0] += 50.0
+        return Captured(0, b"", b"")
+
+    monkeypatch.setattr(programs.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(programs, "completed", completed)
+    chosen = tuple(programs.Program(name, 60.0, ("-m", "x")) for name in "abcd")
+    *_, full = programs.take(facts(), chosen, whole_s=120.0)
+
+    assert limits == [60.0, 60.0, 20.0]
+    assert [ran.why for ran in full.programs] == [None, None, None, programs.OVER]
+    assert full.complete
+
+
 def test_gpus_in_use_are_only_read(run, tmp_path, some_programs):
     some_programs("every NVML call", "copies", "compute", "verify")
     recorded, err = full_record(run, tmp_path / "r", "--simulate", PAIR, "--fault", "busy-gpu:gpu=0")
