@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 from packaging.version import InvalidVersion, Version
 
-from gpucheck.checks.host.locked_memory import ENOUGH_MIB, UNLIMITED
+from gpucheck.checks.host.access import ENOUGH_MIB, UNLIMITED
 from gpucheck.checks.software import driver
 from gpucheck.images.probe import UNMAPPED, ImageManifest, Library, Values
 from gpucheck.knowledge import code_runs

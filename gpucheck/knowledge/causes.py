@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from string import Formatter
 from typing import Any, Literal, get_args
 
@@ -117,9 +117,7 @@ class RootCauses(Table, frozen=True, kw_only=True):
     explains: dict[str, tuple[str, ...]]
 
 
-def root_causes() -> RootCauses:
-    """Return the table of what leads and of causes that follow from others."""
-    return table("root_causes.yml", RootCauses)
+root_causes = partial(table, "root_causes.yml", RootCauses)
 
 
 class _Suspects(Table, frozen=True, kw_only=True):

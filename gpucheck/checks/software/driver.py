@@ -7,7 +7,7 @@ installed for the running kernel; /dev. NVML return codes: NVIDIA nvml.h (API 13
 from collections.abc import Collection, Iterator
 
 from gpucheck.checks._session import control_denied
-from gpucheck.checks.software.module_flavour import needed_flavour
+from gpucheck.checks.software.modules import needed_flavour
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
     CRASHED,

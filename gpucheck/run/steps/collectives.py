@@ -9,12 +9,11 @@ from msgspec.structs import replace
 from gpucheck.knowledge.codes import Subject, followed_by
 from gpucheck.model import Finding, NvmlReading
 from gpucheck.model.facts import Source
-from gpucheck.run.proof import REQUIRED, not_required
+from gpucheck.run.proof import REQUIRED, not_planned
 from gpucheck.run.step import Outcome, RunStep, in_place_of_a_run, numbers_of
 from gpucheck.run.steps.versions import NAME as VERSIONS
 from gpucheck.run.steps.versions import refused, version_consistency
 from gpucheck.train import whole_gpus
-from gpucheck.train.evaluation.root_cause import distribution
 
 if TYPE_CHECKING:
     from gpucheck.model.collectives import CollectivesReport
@@ -71,12 +70,8 @@ def _prevented(source: Source) -> Outcome | None:
     if not isinstance(source.read("nvml").nvml, NvmlReading):
         return _unknown(RANKS.unknown("measure.ranks-not-placed"), "NVML does not respond")
     if find_spec(REQUIRED) is None:
-        reason = not_required(source, REQUIRED, gpus)
-        if reason is not None:
-            finding = RANKS.skips(reason.code, "not run", framework=REQUIRED, distribution=distribution(REQUIRED))
-            return Outcome((finding,), {}, (f"{CLAIM}, {reason.text}",))
         found = RANKS.unknown("measure.ranks-need-torch", package=REQUIRED)
-        return _unknown(found, f"{REQUIRED} is not installed")
+        return not_planned(source, NAME, CLAIM, gpus) or _unknown(found, f"{REQUIRED} is not installed")
     stopped = refused(version_consistency(source)).get(REQUIRED)
     return None if stopped is None else _unknown(stopped, f"{VERSIONS} fails")
 

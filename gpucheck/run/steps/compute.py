@@ -14,7 +14,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model.compute import Sample
 from gpucheck.model.facts import Source
 from gpucheck.run.conclusion import conclude
-from gpucheck.run.proof import REQUIRED, not_required
+from gpucheck.run.proof import REQUIRED, not_planned
 from gpucheck.run.step import Outcome, RunStep, numbers_of
 from gpucheck.train import mig_instances, whole_gpus
 
@@ -87,12 +87,9 @@ def _compute(source: Source) -> Outcome:
     if not gpus:
         return Outcome((Subject(check=NAME).skips("compute.no-gpu", "no GPU"),), {})
     # Simulated GPUs compute without it.
-    reason = (
-        not_required(source, REQUIRED, gpus) if find_spec(REQUIRED) is None and machine_directory() is None else None
-    )
-    if reason is not None:
-        finding = Subject(check=NAME).skips(reason.code, "not run", framework=REQUIRED, distribution=REQUIRED)
-        return Outcome((finding,), {}, (f"{CLAIM}, {reason.text}",))
+    lacks = find_spec(REQUIRED) is None and machine_directory() is None
+    if lacks and (skipped := not_planned(source, NAME, CLAIM, gpus)):
+        return skipped
     try:
         report = compute(source, ComputeOptions())
     except Unmeasurable as error:

@@ -6,7 +6,6 @@ from msgspec.structs import replace
 from gpucheck.checks._session import allotted, judged
 from gpucheck.checks._session import session as share_of
 from gpucheck.checks.gpu import inventory
-from gpucheck.checks.host import device_nodes
 from gpucheck.checks.software import driver
 from gpucheck.model import DeviceFile, Finding, NvmlFailure, NvmlGap, PciDevice
 from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, codes, judge, with_health
@@ -181,8 +180,8 @@ def test_cuda_without_its_device_file_is_no_pass():
     host = session(0, 1, 2, 3)
     denied = replace(host, device_files=(*host.device_files, DeviceFile(name="nvidia-uvm", error="EPERM")))
 
-    assert codes(device_nodes, host) == [None]
-    assert codes(device_nodes, denied) == ["host.device-file-denied"]
+    assert codes("device-nodes", host) == [None]
+    assert codes("device-nodes", denied) == ["host.device-file-denied"]
 
 
 def finding(subject, verdict=FAIL):

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.checks.host import cpu_governor, device_nodes, locked_memory, shared_memory
+from gpucheck.checks.host import access
 from gpucheck.model import Limits, PciDevice
 from tests.checks.judging import codes, judge
 from tests.fakes import SYSTEM, facts
@@ -17,9 +17,9 @@ DOCKER = replace(SYSTEM, container="docker")
 
 
 def governed(governor, driver):
-    files = {cpu_governor.GOVERNOR: governor, cpu_governor.DRIVER: driver}
+    files = {access.GOVERNOR: governor, access.SCALING_DRIVER: driver}
     files = {path: f"{text}\n" for path, text in files.items() if text}
-    return facts(files=files, folders={cpu_governor.CPUS: ("cpu0", "online")})
+    return facts(files=files, folders={access.CPUS: ("cpu0", "online")})
 
 
 def nodes(*names, system=SYSTEM):
@@ -41,33 +41,33 @@ NODES: dict[str, tuple[str, ...]] = {"/dev": ("nvidiactl", "nvidia-uvm")}
     ("check", "host", "code"),
     [
         # powersave of intel_pstate scales by itself.
-        (cpu_governor, governed("powersave", "acpi-cpufreq"), "host.cpu-clock-low"),
-        (cpu_governor, governed("powersave", "intel_pstate"), None),
-        (cpu_governor, governed("performance", "acpi-cpufreq"), None),
-        (cpu_governor, governed("powersave", None), "host.cpu-driver-unreadable"),
-        (cpu_governor, governed("performance", None), None),
-        (cpu_governor, governed(None, None), "host.cpu-clock-fixed"),
+        ("cpu-governor", governed("powersave", "acpi-cpufreq"), "host.cpu-clock-low"),
+        ("cpu-governor", governed("powersave", "intel_pstate"), None),
+        ("cpu-governor", governed("performance", "acpi-cpufreq"), None),
+        ("cpu-governor", governed("powersave", None), "host.cpu-driver-unreadable"),
+        ("cpu-governor", governed("performance", None), None),
+        ("cpu-governor", governed(None, None), "host.cpu-clock-fixed"),
         # A container without nvidia-uvm answers NVML and fails CUDA. Without GPUs it is not known how many are needed.
-        (device_nodes, nodes("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"), None),
-        (device_nodes, nodes("nvidia0", "nvidia1", "nvidiactl"), "host.device-file-not-created"),
-        (device_nodes, nodes("nvidia0", "nvidia1", "nvidiactl", system=DOCKER), "host.device-files-not-passed"),
-        (device_nodes, nodes("nvidia0", "nvidiactl", "nvidia-uvm"), "host.device-files-missing"),
-        (device_nodes, nodes(), "host.device-files-unknown"),
-        (device_nodes, facts(folders=NODES), "nvml.not-available"),
-        (device_nodes, facts(nvml=reading(), folders=NODES), "nvml.no-gpus"),
+        ("device-nodes", nodes("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"), None),
+        ("device-nodes", nodes("nvidia0", "nvidia1", "nvidiactl"), "host.device-file-not-created"),
+        ("device-nodes", nodes("nvidia0", "nvidia1", "nvidiactl", system=DOCKER), "host.device-files-not-passed"),
+        ("device-nodes", nodes("nvidia0", "nvidiactl", "nvidia-uvm"), "host.device-files-missing"),
+        ("device-nodes", nodes(), "host.device-files-unknown"),
+        ("device-nodes", facts(folders=NODES), "nvml.not-available"),
+        ("device-nodes", facts(nvml=reading(), folders=NODES), "nvml.no-gpus"),
         # 64 MiB is what a container gets by default; /dev/shm cannot be remounted inside of it.
-        (shared_memory, shm(64, 64), "host.shm-too-small"),
-        (shared_memory, shm(64, 64, DOCKER), "host.shm-too-small-container"),
-        (shared_memory, shm(512, 512), "host.shm-for-two-ranks"),
-        (shared_memory, shm(16384, 10), "host.shm-almost-full"),
-        (shared_memory, shm(16384, 16384), None),
-        (shared_memory, shm(None, None), "host.shm-unreadable"),
+        ("shared-memory", shm(64, 64), "host.shm-too-small"),
+        ("shared-memory", shm(64, 64, DOCKER), "host.shm-too-small-container"),
+        ("shared-memory", shm(512, 512), "host.shm-for-two-ranks"),
+        ("shared-memory", shm(16384, 10), "host.shm-almost-full"),
+        ("shared-memory", shm(16384, 16384), None),
+        ("shared-memory", shm(None, None), "host.shm-unreadable"),
         # CUDA pins through its own driver. Without /sys the RDMA devices are not visible, which is not "none".
-        (locked_memory, memlock(-1, NIC), None),
-        (locked_memory, memlock(64 << 10, NIC), "host.memlock-too-small"),
-        (locked_memory, memlock(64 << 10, *on_bus(p100(0))), "host.memlock-not-needed"),
-        (locked_memory, memlock(64 << 10), "host.memlock-need-unknown"),
-        (locked_memory, memlock(None, NIC), "host.memlock-unreadable"),
+        ("locked-memory", memlock(-1, NIC), None),
+        ("locked-memory", memlock(64 << 10, NIC), "host.memlock-too-small"),
+        ("locked-memory", memlock(64 << 10, *on_bus(p100(0))), "host.memlock-not-needed"),
+        ("locked-memory", memlock(64 << 10), "host.memlock-need-unknown"),
+        ("locked-memory", memlock(None, NIC), "host.memlock-unreadable"),
     ],
 )
 def test_codes_of_a_host(check, host, code):
@@ -75,4 +75,4 @@ def test_codes_of_a_host(check, host, code):
 
 
 def test_a_limit_below_a_mebibyte_is_printed_in_kibibytes():
-    assert judge(locked_memory, memlock(64 << 10, NIC))[0].seen == "64 KiB"
+    assert judge("locked-memory", memlock(64 << 10, NIC))[0].seen == "64 KiB"

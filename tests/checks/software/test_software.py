@@ -3,7 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.checks.software import loader, module_flavour, next_boot
 from gpucheck.model import DkmsModule, DriverState, InstalledKernel, LoaderLibrary
 from tests.checks.judging import codes, judge
 from tests.fakes import facts
@@ -43,41 +42,41 @@ def booted(secure_boot, version):
     ("check", "host", "found"),
     [
         # Two majors are two libraries; other checks ask for other ones.
-        (loader, libraries(), ["no-cuda-libraries"]),
-        (loader, libraries("/usr/local/cuda/lib64/libcudart.so.12", torch="2.13.0"), [None]),
-        (loader, libraries("/cuda-12.8/libcudart.so.12", "/opt/cuda/libcudart.so.12"), ["library-copies"]),
-        (loader, libraries("/a/libcudart.so.12", "/b/libcudart.so.13"), [None]),
-        (loader, libraries("/a/libother.so.2", "/b/libother.so.2"), ["no-cuda-libraries"]),
-        (loader, libraries("/opt/nccl/libnccl.so.2", **OVERRIDING, torch="2.13.0"), ["library-path-overrides"]),
-        (loader, libraries("/opt/nccl/libnccl.so.2", **OVERRIDING), [None]),
-        (loader, facts(libraries=None), ["loader-cache-unreadable"]),
+        ("loader", libraries(), ["no-cuda-libraries"]),
+        ("loader", libraries("/usr/local/cuda/lib64/libcudart.so.12", torch="2.13.0"), [None]),
+        ("loader", libraries("/cuda-12.8/libcudart.so.12", "/opt/cuda/libcudart.so.12"), ["library-copies"]),
+        ("loader", libraries("/a/libcudart.so.12", "/b/libcudart.so.13"), [None]),
+        ("loader", libraries("/a/libother.so.2", "/b/libother.so.2"), ["no-cuda-libraries"]),
+        ("loader", libraries("/opt/nccl/libnccl.so.2", **OVERRIDING, torch="2.13.0"), ["library-path-overrides"]),
+        ("loader", libraries("/opt/nccl/libnccl.so.2", **OVERRIDING), [None]),
+        ("loader", facts(libraries=None), ["loader-cache-unreadable"]),
         # The flavor of another file is not that of the loaded module.
-        (module_flavour, flavoured({"loaded_version": "550.163.01"}), ["module-flavour-unknown"]),
-        (module_flavour, flavoured({"loaded_version": "550.163.01", **NEW}), ["module-flavour-unknown"]),
-        (module_flavour, flavoured({"loaded_version": "580.95", **NEW}), [None]),
-        (module_flavour, flavoured(NEW), [None]),
-        (module_flavour, flavoured({}), ["no-driver-module"]),
+        ("module-flavour", flavoured({"loaded_version": "550.163.01"}), ["module-flavour-unknown"]),
+        ("module-flavour", flavoured({"loaded_version": "550.163.01", **NEW}), ["module-flavour-unknown"]),
+        ("module-flavour", flavoured({"loaded_version": "580.95", **NEW}), [None]),
+        ("module-flavour", flavoured(NEW), [None]),
+        ("module-flavour", flavoured({}), ["no-driver-module"]),
         # Pascal needs the proprietary modules, Blackwell the open ones.
-        (module_flavour, flavoured(loaded("proprietary")), [None]),
-        (module_flavour, flavoured(loaded("open")), ["module-flavour-wrong"]),
-        (module_flavour, flavoured(loaded("proprietary"), "2901"), ["module-flavour-wrong"]),
-        (module_flavour, flavoured(loaded("open"), "2330"), [None]),
+        ("module-flavour", flavoured(loaded("proprietary")), [None]),
+        ("module-flavour", flavoured(loaded("open")), ["module-flavour-wrong"]),
+        ("module-flavour", flavoured(loaded("proprietary"), "2901"), ["module-flavour-wrong"]),
+        ("module-flavour", flavoured(loaded("open"), "2330"), [None]),
         # A kernel without the module is named before the reboot; afterwards it is too late.
-        (next_boot, kernels(RUNNING), [None]),
-        (next_boot, kernels(RUNNING, NEXT), ["kernel-without-headers"]),
-        (next_boot, kernels(RUNNING, replace(NEXT, headers=True)), ["kernel-without-module"]),
-        (next_boot, kernels(RUNNING, dkms=(ADDED,)), ["dkms-not-installed"]),
+        ("next-boot", kernels(RUNNING), [None]),
+        ("next-boot", kernels(RUNNING, NEXT), ["kernel-without-headers"]),
+        ("next-boot", kernels(RUNNING, replace(NEXT, headers=True)), ["kernel-without-module"]),
+        ("next-boot", kernels(RUNNING, dkms=(ADDED,)), ["dkms-not-installed"]),
         (
-            next_boot,
+            "next-boot",
             kernels(replace(RUNNING, headers=False), dkms=(replace(ADDED, state="installed"),)),
             ["headers-not-installed"],
         ),
-        (next_boot, kernels(RUNNING, dkms=(DkmsModule(name="zfs", version="2.2", state="added"),)), [None]),
-        (next_boot, kernels(), ["no-kernels-listed"]),
+        ("next-boot", kernels(RUNNING, dkms=(DkmsModule(name="zfs", version="2.2", state="added"),)), [None]),
+        ("next-boot", kernels(), ["no-kernels-listed"]),
         # No enrolled key signed it.
-        (next_boot, booted(True, None), [None, "secure-boot-rejects"]),
-        (next_boot, booted(True, "580.178.04"), [None, None]),
-        (next_boot, booted(False, None), [None, None]),
+        ("next-boot", booted(True, None), [None, "secure-boot-rejects"]),
+        ("next-boot", booted(True, "580.178.04"), [None, None]),
+        ("next-boot", booted(False, None), [None, None]),
     ],
 )
 def test_codes_of_a_host(check, host, found):
@@ -85,8 +84,8 @@ def test_codes_of_a_host(check, host, found):
 
 
 def test_kernel_is_named_with_what_it_has():
-    (finding,) = judge(next_boot, kernels(RUNNING, NEXT))
-    (running,) = judge(next_boot, kernels(RUNNING, dkms=(ADDED,)))
+    (finding,) = judge("next-boot", kernels(RUNNING, NEXT))
+    (running,) = judge("next-boot", kernels(RUNNING, dkms=(ADDED,)))
 
     assert (finding.values["kernel"], running.values["kernel"]) == ("5.15.0-113", "5.15.0-97")
     assert finding.evidence == (
