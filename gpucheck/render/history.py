@@ -42,7 +42,7 @@ def _row(one: NodeHistory) -> tuple[str, ...]:
 
 
 def to_csv(report: HistoryReport, labels: dict[str, dict[str, str]]) -> str:
-    """Return a line a node, the worst first, with the labels of the site: ``isolate --switches`` reads it."""
+    """Return a line a node, the worst first, with the labels of your site: ``isolate --switches`` reads it."""
     more = sorted({name for row in labels.values() for name in row} - set(COLUMNS))
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

@@ -30,7 +30,7 @@ from gpucheck.simulator.machine.profile import (
 DMI = "/sys/class/dmi/id"
 CPUINFO = "/proc/cpuinfo"
 CPU_LIST = re.compile(r"/sys/devices/system/node/node(\d+)/cpulist")
-NVSWITCH = "0680"  # PCI class: a bridge that is none of the known kinds
+NVSWITCH = "0680"  # PCI class: a bridge of another kind
 SERVICES = ("nvidia-fabricmanager", "nvidia-imex")
 GENERATION, WIDTH = 3, 16  # of a bridge that does not report its own
 

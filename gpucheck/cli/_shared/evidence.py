@@ -30,7 +30,7 @@ def named_nodes(search: IsolationReport) -> tuple[str, ...]:
 def pack(node: str, content: bytes, search: IsolationReport) -> bytes:
     """Return the archive (tar.gz) about one node: what it recorded, its report, kernel log and GPUs, and its tests.
 
-    content: of its recording, not redacted. Raises UnreadableInput if it is none.
+    content: of its recording, not redacted. Raises UnreadableInput if it is not a recording.
     """
     from gpucheck.host.recording import decode, encode
     from gpucheck.host.recording.redaction import Redaction, of_recording, redacted
