@@ -31,6 +31,7 @@ WATCHED = (
     '{{ cat <&3 >/dev/null; kill "$child" 2>/dev/null; }} & wait "$child"'
 )
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15", "-T")
+ALIVE = (b"RUNNING", b"SUSPENDED", b"STOPPED", b"CONFIGURING", b"RESIZING", b"SIGNALING")  # squeue(1), of 22.05
 NO_GPU = "no GPU"
 FAILED_BY_SSH, ENDED_BY_TIMEOUT = 255, (124, 137)
 
@@ -109,8 +110,8 @@ def check_allocation(launcher: Launcher) -> None:
         done = subprocess.run(command, capture_output=True, timeout=HERE_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return
-    # A controller that does not respond states neither.
-    if done.stdout.strip() not in (b"", b"RUNNING", b"SUSPENDED") or b"Invalid job id" in done.stderr:
+    # Of a job that ended a moment ago, nothing is printed. A controller that does not respond states neither.
+    if (done.returncode == 0 and done.stdout.strip() not in ALIVE) or b"Invalid job id" in done.stderr:
         raise AllocationEndedError
 
 

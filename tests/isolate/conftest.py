@@ -16,8 +16,15 @@ for word; do node=$script; script=$word; done
 NODE=$node exec setsid -w sh -c "$script"
 """
 SRUN = """#!/bin/sh
+[ -e "$NODES/ended" ] && { echo "srun: error: Job/step already completing or completed" >&2; exit 1; }
 while :; do case $1 in --nodelist=*) node=${1#--nodelist=};; timeout) break;; esac; shift; done
 NODE=$node exec "$@"
+"""
+SQUEUE = """#!/bin/sh
+[ -e "$NODES/ended" ] || echo RUNNING
+"""
+SCONTROL = """#!/bin/sh
+[ "$1 $2" = "show hostnames" ] && echo "$3" | tr , '\\n'
 """
 GPUCHECK = """#!{python}
 import json, os, sys, time
@@ -49,8 +56,10 @@ else:
     while len(list(here.glob(f"{{port}}-*"))) < int(count):
         time.sleep(0.01)
     states = [path.read_text() for path in here.glob(f"{{port}}-*")]
-    if "hangs" in states:
-        time.sleep(1000)
+    while "hangs" in states:
+        time.sleep(0.05)
+        if (nodes / "ended").exists():
+            sys.exit(143)
     slow = "slow" in states or ("card" in states and os.environ.get("NCCL_IB_HCA", "=mlx5_1") == "=mlx5_1")
     rows = [dict(operation="all_reduce", size_bytes=size, time_us=30.0 if size == 8192 else 1e3,
                  busbw_gb_s=200.0 if slow else 390.0, wrong=int("wrong" in states)) for size in (8192, 134217728)]
@@ -65,7 +74,8 @@ def stand_ins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
     """Return a function that sets how nodes behave, by name, and gives the directory with their ``log``."""
     programs = tmp_path / "programs"
     programs.mkdir()
-    for name, text in (("ssh", SSH), ("srun", SRUN), ("gpucheck", GPUCHECK.format(python=sys.executable))):
+    texts = {"ssh": SSH, "srun": SRUN, "squeue": SQUEUE, "scontrol": SCONTROL}
+    for name, text in {**texts, "gpucheck": GPUCHECK.format(python=sys.executable)}.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")

@@ -115,6 +115,28 @@ def test_a_search_goes_on_where_it_was_ended(stand_ins, tmp_path):
     assert {line.split()[1] for line in first} == {"n3", "n7"}
 
 
+def test_an_allocation_that_ends_accuses_nobody(stand_ins, tmp_path):
+    nodes, state = stand_ins(n3="hangs"), tmp_path / "state"
+    job = os.environ | {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": ",".join(NAMES)}
+    command = [sys.executable, "-m", "gpucheck", "isolate", "--timeout", "600", "--format", "json"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([*command, "--state", str(state)], env=job, **pipes) as running:
+        while not state.exists() or len(state.read_text().splitlines()) < 4:  # the head and three good pairs
+            time.sleep(0.05)
+        (nodes / "ended").touch()
+        output, errors = running.communicate()
+    found = json.loads(output)
+    assert (running.returncode, found["verdict"]) == (3, "unknown"), errors
+    assert [one["code"] for one in found["findings"]][-1] == "isolate.allocation-interrupted"
+    assert "failed" not in state.read_text()
+    done = run("isolate", **{name: job[name] for name in ("SLURM_JOB_ID", "SLURM_JOB_NODELIST")})
+    assert (done.returncode, done.stderr.count("\n")) == (64, 1)
+    assert "the Slurm allocation ended before the first test" in done.stderr
+    done = run("gate", "--lists", str(tmp_path), "--", "true", SLURM_JOB_ID="7", SLURM_JOB_NODELIST=",".join(NAMES))
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "the Slurm allocation ended: nothing was started" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

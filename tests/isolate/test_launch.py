@@ -3,12 +3,20 @@
 import json
 import os
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
-from gpucheck.isolate.launch import Ended, Launcher, Peer, read_test, run_round
+from gpucheck.isolate.launch import (
+    AllocationEndedError,
+    Ended,
+    Launcher,
+    Peer,
+    check_allocation,
+    read_test,
+    run_round,
+)
 from gpucheck.isolate.run import peers_of
 from gpucheck.model.isolation import GroupTest
 
@@ -154,3 +162,24 @@ def test_an_inventory_states_how_nodes_are_reached(tmp_path):
     assert set(peers_of(("n3", "n1"), inventory, {})[0]) == {"n3", "n1"}
     with pytest.raises(ValueError, match="n9: not in this inventory"):
         peers_of(("n9", "n1"), inventory, {})
+
+
+@pytest.mark.parametrize(
+    ("script", "is_ended"),
+    [
+        ("echo RUNNING", False),
+        ("echo SUSPENDED", False),
+        ("echo COMPLETING", True),
+        ("true", True),  # scancel a moment ago, as Slurm 22.05 prints it
+        ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", True),
+        ("echo 'slurm_load_jobs error: Unable to contact slurm controller (connect failure)' >&2; exit 1", False),
+        ("exit 127", False),
+    ],
+)
+def test_an_allocation_ends_only_as_slurm_states_it(tmp_path, monkeypatch, script, is_ended):
+    (tmp_path / "squeue").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "squeue").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for slurm in (True, False):
+        with pytest.raises(AllocationEndedError) if is_ended and slurm else nullcontext():
+            check_allocation(Launcher(peers={}, slurm=slurm))
