@@ -8,8 +8,8 @@ SCHEMA = "gpucheck.history/1"
 class NodeHistory(msgspec.Struct, frozen=True, kw_only=True):
     """One node. days: on which something is known of it. bad_days: on which a report named it or it was drained.
 
-    low, high: the 95 % interval of its part of bad days. ``accused``: reports that name it. drained: by gpucheck, or set
-    down by Slurm; drained_again: of these, within 30 days after the one before. other_drains: for any other reason,
+    low, high: the 95 % interval of its part of bad days. ``accused``: reports that name it. drained: by gpucheck, or
+    set down by Slurm; drained_again: of these, within 30 days after the one before. other_drains: for any other reason,
     which do not count as bad. lemon: its place among the nodes that are worse than the fleet, from 1.
     reasons: the latest first.
     """
