@@ -28,8 +28,9 @@ from gpucheck.images.versions import (
     tag,
     version_text,
 )
+from gpucheck.lab.containers import engine_errors
 from gpucheck.lab.images import (
-    PROXIES,
+    build_image,
     debian_archive,
     ensure_base,
     private_certificates,
@@ -44,6 +45,7 @@ from gpucheck.lab.wheelhouse import OWN_WHEEL, own_wheel, pip
 
 if TYPE_CHECKING:
     from docker import DockerClient
+    from docker.models.images import Image
 
 
 # Libraries that NCCL loads at run time for InfiniBand and RoCE; without them, it uses TCP and reports no error.
@@ -229,7 +231,6 @@ def index_options(indexes: tuple[str, ...], find_links: tuple[str, ...]) -> list
     return options + [word for place in find_links for word in ("--find-links", place)]
 
 
-OLDEST_API = (1, 30)  # multi-stage builds with arguments before FROM: engine 17.06
 STAGE = "gpucheck/build-stage"
 SBOM = "/opt/venv/share/gpucheck/sbom.cdx.json"
 MEGABYTE = 10**6
@@ -261,65 +262,44 @@ class Built:
 
 def build(client: "DockerClient", root: Path, name: str, options: BuildOptions) -> Built:
     """Build one variant unless an image with exactly this content exists. Raises LabError."""
-    require_api(client)
     versions = read_versions(root)
     require_platform(client, versions, name)
     plan = plan_of(client, root, versions, name, options.base)
-    folder = assemble(plan)
-    if not options.fresh and existing(client, plan):
+    folder, old = assemble(plan), present(client, plan.tag)
+    same = old is not None and old.labels.get(f"{LABEL}.fingerprint") == plan.fingerprint()
+    if same and plan.sbom.exists() and not options.fresh:
         say(f"{plan.tag}: up to date")
         return Built(plan.tag, size_of(client, plan.tag), built=False, sbom=plan.sbom)
     # The time of the last fresh build: with another value, the builder's cache would give older packages.
-    before = old_labels(client, plan).get(f"{LABEL}.updates", "")
+    before = old.labels.get(f"{LABEL}.updates", "") if old else ""
     updates = f"{build_time():%Y%m%d%H%M%S}" if options.fresh else before
-    replaced = image_id(client, plan.tag)
+    replaced = str(old.id) if old else None
     with files_for_build(client, plan, options) as arguments:
         say(f"building {plan.tag} on {plan.base_image}")
-        wanted = {**plan.arguments(), **arguments, **proxies(), **({"UPDATES": updates} if updates else {})}
+        wanted = {**plan.arguments(), **arguments, **({"UPDATES": updates} if updates else {})}
         # First the stage, with its own tag: it is reused, and a change of gpucheck adds one small layer.
         for target, tag in (("build", f"{STAGE}:{name}"), ("runtime", plan.tag)):
-            build_target(client, folder, target, tag, wanted, plan.labels(updates) if target == "runtime" else {})
+            labels_ = plan.labels(updates) if target == "runtime" else {}
+            with engine_errors(f"building {tag}"):
+                build_image(client, tag, wanted, path=str(folder), target=target, labels=labels_)
     drop_replaced(client, plan.tag, replaced)
     plan.sbom.write_bytes(read_file(client, plan.tag, SBOM))
     hold_budget(client, plan)
     return Built(plan.tag, size_of(client, plan.tag), built=True, sbom=plan.sbom)
 
 
-def require_api(client: "DockerClient") -> None:
-    """Raise LabError for an engine that cannot build these Dockerfiles."""
-    version = client.version()
-    numbers = tuple(int(part) for part in str(version["ApiVersion"]).split("."))
-    if numbers < OLDEST_API:
-        raise LabError(
-            f"the Docker engine {version.get('Version', '')} is too old: its API is {version['ApiVersion']}, and "
-            "builds in two stages need 1.30 (engine 17.06)\n"
-            "do: install a newer engine, or name another with DOCKER_HOST"
-        )
-
-
-def old_labels(client: "DockerClient", plan: ImagePlan) -> dict[str, str]:
-    """Return the labels of the image with the plan's tag; empty if there is no such image."""
+def present(client: "DockerClient", tag: str) -> "Image | None":
+    """The image with this tag."""
     import docker.errors
 
     try:
-        return dict(client.images.get(plan.tag).labels)
-    except docker.errors.ImageNotFound:
-        return {}
-
-
-def image_id(client: "DockerClient", tag: str) -> str | None:
-    import docker.errors
-
-    try:
-        return str(client.images.get(tag).id)
+        return client.images.get(tag)
     except docker.errors.ImageNotFound:
         return None
 
 
 def plan_of(client: "DockerClient", root: Path, versions: Versions, name: str, given: str | None) -> ImagePlan:
     """Return the plan with its base: the given one, the pinned one, or the substitute if no registry responds."""
-    import docker.errors
-
     row = versions.variant(name)
     if given is not None:
         same = versions.base.digest is not None and given.endswith(f"@{versions.base.digest}")
@@ -327,9 +307,7 @@ def plan_of(client: "DockerClient", root: Path, versions: Versions, name: str, g
         own = Base(name=name_, python=versions.base.python, image=given)
         return ImagePlan(root, row, name, own, given)
     pinned = versions.base.image or ""
-    try:
-        client.images.get(pinned)
-    except docker.errors.ImageNotFound:
+    if present(client, pinned) is None:
         if not registry_answers():
             say("no container registry responds: the base is built from Debian's archive, as tag and label state")
             base = ensure_base(client)
@@ -357,17 +335,6 @@ def pull(client: "DockerClient", image: str) -> None:
     except docker.errors.DockerException as error:
         hint = "check that the engine reaches the registry, or build on another image with --base"
         raise LabError(failed("pulling the base", image, str(error), hint)) from error
-
-
-def existing(client: "DockerClient", plan: ImagePlan) -> bool:
-    """Return whether an image with exactly this content and its SBOM exist."""
-    import docker.errors
-
-    try:
-        image = client.images.get(plan.tag)
-    except docker.errors.ImageNotFound:
-        return False
-    return image.labels.get(f"{LABEL}.fingerprint") == plan.fingerprint() and plan.sbom.exists()
 
 
 @contextmanager
@@ -403,32 +370,6 @@ def security_line() -> str:
     return f"deb {source.uri} {source.suite} main"
 
 
-def proxies() -> dict[str, str]:
-    """Return the proxies of this host; the engine omits these names from the image's history."""
-    return {name: value for name in PROXIES if (value := os.environ.get(name) or os.environ.get(name.upper()))}
-
-
-def build_target(
-    client: "DockerClient", folder: Path, target: str, tag: str, arguments: dict[str, str], labels: dict[str, str]
-) -> None:
-    """Build one stage with the engine's own builder. Raises LabError with the end of its output."""
-    import docker.errors
-
-    try:
-        client.images.build(
-            path=str(folder), target=target, tag=tag, buildargs=arguments, labels=labels, rm=True, forcerm=True
-        )
-    except docker.errors.BuildError as error:
-        log = "".join(str(line.get("stream", "")) for line in error.build_log)
-        hint = "check that the engine reaches its package archive; then run this again"
-        raise LabError(failed(f"building {tag}", error.msg, f"{log}\n{error.msg}", hint)) from error
-    except docker.errors.APIError as error:
-        hint = "check the engine: docker info"
-        raise LabError(
-            failed(f"building {tag}", "the engine rejected the request", str(error.explanation or error), hint)
-        ) from error
-
-
 def drop_replaced(client: "DockerClient", tag: str, replaced: str | None) -> None:
     """Remove build stages that newer ones have replaced, and the previous image with this tag.
 
@@ -437,7 +378,8 @@ def drop_replaced(client: "DockerClient", tag: str, replaced: str | None) -> Non
     import docker.errors
 
     client.images.prune(filters={"dangling": True, "label": f"{LABEL}=build"})
-    if replaced is None or replaced == image_id(client, tag):
+    now = present(client, tag)
+    if replaced is None or (now and replaced == now.id):
         return
     with suppress(docker.errors.APIError):  # another tag, a container or a derived image needs it
         if not client.images.get(replaced).tags:

@@ -241,28 +241,26 @@ def build_all(client: "DockerClient", context: Path, some: list[Recipe], ca_url:
 
 
 def build(client: "DockerClient", context: Path, recipe: Recipe, ca_url: str) -> None:
-    """Build one image. Raises LabError with the end of the build's output."""
+    options = {"path": str(context), "dockerfile": recipe.dockerfile, "target": recipe.target}
+    arguments = {"BASE": recipe.base, "CA_URL": ca_url}
+    build_image(client, recipe.tag(context), arguments, labels={LABEL: "images"}, **options)
+
+
+def build_image(client: "DockerClient", tag: str, arguments: dict[str, str], **options: Any) -> None:
+    """Build an image with the engine's own builder. Raises LabError with the end of its output."""
     import docker.errors
 
-    # The engine keeps these few names out of an image's history by itself.
-    proxies = {name: value for name in PROXIES if (value := os.environ.get(name) or os.environ.get(name.upper()))}
     try:
-        client.images.build(
-            path=str(context),
-            dockerfile=recipe.dockerfile,
-            target=recipe.target,
-            tag=recipe.tag(context),
-            buildargs={"BASE": recipe.base, "CA_URL": ca_url, **proxies},
-            labels={LABEL: "images"},
-            rm=True,
-            forcerm=True,
-        )
+        client.images.build(tag=tag, buildargs={**arguments, **proxies()}, rm=True, forcerm=True, **options)
     except docker.errors.BuildError as error:
         log = "".join(str(line.get("stream", "")) for line in error.build_log)
-        hint = "check that this machine reaches its package archive; then run this again"
-        raise LabError(
-            failed(f"building the lab image {recipe.role}", error.msg, f"{log}\n{error.msg}", hint)
-        ) from error
+        hint = "check that the engine reaches its package archive; then run this again"
+        raise LabError(failed(f"building {tag}", error.msg, f"{log}\n{error.msg}", hint)) from error
+
+
+def proxies() -> dict[str, str]:
+    """The proxies of this machine. The engine keeps these few names out of an image's history by itself."""
+    return {name: value for name in PROXIES if (value := os.environ.get(name) or os.environ.get(name.upper()))}
 
 
 # A private CA

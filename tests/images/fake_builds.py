@@ -15,12 +15,11 @@ from tests.lab.fake_docker import FakeNetwork
 class Engine:
     """A Docker engine of values: what it builds it remembers, and what it is asked is written down."""
 
-    def __init__(self, api="1.41", size=10**9):
+    def __init__(self, size=10**9):
         self.made = {}
         self.calls = []
         self.pulled = None
         self.size = size
-        self.api = api
         self.networks = SimpleNamespace(get=lambda _name: FakeNetwork("bridge", "127.0.0.0/8", gateway="127.0.0.1"))
         self.removed = []
         self.images = SimpleNamespace(
@@ -29,7 +28,7 @@ class Engine:
         self.containers = SimpleNamespace(create=self.create)
 
     def version(self):
-        return {"ApiVersion": self.api, "Version": "1.0"}
+        return {}
 
     def build(self, **options):
         self.calls.append(options)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.images.build import BuildOptions, assemble, command_line, files_for_build, plan_of, proxies
+from gpucheck.images.build import BuildOptions, assemble, command_line, files_for_build, plan_of
 from gpucheck.images.versions import LABEL, read_versions
+from gpucheck.lab.images import proxies
 from tests.images.containers import ROOT, Image
 
 pytestmark = pytest.mark.images
