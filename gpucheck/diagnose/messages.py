@@ -19,9 +19,9 @@ def of_messages(messages: Iterable[Message]) -> Iterator[Finding]:
     """
     known = [(message, row(message.key)) for message in messages]
     known = [(message, meaning) for message, meaning in known if meaning.verdict != "pass"]
-    told = [one for one in known if not one[1].bare] or known
+    known = [one for one in known if not one[1].bare] or known
     groups: dict[tuple[str, str | None], list[tuple[Message, KnownMessage]]] = {}
-    for message, meaning in told:
+    for message, meaning in known:
         groups.setdefault((meaning.cause or message.key, message.gpu), []).append((message, meaning))
     for (_, gpu), members in groups.items():
         known_as = min((meaning for _, meaning in members), key=lambda meaning: WORST.index(meaning.verdict))

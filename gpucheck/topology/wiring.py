@@ -1,6 +1,7 @@
 """The wiring of a host from its PCI functions, and the links that a transfer between two functions uses.
 
-It has no bus ids and no PCIe links: devices of class PIX share a box, and every NUMA node has one.
+A wiring that is inferred from path classes has no bus ids and no PCIe links: devices of class PIX share a box, and
+every NUMA node has one.
 """
 
 from collections.abc import Iterable, Iterator
