@@ -37,6 +37,7 @@ def arguments() -> argparse.Namespace:
         "--machine", action="append", choices=sorted(deb.ARCHITECTURES), help="of the packages; default: all"
     )
     parser.add_argument("--python", action="append", choices=PYTHONS, help="of the packages; default: all")
+    parser.add_argument("--uncommitted", action="store_true", help="a trial with files that differ from the commit")
     parser.add_argument("--no-packages", action="store_true", help="no .deb and no .rpm, and so no download")
     return parser.parse_args()
 
@@ -48,8 +49,8 @@ def main() -> int:
     os.umask(0o022)  # setuptools and rpmbuild write what it leaves into their archives
     try:
         date = source.epoch(TOP)
-        if source.changed(TOP):
-            _say(f"{source.changed(TOP)} files differ from the commit: commit them before you publish this release.")
+        if not options.uncommitted:
+            committed()
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         with tempfile.TemporaryDirectory(prefix="gpucheck-release-") as temporary:
@@ -62,6 +63,12 @@ def main() -> int:
         return 1
     print("\n".join(sorted(path.name for path in folder.iterdir())))
     return 0
+
+
+def committed() -> None:
+    """Raises ReleaseError for a tree that differs from its commit."""
+    if changed := source.changed(TOP):
+        raise ReleaseError(f"{changed} files differ from the commit. Commit them; for a trial: --uncommitted")
 
 
 def build(options: argparse.Namespace, scratch: Path, folder: Path, date: int) -> None:

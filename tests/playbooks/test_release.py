@@ -25,7 +25,16 @@ def release(tmp_path_factory):
     path = f"{BIN}:{os.environ['PATH']}"
     with gnupg.homes() as home, gnupg.agent(home):
         gpg(home, "--passphrase", "", "--quick-gen-key", "release test", "rsa3072", "sign", "never")
-        words = [sys.executable, "-m", "release", folder / "out", "--key", "release test", "--no-packages"]
+        words = [
+            sys.executable,
+            "-m",
+            "release",
+            folder / "out",
+            "--key",
+            "release test",
+            "--no-packages",
+            "--uncommitted",
+        ]
         env = {**os.environ, "GNUPGHOME": str(home), "PATH": path, "SOURCE_DATE_EPOCH": "1800000000"}
         subprocess.run(words, check=True, capture_output=True, env=env, cwd=PLAYBOOKS.parent)
         (folder / "publisher.gpg").write_bytes(

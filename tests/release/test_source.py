@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from release import source
+from release.__main__ import main
 from release.problem import ReleaseError, run
 
 DATE = 1_700_000_000
@@ -66,6 +67,16 @@ def test_a_file_that_is_not_committed_is_counted(checkout):
     (checkout / "text").write_text("y\n")
 
     assert source.changed(checkout) == 1
+
+
+def test_a_tree_that_differs_from_its_commit_gives_no_release(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(source, "changed", lambda _: 3)
+    monkeypatch.setattr(source, "epoch", lambda _: DATE)
+    monkeypatch.setattr("sys.argv", ["release", str(tmp_path / "out")])
+
+    assert main() == 1
+    assert "3 files differ from the commit" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_copy_has_permissions_that_depend_on_no_umask(tree, tmp_path_factory):
