@@ -12,13 +12,17 @@ import msgspec
 import pytest
 
 from gpucheck import imports
-from gpucheck.model import Report
+from gpucheck.model import Report, Verdict
 from gpucheck.model.bandwidth import BandwidthReport
+from gpucheck.model.collectives import CollectivesReport
+from gpucheck.model.compute import ComputeReport
+from gpucheck.render import fleet
 from gpucheck.render.formats import render, show
 from gpucheck.render.json import to_json
-from gpucheck.render.subjects import bandwidth
+from gpucheck.render.subjects import bandwidth, collectives, compute
 from gpucheck.render.subjects import diagnosis as subject
 from gpucheck.run.pastes import diagnosis
+from tests.fleet.reports import bad, merged, report, steady
 from tests.shared import from_yaml
 
 PASTES = sorted((Path(__file__).parents[1] / "data" / "pastes").glob("*.yml"))
@@ -28,7 +32,21 @@ VERIFIED = (
     ("hgx-h100-x8", "--fault", "nvlink-down:gpu=2,link=3"),
     ("p100-pcie-x2", "--fault", "hot:gpu=1"),
 )
-MEASURED = (("p100-pcie-x2",), ("p100-pcie-x2", "--fault", "p2p-slow:pair=0-1,percent=40"))
+P100S = ("--simulate", "p100-pcie-x2")
+H100S = ("--simulate", "hgx-h100-x8")
+QUICK = ("bandwidth", "--level", "quick", *P100S)
+MEASURED = (
+    QUICK,
+    (*QUICK, "--fault", "p2p-slow:pair=0-1,percent=40"),
+    ("compute", *H100S),
+    ("compute", *H100S, "--fault", "hot:gpu=2"),
+    ("collectives", *P100S, "--sizes", "1K"),
+)
+SUBJECTS = {
+    "bandwidth": (BandwidthReport, bandwidth),
+    "compute": (ComputeReport, compute),
+    "collectives": (CollectivesReport, collectives),
+}
 TROUBLE = ("fail", "warn", "unknown")
 HEDGES = re.compile(
     r"suspect|\bmay\b|might|possibl|probabl|likely|usual|unknown|not known|\bor\b|\bif\b|does not name|not read",
@@ -57,9 +75,10 @@ def of_verify(capsys, *words):
     return {form: render(report, form) for form in ("json", "text", "html", "markdown", "junit")}
 
 
-def of_bandwidth(capsys, *words):
-    out = printed(capsys, "bandwidth", "--level", "quick", "--simulate", *words)
-    document = bandwidth.document(msgspec.json.decode(out, type=BandwidthReport))
+def of_measurement(capsys, *words):
+    kind, module = SUBJECTS[words[0]]
+    out = printed(capsys, *words)
+    document = module.document(msgspec.json.decode(out, type=kind))
     return {"json": out, **{form: show(document, form) for form in ("text", "html", "markdown")}}
 
 
@@ -156,6 +175,40 @@ def test_a_verification_never_contradicts_itself(words, capsys):
     assert complaints(of_verify(capsys, *words)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", MEASURED, ids=" ".join)
 def test_a_measurement_never_contradicts_itself(words, capsys):
-    assert complaints(of_bandwidth(capsys, *words)) == []
+    assert complaints(of_measurement(capsys, *words)) == []
+
+
+FLEETS = {
+    "healthy": steady(),
+    "faulty": [
+        *steady(),
+        report("slow", 340.0),
+        *(
+            report(f"down{n}", verdict=Verdict.FAIL, findings=(bad(), bad("driver", None, Verdict.WARN)))
+            for n in (1, 2)
+        ),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", FLEETS)
+def test_a_fleet_never_contradicts_itself(name):
+    """Verdict, hosts of each verdict and first lines of problems are the same in each form."""
+    made = merged(*FLEETS[name])
+    forms = {form: fleet.render(made, form) for form in ("json", "text", "html", "markdown")}
+    answer, page = json.loads(forms["json"]), json.loads(forms["html"].partition('id="data">')[2].split("</script>")[0])
+    text, markdown = _plain(forms["text"]), _plain(forms["markdown"].replace("\\", "").replace("`", ""))
+    counts = {verdict: count for verdict, count in answer["counts"].items() if count}
+
+    assert list(_verdicts({**forms, "html": f'class="badge {page["verdict"]}"'}, answer["verdict"])) == []
+    assert {row["verdict"] for row in answer["hosts"]} == counts.keys()
+    assert {verdict: count for verdict, count in page["counts"].items() if count} == counts
+    for verdict, count in counts.items():
+        assert f"{count} {verdict}" in text.rpartition(answer["verdict"].upper())[2]
+    for problem in {one["seen"] for row in answer["hosts"] for one in row["problems"] if one["check"] != "fleet"}:
+        assert problem in text
+        assert problem in markdown
+    assert len(answer["outliers"]) == len(page["outliers"])
