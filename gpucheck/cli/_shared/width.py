@@ -17,6 +17,8 @@ PROSE = re.compile(
 )
 # A sentence or a heading without columns: not a key of YAML, a metric, Markdown or JSON.
 SENTENCE = re.compile(rf"{ESCAPE}(?:gpucheck \w+  (?:\S+  )?)?{ESCAPE}[A-Za-z](?![\w.-]*: )(?:(?!  |[|{{}}\"=`]).)*$")
+# Of a list below a title: an indented sentence that ends as one.
+ITEM = re.compile(r"  [A-Z0-9](?:(?!  |[|{}\"`]).)*\.$")
 HANGING = 2
 # A step that is a command (render.write.terminal): broken, it could not be copied.
 COMMAND = re.compile(rf"{ESCAPE} {{8}}(?:fix {{9}}| {{12}})(?=\S)")
@@ -40,10 +42,11 @@ def fitted(text: str, width: int | None) -> str:
 def _wrapped(line: str, width: int) -> str:
     begin = PROSE.match(line)
     plain = click.unstyle(line)
-    if len(plain) <= width or COMMAND.match(line) or (begin is None and not SENTENCE.match(plain)):
+    item = ITEM.match(plain)
+    if len(plain) <= width or COMMAND.match(line) or not (begin or item or SENTENCE.match(plain)):
         return line
     prefix, rest = (line[: begin.end()], line[begin.end() :]) if begin else ("", line)
-    indent = len(click.unstyle(prefix)) if begin else HANGING
+    indent = len(click.unstyle(prefix)) if begin else 2 * HANGING if item else HANGING
     lines = textwrap.wrap(
         rest,
         width - (0 if begin is None else indent),

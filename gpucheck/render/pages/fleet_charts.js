@@ -91,7 +91,7 @@ function byCauseCard() {
   if (!DATA.by_cause.length) section.append(make("p.soft", {}, HOSTS.length ? "No host has a problem." : "There are no hosts."));
   section.append(make("div.by-cause", {}, DATA.by_cause.map(([name, verdict, count]) => make("button.quiet", {
     type: "button", "data-cause": name, click: () => filterOn(name, ""),
-  }, badge(verdict), " ", name, ": ", make("b", {}, plural(count, "host"))))));
+  }, badge(verdict), " ", DATA.no_cause[name] || name, ": ", make("b", {}, plural(count, "host"))))));
   return section;
 }
 

@@ -7,7 +7,7 @@ import msgspec
 
 from gpucheck.model import FleetReport, FleetRow, Verdict, by_root, metric_title, where
 from gpucheck.render.findings import not_run
-from gpucheck.render.subjects.fleet import by_cause, place, results
+from gpucheck.render.subjects.fleet import NO_CAUSE, by_cause, place, results
 from gpucheck.render.words import headline, observed
 from gpucheck.render.write import html
 
@@ -65,6 +65,7 @@ def _data(fleet: FleetReport) -> dict[str, Any]:
         "groups": [g for g in fleet.metrics if g.hosts > 1],
         "outliers": [msgspec.structs.replace(o, at=place(o, rows[o.host]) if o.at else None) for o in fleet.outliers],
         "by_cause": [(name, verdict.value, count) for name, verdict, count in by_cause(fleet.hosts)],
+        "no_cause": NO_CAUSE,
         "titles": {name: metric_title(name) for name in names},
         "results": results(fleet),
         "drift": fleet.drift,
