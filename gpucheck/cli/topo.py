@@ -6,9 +6,7 @@ import click
 from msgspec.structs import replace
 
 from gpucheck.cli._shared.common import (
-    OutputFile,
     Problem,
-    drawing_only,
     fail_on_option,
     open_host,
     output_options,
@@ -16,7 +14,6 @@ from gpucheck.cli._shared.common import (
     replay_mark,
     simulation_options,
     timeout_option,
-    write_result,
 )
 from gpucheck.cli._shared.shown import FORMATS, write_report
 from gpucheck.cli._shared.width import columns
@@ -27,7 +24,6 @@ from gpucheck.model.topology import Topology
 @click.command()
 @click.option("--import", "source", metavar="FILE", help="Read the output of another tool instead. - is stdin.")
 @click.option("--best", type=click.IntRange(min=1), metavar="K", help="Select the best K GPUs of up to 16 for a job.")
-@click.option("--svg", type=OutputFile(), help="Also draw the host to FILE. With -: to stdout, instead of the text.")
 @fail_on_option
 @timeout_option()
 @output_options(*FORMATS)
@@ -36,7 +32,6 @@ from gpucheck.model.topology import Topology
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     source: str | None,
     best: int | None,
-    svg: Path | None,
     fail_on: str,
     timeout: float,
     format_: str,
@@ -51,7 +46,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     if source is not None and (profile is not None or faults or recording is not None):
         raise Problem("--import cannot be combined with --simulate, --fault or --from.")
-    only_drawing = drawing_only(svg, output)
     mark = ""
     if source is None:
         host = open_host(profile, faults, recording, deadline_s=timeout, health=False)
@@ -66,21 +60,16 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     findings = conclude(topology.findings, topology.gpus, topology.wiring).findings
     topology = _advised(replace(topology, findings=findings), best)
-    if svg is not None:
-        from gpucheck.render.topology.svg import to_svg
+    from gpucheck.render.subjects.topology import document
 
-        write_result(to_svg(topology, about=about), svg)
-    if not only_drawing:
-        from gpucheck.render.subjects.topology import document
-
-        write_report(
-            topology,
-            lambda: document(
-                topology, about=about, width=columns(output), best=best is not None, whole=format_ != "text"
-            )._replace(recorded=mark.strip()),
-            format_,
-            output,
-        )
+    write_report(
+        topology,
+        lambda: document(
+            topology, about=about, width=columns(output), best=best is not None, whole=format_ != "text"
+        )._replace(recorded=mark.strip()),
+        format_,
+        output,
+    )
     verdicts = [finding.verdict for finding in topology.findings if finding.verdict is not Verdict.SKIP]
     return exit_status(verdicts, fail_on) if verdicts else 0
 

@@ -8,7 +8,6 @@ import pytest
 from gpucheck import simulator
 from gpucheck.cli._shared.common import Problem
 from gpucheck.cli.bandwidth import parse_sizes, parse_tensor
-from tests.cli.commands import on_a_terminal
 from tests.forked import gpucheck
 
 pytestmark = pytest.mark.slow
@@ -72,14 +71,6 @@ def test_what_is_wrong_stands_before_the_matrices_and_its_cells_are_marked():
     assert "\n! the pair has a warning\n" in text
     assert "method: " not in text
     assert "method: clock" in measured(*faulty, "--verbose").stdout
-
-
-def test_heat_is_in_the_terminal_only():
-    """Colours go where they are read: a file or a pipe gets the numbers."""
-    words = ("--simulate", "p100-pcie-x2", "--level", "quick")
-
-    assert "\x1b[48;2;" in on_a_terminal("bandwidth", *words)[1]
-    assert "\x1b[" not in measured(*words).stdout
 
 
 @pytest.mark.parametrize(

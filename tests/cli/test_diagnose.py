@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.diagnose.cases import case
-from tests.render import diagnosed
 
 ROOT = Path(__file__).parent.parent.parent
 PASTES = ROOT / "tests" / "data" / "bandwidth"
-NUMBERS = "gpus: {count: 8}\np2p_access: all\n"
 TOPO = "\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n"
 
 
@@ -79,40 +77,3 @@ def test_more_gpus_than_a_machine_has_are_not_evaluated(diagnose, tmp_path):
 
     assert code == 3
     assert "more than 128 GPUs" in message
-
-
-@pytest.fixture
-def narrow_link(monkeypatch):
-    """The findings are one narrow link, with another suspect, and a pass."""
-    monkeypatch.setattr("gpucheck.run.pastes.diagnose", lambda seen: diagnosed.winner())
-
-
-@pytest.mark.usefixtures("narrow_link")
-def test_json_has_every_finding_with_its_alternatives_in_order(diagnose):
-    code, text = diagnose("--observations", "-", "--format", "json", given=NUMBERS)
-    answer = json.loads(text)
-    found, passed = answer["findings"]
-
-    assert code == 2
-    assert [one["cause"] for one in found["alternatives"]] == ["uplink-downgraded", "throttled"]
-    assert (found["probability"], found["alternatives"][0]["probability"], passed["alternatives"]) == (None, None, [])
-    assert answer["gpus"] == 8
-
-
-@pytest.mark.usefixtures("narrow_link")
-def test_text_names_the_cause_and_the_other_suspects(diagnose):
-    _, text = diagnose("--observations", "-", given=NUMBERS)
-
-    assert "cause     pcie-width-reduced (likely)" in text
-    assert "or        uplink-downgraded: lspci" in text
-    assert text.splitlines()[-1] == "FAIL  1 problem: 1 fail, 1 pass"
-
-
-@pytest.mark.usefixtures("narrow_link")
-@pytest.mark.parametrize(("form", "start"), [("html", "<!doctype html>"), ("markdown", "## FAIL: gpucheck diagnose")])
-def test_the_page_and_the_markdown_go_to_a_file(diagnose, tmp_path, form, start):
-    name = tmp_path / "diagnosis"
-    code, text = diagnose("--observations", "-", "--format", form, "-o", name, given=NUMBERS)
-
-    assert (code, text) == (2, "")
-    assert name.read_text(encoding="utf-8").startswith(start)

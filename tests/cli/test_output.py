@@ -1,4 +1,4 @@
-"""Where -o and --svg may point: stdout, pipes, devices and descriptors as well as files; what a loss there is."""
+"""Where -o may point: stdout, pipes, devices and descriptors as well as files; what a loss there is."""
 
 import json
 import os
@@ -34,7 +34,6 @@ def test_stdout_has_its_names(tmp_path, name):
     [
         "topo --simulate p100-pcie-x2 -o -", "profiles -o -", "diagnose --kinds -o -",
         "image --level quick -o -", "stack rules -o -", "bandwidth --simulate p100-pcie-x2 --level quick -o -",
-        "topo --simulate p100-pcie-x2 --svg -",
     ],
 )  # fmt: skip
 def test_a_dash_is_stdout_wherever_there_is_an_o(tmp_path, arguments):
@@ -48,19 +47,6 @@ def test_a_dash_is_stdout_wherever_there_is_an_o(tmp_path, arguments):
 def test_a_recording_goes_to_stdout(tmp_path):
     assert shell(f"cd {tmp_path}; $G record --simulate no-gpu -o - | gzip -t")[:2] == (0, "")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_drawing_on_stdout_takes_the_place_of_the_text(tmp_path):
-    topo = "$G topo --simulate p100-pcie-x2 --svg -"
-    status, out, _ = shell(topo)
-    other = shell(f"{topo} -o {tmp_path}/text")
-
-    assert (status, other[0]) == (0, 0)
-    assert out == other[1]
-    assert out.startswith("<svg")
-    assert out.rstrip().endswith("</svg>")
-    assert "PIX" in (tmp_path / "text").read_text()
-    assert shell(f"{topo} -o -")[0] == 64
 
 
 def test_a_lock_goes_to_stdout(site):  # noqa: F811 - the fixture

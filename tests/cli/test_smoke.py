@@ -116,13 +116,6 @@ def test_options_reach_the_run(smoke):
     assert (asked.steps, asked.timeout_s, asked.fault) == (77, 12.5, None)
 
 
-def test_the_report_goes_to_a_file(smoke, tmp_path):
-    status, out, _, _ = smoke(ON_CPU, "--format", "json", "-o", str(tmp_path / "smoke.json"))
-
-    assert (status, out) == (0, "")
-    assert json.loads((tmp_path / "smoke.json").read_text())["verdict"] == "pass"
-
-
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [

@@ -32,14 +32,6 @@ def test_a_paste_is_shown_as_json(topo, paste):
     assert (answer["source"], answer["simulated"]) == ("nvidia-smi-topo", False)
 
 
-def test_a_paste_is_shown_as_text_without_colour_when_piped(topo, paste):
-    status, out, _ = topo("--import", paste(PAIR))
-
-    assert status == 0
-    assert "GPU0   X    NV4" in out
-    assert "\x1b" not in out
-
-
 def test_standard_input_is_read(topo):
     assert "NV4" in topo("--import", "-", given=PAIR)[1]
 
@@ -100,15 +92,6 @@ def test_without_being_asked_json_has_advice_and_text_only_what_is_uneven(topo, 
     assert len(advice["pinning"]) == 8
     assert "NVLink joins 16 of 28 pairs" in text
     assert "CUDA_VISIBLE_DEVICES" not in text
-
-
-def test_the_drawing_is_written_beside_the_report(topo, paste, tmp_path):
-    file = tmp_path / "machine.svg"
-    status, out, _ = topo("--import", paste(nccl.hgx()), "--svg", str(file))
-
-    assert status == 0
-    assert "NV18" in out
-    assert file.read_text().startswith("<svg ")
 
 
 def test_a_narrow_terminal_gets_a_folded_matrix_and_a_pipe_a_whole_one(topo, paste, monkeypatch):

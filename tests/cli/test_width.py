@@ -27,7 +27,10 @@ def test_prose_hangs_below_its_beginning():
 def test_a_sentence_of_a_list_hangs_below_it():
     item = "  All 16 hosts with low copies have rack = r002, as have 0 of the others."
 
-    assert fitted(item, 40).splitlines() == ["  All 16 hosts with low copies have rack", "    = r002, as have 0 of the others."]
+    assert fitted(item, 40).splitlines() == [
+        "  All 16 hosts with low copies have rack",
+        "    = r002, as have 0 of the others.",
+    ]
     assert fitted("  key: a value of YAML that is longer than the line is.", 40).count("\n") == 0
 
 

@@ -122,15 +122,6 @@ def replaces(output: Path) -> bool:
     return output != STDOUT and descriptor(output) is None and not _is_special(output)
 
 
-def drawing_only(svg: Path | None, output: Path | None) -> bool:
-    """Whether --svg takes stdout, so that the text is not printed. Raises Problem where both would go there."""
-    if svg is None or not is_stdout(svg):
-        return False
-    if output is not None and is_stdout(output):
-        raise Problem("--svg - and -o - both go to stdout. Name a file for one of them.")
-    return output is None
-
-
 def write_result(content: str | bytes | Iterable[bytes], output: Path | None, *, mode: int = PRIVATE) -> None:
     """Print to stdout, or write the file atomically.
 

@@ -346,7 +346,7 @@ def _drawing(topology: Topology, findings: Iterable[Finding], about: str) -> Ite
     if topology.wiring is not None and topology.gpus:
         from gpucheck.render.topology.svg import to_svg
 
-        yield Drawing(to_svg(topology, about=about, in_page=True, findings=findings), "Drawing of the topology")
+        yield Drawing(to_svg(topology, about=about, findings=findings), "Drawing of the topology")
 
 
 def _paths(topology: Topology) -> Iterator[Block]:

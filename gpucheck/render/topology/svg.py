@@ -5,7 +5,6 @@ Readable on light and dark paper, by link width and words as well as by colour.
 
 import math
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
@@ -47,24 +46,18 @@ def element(tag: str, *inside: str, **attributes: object) -> str:
     return f"<{tag}{given}>{''.join(inside)}</{tag}>" if inside else f"<{tag}{given}/>"
 
 
-def document(width: float, height: float, title: str, *inside: str, style: str = "", background: str = "back") -> str:
-    """Return a complete SVG file. style: CSS rules. background: class of the rectangle behind everything."""
-    rules = [element("style", style)] if style else []
-    sheet = element("rect", width="100%", height="100%", class_=background)
-    return (
-        element(
-            "svg",
-            element("title", plain(title)),
-            *rules,
-            sheet,
-            *inside,
-            xmlns="http://www.w3.org/2000/svg",
-            viewBox=f"0 0 {width:.0f} {height:.0f}",
-            width=f"{width:.0f}",
-            height=f"{height:.0f}",
-            role="img",
-        )
-        + "\n"
+def document(width: float, height: float, title: str, *inside: str) -> str:
+    """The SVG element of a page, which has the rules for its classes (pages/drawing.css)."""
+    return element(
+        "svg",
+        element("title", plain(title)),
+        element("rect", width="100%", height="100%", class_="paper"),
+        *inside,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {width:.0f} {height:.0f}",
+        width=f"{width:.0f}",
+        height=f"{height:.0f}",
+        role="img",
     )
 
 
@@ -134,24 +127,13 @@ ROW = 20.0
 TONE = {Verdict.FAIL: "bad", Verdict.WARN: "caution"}
 MANY = 24
 """GPUs; above that they are smaller and spokes thinner."""
-COLOURS = """
-:root{--paper:#ffffff;--ink:#1b1f24;--soft:#57606a;--line:#8c959f;--node:#f6f8fa;--root:#ffffff;--switch:#ddf4ff;
---gpu:#d3f3d8;--nic:#e6e0fb;--nv:#1a7f37;--bad:#b8231a;--faulty:#fde7e4;--warned:#fdf1d8;--caution:#9a6200}
-@media (prefers-color-scheme:dark){:root{--paper:#0d1117;--ink:#e6edf3;--soft:#9ba5b0;--line:#6e7681;--node:#161b22;
---root:#0d1117;--switch:#10314f;--gpu:#123d20;--nic:#2b2350;--nv:#3fb950;--bad:#ff7b72;--faulty:#351a1a;
---warned:#2e2411;--caution:#e5a93c}}
-""".replace("\n", "")
-RULES = Path(__file__).parent.parent / "pages" / "drawing.css"
 
 
 @of_printable
-def to_svg(
-    topology: Topology, *, about: str = "", in_page: bool = False, findings: Iterable[Finding] | None = None
-) -> str:
-    """The whole drawing as one SVG file. about: what is simulated.
+def to_svg(topology: Topology, *, about: str = "", findings: Iterable[Finding] | None = None) -> str:
+    """The whole drawing. about: what is simulated.
 
-    in_page: without colours and rules, for a page that has them. findings: of the report that the topology is part
-    of; without, those of the topology.
+    findings: of the report that the topology is part of; without, those of the topology.
     """
     findings = topology.findings if findings is None else tuple(findings)
     tree = boxes(topology, findings)
@@ -168,8 +150,7 @@ def to_svg(
         parts.append(text("No NVLink between these GPUs.", Point(MARGIN, y + NORMAL), NORMAL, class_="soft"))
         y += ROW
     width, height = inner + 2 * MARGIN, y + MARGIN
-    style = "" if in_page else COLOURS + RULES.read_text(encoding="utf-8")
-    return document(width, height, heading(topology), *parts, style=style, background="paper")
+    return document(width, height, heading(topology), *parts)
 
 
 def _heading(topology: Topology, title: str, about: str, room: float) -> tuple[list[str], float]:

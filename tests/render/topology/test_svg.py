@@ -109,10 +109,6 @@ def test_a_name_stays_text():
     assert any("script" in word for word in words(ElementTree.fromstring(text)))  # noqa: S314 - our own output
 
 
-def test_both_light_and_dark_paper_have_colours():
-    assert "prefers-color-scheme:dark" in to_svg(MACHINES["2"])
-
-
 @pytest.mark.parametrize("case", READABLE, ids=[case["id"] for case in READABLE])
 def test_every_real_paste_can_be_drawn(case):
     made = infer_wiring(imports.read(raw(case)))
