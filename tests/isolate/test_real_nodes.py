@@ -198,7 +198,8 @@ def on_node(tmp_path: Path) -> str:
 
 
 def gate(cluster: Cluster, on_node: str, folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    command = cluster.gpucheck("gate", "--lists", str(folder), *words, remote=on_node)
+    # Ranks of four nodes on two processors start slowly.
+    command = cluster.gpucheck("gate", "--within", "400", "--lists", str(folder), *words, remote=on_node)
     return subprocess.run(command, capture_output=True, text=True, check=False, env=cluster.environment)
 
 
@@ -221,7 +222,11 @@ def test_a_job_without_spare_nodes_does_not_start(allocation, on_node, tmp_path)
 
 def test_a_signal_reaches_the_job(allocation, on_node, tmp_path):
     script, out = tmp_path / "job", tmp_path / "out"
-    start = " ".join(allocation._replace(before=("exec",)).gpucheck("gate", "--lists", str(tmp_path), remote=on_node))
+    start = " ".join(
+        allocation._replace(before=("exec",)).gpucheck(
+            "gate", "--within", "400", "--lists", str(tmp_path), remote=on_node
+        )
+    )
     script.write_text(f"#!/bin/sh\n{start} -- sh -c 'trap \"echo warned\" USR1; echo up; sleep 300 & wait; kill $!'\n")
     ask = ("sbatch", "--parsable", "-N4", "--exclusive", f"--output={out}", str(script))
     number = subprocess.run(ask, env=allocation.environment, capture_output=True, text=True, check=True).stdout.strip()
