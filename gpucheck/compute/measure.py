@@ -1,4 +1,4 @@
-"""Compute on the GPUs of a host and return the report: choose devices and engine, run the plan, evaluate."""
+"""Compute on the GPUs of a host and return what was measured: choose devices and engine, run the plan."""
 
 import time
 from collections import Counter
@@ -10,8 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.compute.engines.simulated import TICK_S, ComputeGpu, SimulatedBench, read
-from gpucheck.compute.evaluation import NAME, checked, doubtful, evaluate
-from gpucheck.compute.running.run import OnStep, Workers, run
+from gpucheck.compute.running.run import Doubtful, OnStep, Workers, run
 from gpucheck.compute.values import Answer, Bench, ComputeStep, Failure, Opened
 from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge.codes import Subject
@@ -22,6 +21,7 @@ from gpucheck.model.device import Device
 from gpucheck.model.facts import Source
 from gpucheck.processes.signals import undisturbed
 
+NAME = "compute"
 # Of Health, what explains a clock or a rate.
 SETTINGS = (
     "power_limit_w", "power_default_w", "application_clock_mhz", "default_application_clock_mhz", "licensed",
@@ -79,12 +79,14 @@ class Heard(NamedTuple):
 def measure(
     source: Source,
     options: ComputeOptions,
+    doubtful: Doubtful,
     on_step: OnStep = lambda *_: None,
     answered: Answered = lambda *_: None,
     keep: Callable[[ComputeReport], None] | None = None,
 ) -> ComputeReport:
-    """Run everything and evaluate it. Raises Unmeasurable if there is nothing to compute on, or not as asked.
+    """Run everything. Raises Unmeasurable if there is nothing to compute on, or not as asked.
 
+    The findings list only what could not be run. doubtful: what is measured again alone.
     keep: gets the report as soon as it is made: of what was computed when a signal ends the run, too.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
@@ -102,10 +104,8 @@ def measure(
         chosen.bench.close()
     with undisturbed():
         devices = with_settings(ran.devices, chosen.gpus)
-        findings = findings_of(devices, chosen)
-        if ran.stopped is not None:
-            cut = Subject(check=NAME).unknown("compute.run-interrupted", "interrupted: the remaining steps unknown")
-            findings = (*findings, cut)
+        cut = Subject(check=NAME).unknown("compute.run-interrupted", "interrupted: the remaining steps unknown")
+        findings = (cut,) if ran.stopped is not None else ()
         made = replace(
             report_of(source, chosen, devices, findings),
             versions=ran.versions,
@@ -121,16 +121,11 @@ def measure(
     return made
 
 
-def findings_of(devices: tuple[ComputeDevice, ...], chosen: Chosen) -> tuple[Finding, ...]:
-    return tuple(_cannot_fail(f) if chosen.notes else f for f in evaluate(devices))
-
-
 def report_of(
     source: Source, chosen: Chosen, devices: tuple[ComputeDevice, ...], findings: tuple[Finding, ...]
 ) -> ComputeReport:
     """Return the report without times and versions, which differ by level."""
     counts = Counter(finding.verdict for finding in findings)
-    values, miss = checked(devices)
     facts = source.read("system", "simulation")
     return ComputeReport(
         host=facts.system.hostname,
@@ -143,8 +138,6 @@ def report_of(
         seconds=0.0,
         load_seconds=0.0,
         gpus=devices,
-        checked_values=values,
-        miss=miss,
         method=METHOD,
         verdict=worst(counts),
         findings=findings,
@@ -203,19 +196,3 @@ def with_settings(devices: tuple[ComputeDevice, ...], gpus: tuple[Gpu, ...]) -> 
         replace(device, **{name: getattr(gpu.health, name) for name in SETTINGS})
         for device, gpu in zip(devices, gpus, strict=True)
     )
-
-
-def _cannot_fail(finding: Finding) -> Finding:
-    """With other processes on the GPUs rates are theirs as well; wrong results are not."""
-    if finding.verdict is Verdict.FAIL and finding.check in ("compute-matrix", "compute-memory"):
-        return Subject(check=finding.check, name=finding.subject, unit=finding.unit, evidence=finding.evidence).finding(
-            Verdict.WARN,
-            "compute.rate-low-contended",
-            finding.seen,
-            finding.wanted,
-            cause=finding.cause,
-            confidence="possible",
-            alternatives=finding.alternatives,
-            what=finding.values.get("what"),
-        )
-    return finding

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from gpucheck.compute.burnin.measure import Run, Shown
 from gpucheck.compute.burnin.plan import BurnInLimits, plan
 from gpucheck.compute.engines.simulated import SimulatedBench
-from gpucheck.compute.evaluation import evaluate
+from gpucheck.compute.evaluation import doubtful, evaluate
 from gpucheck.compute.measure import Chosen
 from gpucheck.model import Finding
 from gpucheck.model.compute import ComputeDevice
@@ -27,7 +27,7 @@ def burnt(gpus, seconds: float, *, limit: float | None = None, memory: float | N
     bench, places = SimulatedBench(gpus, tick_s=3.0), range(len(gpus))
     notes: list[str] = []
     limited = BurnInLimits(dict.fromkeys(places, limit), False, dict.fromkeys(places, memory) if memory else {})
-    run = Run(Chosen(bench, devices, (), "simulated"), bench.open(), plan(seconds), limited)
+    run = Run(Chosen(bench, devices, (), "simulated"), bench.open(), plan(seconds), limited, doubtful)
     shown = Shown(step=lambda *_: None, note=notes.append)
     for _ in run.rounds(shown):
         run.notice(evaluate([one.result() for one in run.collected]), shown)

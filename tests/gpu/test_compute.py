@@ -9,10 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from gpucheck.cli import cli
-from gpucheck.compute.measure import ComputeOptions, measure
+from gpucheck.compute.measure import ComputeOptions
 from gpucheck.host import live_source
 from gpucheck.host.simulated import machine_directory
 from gpucheck.model import Verdict
+from gpucheck.run.steps.compute import compute
 from tests.gpu.kept import RESULTS
 
 pytestmark = pytest.mark.gpu
@@ -25,7 +26,7 @@ def report(request, tmp_path_factory):
     simulated = machine_directory() is not None
     if not simulated:
         request.getfixturevalue("cuda")
-    made = measure(live_source(isolated=True, deadline_s=120.0), ComputeOptions())
+    made = compute(live_source(isolated=True, deadline_s=120.0), ComputeOptions())
     folder = tmp_path_factory.mktemp("compute") if simulated else RESULTS
     folder.mkdir(parents=True, exist_ok=True)
     name = made.gpus[0].name.replace(" ", "-")

@@ -11,11 +11,10 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.compute.burnin.plan import BurnInLimits, BurnInPlan, Reached, ending, limits, plan, round_steps, span
-from gpucheck.compute.evaluation import doubtful
-from gpucheck.compute.measure import METHOD, Chosen, ComputeOptions, chosen_for, findings_of, report_of, with_settings
-from gpucheck.compute.running.run import Collected, run_step
+from gpucheck.compute.measure import METHOD, Chosen, ComputeOptions, chosen_for, report_of, with_settings
+from gpucheck.compute.running.run import Collected, Doubtful, run_step
 from gpucheck.compute.values import MOST_ALONE, Failure, Opened
-from gpucheck.model import Finding, Verdict, worst
+from gpucheck.model import Finding, Verdict
 from gpucheck.model.compute import BurnIn, ComputeReport, Noticed
 from gpucheck.model.facts import Source
 from gpucheck.processes.signals import TerminatedError
@@ -37,6 +36,13 @@ class Shown(NamedTuple):
     note: Callable[[str], None]
 
 
+class Judge(NamedTuple):
+    """How results are judged: what is to be measured again alone, and a report with the findings about its numbers."""
+
+    doubtful: Doubtful
+    judged: Callable[[ComputeReport], ComputeReport]
+
+
 class BurnInOptions(msgspec.Struct, frozen=True, kw_only=True):
     """seconds: of the run. state: the file of its rounds. max_temperature_c: None is the limit of each GPU."""
 
@@ -49,11 +55,12 @@ class BurnInOptions(msgspec.Struct, frozen=True, kw_only=True):
 def burn_in(
     source: Source,
     options: BurnInOptions,
+    judge: Judge,
     shown: Shown,
     keep: Callable[[ComputeReport], None],
     store: Callable[[ComputeReport], None],
 ) -> ComputeReport:
-    """Run it and evaluate it. Raises Unmeasurable, OSError if the file is not writable.
+    """Run it. Raises Unmeasurable, OSError if the file is not writable.
 
     keep: gets the report as soon as it is made: of what is proven so far when a signal ends the run, too.
     store: writes the report of the rounds so far to the file, before the first and after each.
@@ -62,12 +69,17 @@ def burn_in(
     with closing(chosen.bench):
         opened = chosen.bench.open()
         planned = plan(options.seconds, small=not chosen.gpus)
-        run = Run(chosen, opened, planned, limits(chosen.gpus, opened, options.max_temperature_c))
+        limited = limits(chosen.gpus, opened, options.max_temperature_c)
+        run = Run(chosen, opened, planned, limited, judge.doubtful)
+
+        def report() -> ComputeReport:
+            return judge.judged(_report(source, options, run))
+
         if run.able():
-            store(_report(source, options, run))  # what cannot be kept is known before hours of load
+            store(report())  # what cannot be kept is known before hours of load
         try:
             for _ in run.rounds(shown):
-                made = _report(source, options, run)
+                made = report()
                 run.notice(made.findings, shown)
                 try:
                     store(made)
@@ -76,9 +88,9 @@ def burn_in(
                     if run.not_written is None:
                         shown.note(f"{options.state}: not written: {error.strerror}. The run goes on.")
                     run.not_written = error.strerror or str(error)
-            keep(made := _report(source, options, run))
+            keep(made := report())
         except (KeyboardInterrupt, TerminatedError):
-            keep(_report(source, options, run))
+            keep(report())
             raise
         return made  # and the bench is closed, which takes a while
 
@@ -87,9 +99,14 @@ class Run:
     """What a burn-in did so far. opened: the devices, of an open bench."""
 
     def __init__(
-        self, chosen: Chosen, opened: Sequence[Opened | Failure], plan: BurnInPlan, limits: BurnInLimits
+        self,
+        chosen: Chosen,
+        opened: Sequence[Opened | Failure],
+        plan: BurnInPlan,
+        limits: BurnInLimits,
+        doubtful: Doubtful,
     ) -> None:
-        self.chosen, self.plan, self.limits = chosen, plan, limits
+        self.chosen, self.plan, self.limits, self.doubtful = chosen, plan, limits, doubtful
         self.started, self.clock = datetime.now(timezone.utc), time.monotonic()
         self.collected = [Collected(*one, READINGS) for one in zip(chosen.devices, opened, strict=True)]
         self.done, self.seconds = 0, 0.0
@@ -138,7 +155,7 @@ class Run:
 
     def _alone(self) -> None:
         """Measure alone what looks slow over the rounds so far, each rate once in a run."""
-        low = doubtful([one.result() for one in self.collected])
+        low = self.doubtful([one.result() for one in self.collected])
         new = [(place, step) for place, step in low if (step.kind, step.what) not in self.collected[place].alone]
         for place, step in new[:MOST_ALONE]:
             self.seconds += run_step(self.chosen.bench, step, self.collected, (place,), self.seconds, alone=True)
@@ -183,10 +200,9 @@ def _report(source: Source, options: BurnInOptions, run: Run) -> ComputeReport:
         state=str(options.state),
     )
     stopped_by = (devices[place], limit) if limit is not None else None
-    findings = (ending(made, stopped_by), *findings_of(devices, chosen))
     lost = run.not_written
     return replace(
-        report_of(source, chosen, devices, findings),
+        report_of(source, chosen, devices, (ending(made, stopped_by),)),
         level="burn-in",
         versions=next((one.opened.versions for one in run.collected if one.opened), {}),
         started=run.started.isoformat(timespec="seconds"),
@@ -195,5 +211,4 @@ def _report(source: Source, options: BurnInOptions, run: Run) -> ComputeReport:
         burn_in=made,
         method=(*METHOD, *ROUNDS),
         notes=(*chosen.notes, *((f"{options.state}: not written: {lost}",) if lost else ())),
-        verdict=worst(finding.verdict for finding in findings),
     )

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from gpucheck.compute.evaluation import CHECKS
+from gpucheck.compute.evaluation import CHECKS, checked, doubtful, evaluate
 from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge.codes import Subject
+from gpucheck.model import Finding, Verdict, worst
 from gpucheck.model.compute import Sample
 from gpucheck.model.facts import Source
 from gpucheck.run.conclusion import conclude
@@ -33,6 +34,8 @@ TYPICAL_S = 50.0
 # Of the readings of one GPU, which are ten a second: the report of a host stays small, a recording has all of them. A
 # page draws as many.
 MOST_READINGS = 4
+# How notes begin that other work, or a part of a GPU, may explain a low rate.
+SHARED = ("contended", "MIG")
 ABOUT = """Compute: does every GPU compute right, and as fast as its peers and its clock allow?
 
 Source: torch in one child process a GPU, all at the same time: products of matrices in each type, memory, and
@@ -54,8 +57,8 @@ def compute(
     """Compute and evaluate. keep, errors: as those of ``measure``."""
     from gpucheck.compute.measure import measure
 
-    give = keep and (lambda report: keep(_named(source, report)))
-    return _named(source, measure(source, options, on_step, answered, give))
+    give = keep and (lambda report: keep(_judged(source, report)))
+    return _judged(source, measure(source, options, doubtful, on_step, answered, give))
 
 
 def burn_in(
@@ -68,15 +71,34 @@ def burn_in(
     """Compute for minutes to days. keep, store, errors: as those of gpucheck.compute.burnin.measure.burn_in."""
     from gpucheck.compute.burnin import measure
 
-    def named(to: "Callable[[ComputeReport], None]") -> "Callable[[ComputeReport], None]":
-        return lambda report: to(_named(source, report))
-
-    return _named(source, measure.burn_in(source, options, shown, named(keep), named(store)))
+    judge = measure.Judge(doubtful, lambda report: _judged(source, report))
+    return measure.burn_in(source, options, judge, shown, keep, store)
 
 
-def _named(source: Source, report: "ComputeReport") -> "ComputeReport":
-    findings, _, counts = conclude(report.findings, source.read("nvml").gpus)
-    return replace(report, findings=findings, counts=counts)
+def _judged(source: Source, report: "ComputeReport") -> "ComputeReport":
+    found = evaluate(report.gpus)
+    if any(note.startswith(SHARED) for note in report.notes):
+        found = tuple(map(_cannot_fail, found))
+    findings, _, counts = conclude((*report.findings, *found), source.read("nvml").gpus)
+    values, miss = checked(report.gpus)
+    verdict = worst(finding.verdict for finding in findings)
+    return replace(report, findings=findings, verdict=verdict, counts=counts, checked_values=values, miss=miss)
+
+
+def _cannot_fail(finding: Finding) -> Finding:
+    """With other processes on the GPUs rates are theirs as well; wrong results are not."""
+    if finding.verdict is Verdict.FAIL and finding.check in ("compute-matrix", "compute-memory"):
+        return Subject(check=finding.check, name=finding.subject, unit=finding.unit, evidence=finding.evidence).finding(
+            Verdict.WARN,
+            "compute.rate-low-contended",
+            finding.seen,
+            finding.wanted,
+            cause=finding.cause,
+            confidence="possible",
+            alternatives=finding.alternatives,
+            what=finding.values.get("what"),
+        )
+    return finding
 
 
 def _compute(source: Source) -> Outcome:
