@@ -56,18 +56,23 @@ def evaluated(check: Check, source: Source) -> Iterable[Finding]:
 
 
 def numbers_of(report: msgspec.Struct, *omitted: str) -> dict[str, Any]:
-    """Return a measured report without these fields, those that the report of the run has itself, and defaults."""
-    numbers: dict[str, Any] = _without_defaults(report)
+    """Return a measured report without these fields, what the report of the run has itself, and empty values."""
+    numbers: dict[str, Any] = _without_nothing(report)
     return {name: value for name, value in numbers.items() if name not in (*OF_THE_RUN, *omitted)}
 
 
-def _without_defaults(value: Any) -> Any:
+def _without_nothing(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
         kept = ((name, default, getattr(value, field)) for field, name, default in _defaults(type(value)))
-        return {name: _without_defaults(one) for name, default, one in kept if one != default}
+        # A zero is a result, and so is false.
+        return {
+            name: _without_nothing(one)
+            for name, default, one in kept
+            if one or one != default or isinstance(one, bool | int | float)
+        }
     if isinstance(value, dict):
-        return {key: _without_defaults(one) for key, one in value.items()}
-    return [*map(_without_defaults, value)] if isinstance(value, list | tuple) else msgspec.to_builtins(value)
+        return {key: _without_nothing(one) for key, one in value.items()}
+    return [*map(_without_nothing, value)] if isinstance(value, list | tuple) else msgspec.to_builtins(value)
 
 
 @lru_cache

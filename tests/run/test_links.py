@@ -101,7 +101,7 @@ def test_what_is_expected_of_a_path_is_stored_once_and_read_back(other):
 
     assert "expected_gb_s" not in numbers["pairs"][1]
     assert (read.pairs, read.devices, read.rounds) == (report.pairs, report.devices, 3)
-    assert not {"findings", "local_gb_s", "tensor"} & set(numbers), "neither what the run has itself nor a default"
+    assert not {"findings", "local_gb_s", "tensor"} & set(numbers), "neither what the run has itself nor empty values"
 
 
 def test_copies_of_another_form_are_none():

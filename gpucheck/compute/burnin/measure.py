@@ -36,11 +36,11 @@ class Shown(NamedTuple):
     note: Callable[[str], None]
 
 
-class Judge(NamedTuple):
-    """How results are judged: what is to be measured again alone, and a report with the findings about its numbers."""
+class Evaluation(NamedTuple):
+    """What evaluates results. doubtful: what is measured again alone. evaluated: a report with findings on numbers."""
 
     doubtful: Doubtful
-    judged: Callable[[ComputeReport], ComputeReport]
+    evaluated: Callable[[ComputeReport], ComputeReport]
 
 
 class BurnInOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +55,7 @@ class BurnInOptions(msgspec.Struct, frozen=True, kw_only=True):
 def burn_in(
     source: Source,
     options: BurnInOptions,
-    judge: Judge,
+    evaluation: Evaluation,
     shown: Shown,
     keep: Callable[[ComputeReport], None],
     store: Callable[[ComputeReport], None],
@@ -70,10 +70,10 @@ def burn_in(
         opened = chosen.bench.open()
         planned = plan(options.seconds, small=not chosen.gpus)
         limited = limits(chosen.gpus, opened, options.max_temperature_c)
-        run = Run(chosen, opened, planned, limited, judge.doubtful)
+        run = Run(chosen, opened, planned, limited, evaluation.doubtful)
 
         def report() -> ComputeReport:
-            return judge.judged(_report(source, options, run))
+            return evaluation.evaluated(_report(source, options, run))
 
         if run.able():
             store(report())  # what cannot be kept is known before hours of load

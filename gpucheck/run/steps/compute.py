@@ -57,8 +57,8 @@ def compute(
     """Compute and evaluate. keep, errors: as those of ``measure``."""
     from gpucheck.compute.measure import measure
 
-    give = keep and (lambda report: keep(_judged(source, report)))
-    return _judged(source, measure(source, options, doubtful, on_step, answered, give))
+    give = keep and (lambda report: keep(_evaluated(source, report)))
+    return _evaluated(source, measure(source, options, doubtful, on_step, answered, give))
 
 
 def burn_in(
@@ -71,11 +71,11 @@ def burn_in(
     """Compute for minutes to days. keep, store, errors: as those of gpucheck.compute.burnin.measure.burn_in."""
     from gpucheck.compute.burnin import measure
 
-    judge = measure.Judge(doubtful, lambda report: _judged(source, report))
-    return measure.burn_in(source, options, judge, shown, keep, store)
+    evaluation = measure.Evaluation(doubtful, lambda report: _evaluated(source, report))
+    return measure.burn_in(source, options, evaluation, shown, keep, store)
 
 
-def _judged(source: Source, report: "ComputeReport") -> "ComputeReport":
+def _evaluated(source: Source, report: "ComputeReport") -> "ComputeReport":
     found = evaluate(report.gpus)
     if any(note.startswith(SHARED) for note in report.notes):
         found = tuple(map(_cannot_fail, found))
