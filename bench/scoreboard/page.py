@@ -34,8 +34,8 @@ fault. Corrections: open an issue or change a recipe.
 """
 TWO_AUTHORS = """\
 - Machines and faults are two authors' opinion: those of gpucheck's simulator, and of NVIDIA's `nvml-mock-ctl` for its
-  mock NVML, which has no sysfs and no kernel log. No real GPU was involved. A checker may name on hardware what it
-  misses here."""
+  mock NVML, which has no device files, sysfs or kernel log: only what a checker adds because of the fault counts there.
+  No real GPU was involved. A checker may name on hardware what it misses here."""
 ONE_AUTHOR = """\
 - Machines and faults are one author's opinion: those of gpucheck's simulator. NVIDIA's `nvml-mock-ctl` was not built
   for this run; `tests/test_foreign_nvml.py` has what gpucheck makes of recordings of its 25 faults. No real GPU was
