@@ -38,7 +38,7 @@ COLLECTED = {"changed": False, "packages": [PACKAGE], "not_offered": [], "module
 MISSING = {"changed": False, "missing": ["packages/liba.deb"], "missing_bytes": 1, "free_bytes": 1}
 NOTHING = {**MISSING, "missing": [], "missing_bytes": 0}
 SOUND = {"bundle_packages": COLLECTED, "bundle_folder": [MISSING, NOTHING],
-         "stat": "REALLY"}  # fmt: skip
+         "stat": "REALLY", "copy": ["REALLY", {"changed": False}]}  # fmt: skip
 FIRST = (
     *("folder-quote-and-line-break", "folder-quote-and-target", "folder-shell", "file-quote-and-line-break", "noise"),
     *("missing-line-break", "message-template", "file-is-link", "temporary-folder-quote-and-target"),
@@ -85,7 +85,8 @@ def plays(site: Site) -> str:
         "host_plan": {},
     }
     source = {"source": f"{site.folder}/stack.yml", "sha256": "0" * 64, "bytes": 1}
-    copied = {"ansible.builtin.copy": {"src": f"{site.folder}/stack.yml", "dest": "/nowhere", "mode": "0644"}}
+    target = {"dest": f"{site.folder}/hosts/none/x", "mode": "0644"}
+    copied = {"ansible.builtin.copy": {"src": f"{site.folder}/stack.yml", **target}}
     play = {
         "hosts": "gpu",
         "gather_facts": False,
