@@ -5,6 +5,7 @@ Over ssh, with an sshd in each, and as steps of a real Slurm with munge and Cons
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -216,7 +217,9 @@ def test_a_job_without_spare_nodes_does_not_start(allocation, on_node, tmp_path)
     with slow_link("gpc2"):
         done = gate(allocation, on_node, tmp_path, "--", "srun", "hostname")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "3 of 4 nodes pass, and the job needs 4: not started" in done.stderr
+    # On a busy machine a second node can be in doubt, which leaves it out, too.
+    assert re.search(r"[23] of 4 nodes pass, and the job needs 4: not started", done.stderr), done.stderr
+    assert "gpc2 " in (tmp_path / "failing_nodes.txt").read_text()
     assert not left()
 
 
