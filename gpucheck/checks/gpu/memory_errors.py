@@ -118,29 +118,29 @@ def _errors(count: int, which: str) -> str:
 
 def _evidence(gpu: Gpu) -> Iterator[str]:
     health, counts = gpu.health, gpu.health.ecc_counts
-    yield f"NVML recovery action: {health.recovery_action or 'not reported'}"
+    yield f"recovery action: {health.recovery_action or 'not reported'}"
     yield f"ECC mode: current {_word(health.ecc)}, pending {_word(health.ecc_pending)}"
     yield (
-        f"{ECC}: volatile {_count(counts.volatile_corrected)} corrected, "
+        f"ECC errors: volatile {_count(counts.volatile_corrected)} corrected, "
         f"{_count(counts.volatile_uncorrected)} uncorrected; aggregate {_count(counts.aggregate_corrected)} corrected, "
         f"{_count(counts.aggregate_uncorrected)} uncorrected"
     )
     if health.row_remap:
         row = health.row_remap
         state = f"{_yes('pending', row.pending)}, {_yes('failed', row.failed)}"
-        yield f"{ROWS}: {row.corrected} corrected, {row.uncorrected} uncorrected, {state}"
+        yield f"remapped rows: {row.corrected} corrected, {row.uncorrected} uncorrected, {state}"
     if health.spare_rows:
         rows = health.spare_rows
         left = f"{rows.every} all, {rows.most} most, {rows.some} some, {rows.few} few, {rows.none} none"
-        yield f"banks by spare rows left (nvmlDeviceGetRowRemapperHistogram): {left}"
+        yield f"banks by spare rows left: {left}"
     if sram := health.sram:
         now = f"{sram.volatile_corrected} corrected, {sram.volatile_parity} parity, {sram.volatile_sec_ded} SEC-DED"
         ever = f"{sram.aggregate_corrected} corrected, {sram.aggregate_parity} parity, {sram.aggregate_sec_ded} SEC-DED"
         exceeded = _yes("exceeded", sram.threshold_exceeded)
-        yield f"nvmlDeviceGetSramEccErrorStatus: volatile {now}; aggregate {ever}; threshold {exceeded}"
+        yield f"SRAM errors: volatile {now}; aggregate {ever}; threshold {exceeded}"
     if health.retired_pages:
         page = health.retired_pages
-        yield f"{PAGES[1]}: {page.single_bit} single-bit, {page.double_bit} double-bit, {_yes('pending', page.pending)}"
+        yield f"retired pages: {page.single_bit} single-bit, {page.double_bit} double-bit, {_yes('pending', page.pending)}"
 
 
 def _count(count: int | None) -> str:

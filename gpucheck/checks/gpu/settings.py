@@ -58,7 +58,7 @@ def compute_mode(_: Facts, gpu: Gpu, subject: Subject) -> Finding:
     101); prohibited admits no process.
     """
     mode = str(gpu.health.compute_mode)
-    subject = subject.with_evidence(f"nvmlDeviceGetComputeMode: {mode}")
+    subject = subject.with_evidence(f"compute mode: {mode}")
     if mode == "default":
         return subject.passes("compute mode default")
     if mode == "prohibited":
@@ -76,7 +76,7 @@ def mig(_: Facts, gpu: Gpu, subject: Subject) -> Finding:
     """
     on, pending = gpu.health.mig, gpu.health.mig_pending
     now, later = ({True: "on", False: "off", None: "not reported"}[state] for state in (on, pending))
-    subject = subject.with_evidence(f"nvmlDeviceGetMigMode: current {now}, pending {later}")
+    subject = subject.with_evidence(f"MIG mode: current {now}, pending {later}")
     if pending is not None and pending != on:
         return subject.warns("gpu.mig-pending", f"MIG change pending (now {now}, {later} after reset)")
     if on:
