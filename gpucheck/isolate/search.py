@@ -19,7 +19,7 @@ Results = Sequence[GroupTest] | None
 Steps = Generator[Round, Results, None]
 Search = Generator[Round, Results, "Outcome"]
 
-MOST_ROUNDS = 16
+MOST_ROUNDS, FEW_ROUNDS = 16, 4
 # With fewer nodes every pair is tested if nothing states what is normal.
 FEW = 8
 # A pair is slow so many standard deviations below the reference; of healthy pairs one in a million is. The deviation is
@@ -153,6 +153,11 @@ def _settle(known: "Known", *, whole: bool) -> Steps:
         busy = {name for test in tests for name in test}
         others = tuple(name for name in known.unnamed() if name not in busy)
         at_once = whole and len(others) > 2 and len(busy) <= max(AT_ONCE * len(known.order), 2)
+        # One more round for it only if few are done, or a pair was bad and its nodes are not.
+        if at_once or (not tests and (known.left or known.round < FEW_ROUNDS)):
+            tests += known.third_tests(busy)
+            busy = {name for test in tests for name in test}
+            others = tuple(name for name in others if name not in busy)
         if not tests and not at_once:
             return
         known.add((yield [*tests, others] if at_once else tests))
@@ -312,6 +317,19 @@ class Known:
             if partner is not None:
                 tests.append((name, partner))
                 busy |= {name, partner}
+        return tests
+
+    def third_tests(self, busy: set[str]) -> Round:
+        """Return a third test of each node named after two, whose partners may both be slow at times."""
+        tests: Round = []
+        taken = set(busy)
+        free = [name for name in self.unnamed() if self.good[name]]
+        twice = (name for name in self.order if name in self.found - busy and self.met[name].total() == NAMED_AFTER)
+        for name in () if self.limits.brief else twice:
+            partner = self._partner(name, free, taken)
+            if partner is not None:
+                tests.append((name, partner))
+                taken |= {name, partner}
         return tests
 
     def _partner(self, name: str, names: Sequence[str], busy: set[str], *, near: bool = False) -> str | None:

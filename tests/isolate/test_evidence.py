@@ -42,7 +42,7 @@ def test_the_archive_of_a_named_node(searched, tmp_path):
     assert len(set(serials)) == 2
     assert not [serial for serial in serials if serial in plain or serial in found["report.json"].decode()]
     tests = found["tests.md"].decode()
-    assert tests.count("| done |") == 2  # with two nodes that are good
+    assert tests.count("| done |") == 3  # with two nodes that are good
     assert not re.search(r"\bn[0-7]\b", tests)
     assert "this-node" in tests
     assert "node-2" in tests

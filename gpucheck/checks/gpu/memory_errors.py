@@ -140,7 +140,8 @@ def _evidence(gpu: Gpu) -> Iterator[str]:
         yield f"SRAM errors: volatile {now}; aggregate {ever}; threshold {exceeded}"
     if health.retired_pages:
         page = health.retired_pages
-        yield f"retired pages: {page.single_bit} single-bit, {page.double_bit} double-bit, {_yes('pending', page.pending)}"
+        state = _yes("pending", page.pending)
+        yield f"retired pages: {page.single_bit} single-bit, {page.double_bit} double-bit, {state}"
 
 
 def _count(count: int | None) -> str:
