@@ -14,9 +14,9 @@ pytestmark = pytest.mark.slow
 
 # What runs until it is ended, and the file in the temporary folder that shows its children at work.
 LONG = {
-    "collectives": (["collectives", "--sizes", "64M", "--timeout", "600"], "gpucheck-*/collectives-*/pid-1"),
-    "smoke": (["smoke", "--steps", "1000000"], "gpucheck-*/smoke-*/progress-1.json"),
-    "verify": (["verify", "--only", "smoke-ddp"], "gpucheck-*/smoke-*/progress-1.json"),
+    "collectives": (["collectives", "--sizes", "64M", "--timeout", "600"], "gpucheck-*/collectives-*/stack-1.txt"),
+    "smoke": (["smoke", "--steps", "1000000"], "gpucheck-*/smoke-*/stack-1.txt"),
+    "verify": (["verify", "--only", "smoke-ddp"], "gpucheck-*/smoke-*/stack-1.txt"),
     "bandwidth": (["bandwidth", "--simulate", "p100-pcie-x2", "--fault", "p2p-stuck:pair=0-1"], ""),
 }
 

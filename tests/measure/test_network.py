@@ -18,6 +18,7 @@ from gpucheck.model.diagnosis.observations import ObservedNic, Port
 from gpucheck.model.host.network import RdmaDevice, RdmaPort
 from tests import fakes
 from tests.checks.network.cards import host
+from tests.train.conftest import heed_interrupts
 
 # Server and client as perftest; its environment says what goes wrong.
 STAND_IN = """#!{python} -IS
@@ -96,7 +97,7 @@ def test_nothing_runs_or_listens_after_a_signal(tool, monkeypatch, number):
         "from gpucheck.model.diagnosis.observations import ObservedNic\n"
         "with ended_by_signals(): measured([Transfer('write', ObservedNic(name='a'), ObservedNic(name='b'))])"
     )
-    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.DEVNULL, preexec_fn=heed_interrupts)
     while len(left(tool)) < 2:
         time.sleep(0.02)
     process.send_signal(number)
@@ -110,6 +111,7 @@ def test_nothing_runs_or_listens_after_a_signal(tool, monkeypatch, number):
 
 def test_a_simulated_card_is_not_looked_for_on_this_host(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("GPUCHECK_SIMULATOR", raising=False)  # another test of this process may have left one
     found = measure(fakes.live(monkeypatch, host()), NetworkOptions(), lambda _: ()).report
 
     assert [(one.verdict.value, one.code) for one in found.findings] == [("skip", "nic.no-perftest")]
