@@ -24,11 +24,10 @@ Kind = TypeVar("Kind", bound=msgspec.Struct)
 OF_PATH = (
     "expected_gb_s", "low_gb_s", "high_gb_s", "basis", "both_ways_expected_gb_s", "both_ways_low_gb_s",
 )  # fmt: skip
-OF_SAMPLES = ("slowest_gb_s", "fastest_gb_s", "samples", "size_bytes", "timing")
 
 
 def copies_in_short(numbers: dict[str, Any]) -> dict[str, Any]:
-    """Return copies with ``expected`` by path class in place of the same in each pair, and without single samples.
+    """Return copies with ``expected`` by path class in place of the same in each pair.
 
     ``copies_of`` reads both forms.
     """
@@ -39,8 +38,6 @@ def copies_in_short(numbers: dict[str, Any]) -> dict[str, Any]:
         short = {key: value for key, value in pair.items() if key not in of_path}
         if expected.setdefault(pair["class"] or "", of_path) != of_path:
             short |= dict.fromkeys(OF_PATH) | of_path
-        if "measured" in short:
-            short["measured"] = {key: one for key, one in short["measured"].items() if key not in OF_SAMPLES}
         pairs.append(short)
     return numbers | {"pairs": pairs, "expected": expected} if pairs else numbers
 

@@ -75,6 +75,7 @@ def arguments(module, view):
     """Hostile arguments of a view, from the type of its first one."""
     parameters = inspect.signature(view).parameters
     options = {name: EVIL for name in ("about",) if name in parameters}
+    options |= {name: {} for name in ("labels",) if name in parameters}
     options |= {name: True for name in ("verbose", "everything", "whole", "named") if name in parameters}
     if module in OTHERS:
         return OTHERS[module], options
