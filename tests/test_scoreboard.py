@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from importlib import import_module
 from pathlib import Path
 
@@ -81,6 +82,22 @@ def test_a_recipe_that_could_not_be_installed_is_named_on_the_page():
     assert "| gpucheck | 1 of 1 | 0 | 0 of 1 | 0 |" in text
 
 
+@pytest.fixture
+def outside():
+    """A folder that no folder of a peer covers, wherever pytest has its own."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        yield Path(folder)
+
+
+def test_a_folder_that_the_peers_folders_would_cover_is_refused(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["run.py", "/dev/shm/work"])
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+    with pytest.raises(SystemExit):
+        run.main()
+    assert "WORK must not be below /dev/shm" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 @pytest.mark.parametrize(
@@ -93,8 +110,8 @@ def test_a_recipe_that_could_not_be_installed_is_named_on_the_page():
         ("yes", 60, 1, "y\n"),
     ],
 )
-def test_a_checker_that_misbehaves_costs_its_own_row(tmp_path, command, limit_s, status, printed):
-    work = tmp_path / "work"
+def test_a_checker_that_misbehaves_costs_its_own_row(tmp_path, outside, command, limit_s, status, printed):
+    work = outside / "work"
     (work / "cache").mkdir(parents=True, mode=0o700)
     peer = {"name": "x", "run": [command], "timeout_s": limit_s}
     found, output = run.run(work, peer, tmp_path / "none", 0, machine="p100-pcie-x2", faults=[], gpus=2)

@@ -27,6 +27,7 @@ ROOT = HERE.parent.parent
 GPUCHECK = Path(sys.executable).parent / "gpucheck"
 LIMIT_S, GRACE_S, MOST_BYTES = 300, 60, 1_000_000
 TIMED_OUT = (124, 137)
+COVERED = ("/dev/shm", "/run", "/var/log")  # noqa: S108 - a peer gets empty ones
 VARIES = re.compile(
     r"\x1b\[[0-9;?]*[A-Za-z]|\d{4}-\d\d-\d\d[T ]\S+|\d\d:\d\d:\d\d\S*|\bin \d+\.\d+ ?s\b|\b\d+\.\d+ ?(ms|s)\b"
 )
@@ -34,7 +35,7 @@ VARIES = re.compile(
 INSIDE = """set -e
 mount --bind "$CACHE" "$CACHE"
 mount -o remount,bind,ro /
-for folder in "$CELL" /dev/shm /run /var/log; do mount -t tmpfs -o size=64m tmpfs "$folder"; done
+for folder in "$CELL" $COVERED; do mount -t tmpfs -o size=64m tmpfs "$folder"; done
 export HOME="$CELL" TMPDIR="$CELL"
 ulimit -f 65536
 cd "$CELL"
@@ -89,6 +90,7 @@ def run(work, peer, folder, number, *, machine, faults, gpus, mock=None):
         "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
         "CACHE": str(work / "cache"),
         "CELL": str(cell),
+        "COVERED": " ".join(COVERED),
         "XDG_CACHE_HOME": str(work / "cache"),
         "FILES": files,
         "NO_COLOR": "1",
@@ -246,6 +248,8 @@ def main():
     if os.geteuid() != 0:
         parser.error("needs root: each peer gets a file system that it cannot change")
     work = options.work.resolve()
+    if covered := [folder for folder in COVERED if work.is_relative_to(folder)]:
+        parser.error(f"WORK must not be below {covered[0]}: each peer gets an empty one")
     peers = yaml.safe_load((HERE / "peers.yml").read_text())
     wanted = [peer["name"] for peer in peers] if options.peers is None else options.peers.split(",")
     for one in options.built:
