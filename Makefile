@@ -119,7 +119,7 @@ OWN_PYTHON := $(filter command,$(origin PYTHON))
 GPU_PYTHON = $(if $(OWN_PYTHON),$(PYTHON),$(VENV)/bin/python)
 RECORDING ?= bench/results/gpu-recording-$(shell date +%F).json.gz
 test-gpu: $(if $(OWN_PYTHON),,$(VENV)/.test) ## real GPUs: record --full (kept in bench/results), then all tests of copies, computing, training; PYTHON=python3 uses that Python as it is
-	@failed=; $(GPU_PYTHON) -m gpucheck record --full --yes --minutes 30 -o $(RECORDING) || failed=recording; \
+	@failed=; $(GPU_PYTHON) -m gpucheck record --full --yes --within 1800 -o $(RECORDING) || failed=recording; \
 	for file in tests/gpu/test_*.py; do \
 	  GPUCHECK_RECORDING=$(abspath $(RECORDING)) timeout -k 5 300 $(GPU_PYTHON) -m pytest -m gpu -v -p no:cacheprovider $$file || failed="$$failed $$file"; \
 	done; [ -z "$$failed" ] || { echo "gpucheck: failed: $$failed" >&2; exit 1; }

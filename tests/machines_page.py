@@ -30,7 +30,7 @@ Verdicts are tested on machines that their owners made public. A recording of yo
 
 1. On a GPU host, as any user, with gpucheck installed (`pip install`, no checkout):
    `gpucheck record --full -o my-machine.json.gz`. It asks before it puts load on the GPUs, takes at most two minutes
-   (`--minutes`), changes nothing and sends nothing. Root adds the kernel log and the registers of bridges.
+   (`--within`), changes nothing and sends nothing. Root adds the kernel log and the registers of bridges.
 2. Read it: `gunzip -c my-machine.json.gz | less`. First is what gpucheck did not expect, then the facts that its checks
    read, then the output of each program ([parts of the file](measuring.md#on-a-real-gpu)). Names, addresses, UUIDs,
    serial numbers and secrets are replaced; a host or project that is a plain word is not.

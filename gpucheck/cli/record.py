@@ -16,6 +16,7 @@ from gpucheck.cli._shared.common import (
     note,
     open_host,
     replaces,
+    seconds,
     simulation_options,
     timeout_option,
     write_result,
@@ -60,7 +61,12 @@ LIBRARIES = ("libcuda", "libcudart", "libcudnn", "libnccl", "libnvidia-ml")
     help="Also ask every tool and every call, copy, compute and train on all GPUs: minutes of load.",
 )
 @click.option(
-    "--minutes", type=click.FloatRange(0.1, 60), default=2.0, show_default=True, help="Time limit of --full as a whole."
+    "--within",
+    type=seconds(6.0),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time limit of --full as a whole.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask before --full.")
 @timeout_option()
@@ -69,7 +75,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     output: Path,
     no_redact: bool,
     full: bool,
-    minutes: float,
+    within: float,
     yes: bool,
     timeout: float,
     profile: str | None,
@@ -91,7 +97,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     if output == STDOUT and sys.stdout.isatty():
         raise Problem("-o -: a recording is compressed, and stdout is a terminal. Name a file, or a pipe to read it.")
     if full:
-        _confirm(minutes, yes=yes)
+        _confirm(within, yes=yes)
     from gpucheck.host.recording import encode, recording
     from gpucheck.host.recording.redaction import encodable, of_recording
 
@@ -109,7 +115,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     mode = 0o600 if no_redact else PRIVATE
     clean = None if no_redact else of_recording(kept)
     if full:
-        kept = _with_full(source, kept, clean, output, mode, minutes)
+        kept = _with_full(source, kept, clean, output, mode, within)
         # Again and all of it: a program may have printed a name that was not known before.
         clean = None if no_redact else of_recording(kept)
     kept = _clean(kept, clean)
@@ -122,7 +128,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
 
 def _with_full(
-    source: Source, kept: "Recording", clean: "Redaction | None", output: Path, mode: int, minutes: float
+    source: Source, kept: "Recording", clean: "Redaction | None", output: Path, mode: int, within: float
 ) -> "Recording":
     """Run every program, and write the file after each that ran: an end at any moment leaves what there was until then.
 
@@ -132,31 +138,32 @@ def _with_full(
 
     from gpucheck.host.recording import encode
     from gpucheck.run.differences import differences
-    from gpucheck.run.full_record import PROGRAMS, take
+    from gpucheck.run.full_record import LATE, PROGRAMS, take
 
     def write() -> None:
         if replaces(output):
             write_result(encode(_clean(kept, clean)), output, mode=mode)
 
-    programs = take(source, PROGRAMS, whole_s=minutes * 60)
+    programs = take(source, PROGRAMS, whole_s=within)
     write()
     for number, program in enumerate(PROGRAMS, 1):
         note(f"{number} of {len(PROGRAMS)}: {program.name}, at most {program.limit_s:g} s")
         full = next(programs)
         kept = replace(kept, full=full, differences=differences(kept.gpus, full))
-        if full.programs[-1].status is not None:  # to redact a recording of eight GPUs again takes a second
+        ran = full.programs[-1]
+        if ran.status is not None or ran.why == LATE:  # to redact a recording of eight GPUs again takes a second
             write()
     return kept
 
 
-def _confirm(minutes: float, *, yes: bool) -> None:
+def _confirm(within: float, *, yes: bool) -> None:
     """State what --full does, and ask. Raises Problem without a yes."""
     from gpucheck.run.full_record import PROGRAMS
 
     what = (
         f"record --full runs {len(PROGRAMS)} programs one after the other: nvidia-smi and lspci, every reading call of "
         "NVML, then copies, matrix products and short training runs on all GPUs. GPUs that other processes compute on "
-        f"are only read. Nothing is changed and nothing is sent. It takes at most {minutes:g} minutes."
+        f"are only read. Nothing is changed and nothing is sent. It takes at most {within:g} s."
     )
     if yes:
         return
