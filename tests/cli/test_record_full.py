@@ -322,6 +322,23 @@ def test_what_tools_print_is_redacted(run, tmp_path, some_programs, monkeypatch)
     assert "VBIOS Version : 96.00.74.00.01" in ran["output"]
 
 
+def test_what_a_late_program_printed_is_in_the_file_before_the_next_one_runs(run, tmp_path, monkeypatch):
+    file = tmp_path / "r"
+    first, second = (programs.Program(name, 5.0, ("-m", "gpucheck", name)) for name in ("first", "second"))
+    monkeypatch.setattr(programs, "PROGRAMS", (first, second))
+    found = []
+
+    def completed(command, seconds):
+        if command[-1] == "second":
+            found.extend(read_recording(file).full.programs)
+        return Captured(None, b"printed until then", b"")
+
+    monkeypatch.setattr(programs, "completed", completed)
+    full_record(run, file)
+
+    assert [(one.name, one.why, one.output) for one in found] == [("first", programs.LATE, "printed until then")]
+
+
 @pytest.mark.slow
 def test_a_recording_that_is_killed_at_any_moment_holds_all_that_had_run(tmp_path, cache):
     """Killed with SIGKILL: what ran before the announced program is in the file, and the file can be replayed."""
