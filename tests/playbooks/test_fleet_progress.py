@@ -52,6 +52,16 @@ def test_a_failure_has_its_message_and_no_lines_of_the_playbook(tmp_path):
     assert not re.search(r"Origin:|\[ERROR\]|<<< caused by", text)
 
 
+def test_the_message_of_a_failure_is_shown_as_it_is(tmp_path):
+    """A command in it is for copying."""
+    message = f"n1: {'word ' * 30}it's over, run: --limit 'n1,localhost'\n  and then this"
+    tasks = [{"ansible.builtin.assert": {"that": "false", "fail_msg": message}}]
+    text = play(tmp_path, [{"hosts": "gpu", "gather_facts": False, "tasks": tasks}], hosts=["n1"]).stdout
+
+    assert message.replace("\n", "\n    ") in text
+    assert "evaluated_to" not in text
+
+
 def test_of_a_fleet_only_the_bad_ones_have(tmp_path):
     text = shown(tmp_path, 22)
 

@@ -7,6 +7,7 @@ Failures, changes of a host's state and messages are shown immediately and compl
 from __future__ import annotations
 
 import re
+import textwrap
 import time
 
 from ansible import constants
@@ -37,6 +38,8 @@ EVERY_S = 5.0
 # The colours that Ansible itself writes, where it does.
 COLOUR = re.compile("(\x1b\\[(?:0|[01];3[0-7]|38;5;[0-9]{1,3})m)")
 TEXT = ("debug", "ansible.builtin.debug")
+# What assert adds to its message.
+OF_ASSERT = ("assertion", "evaluated_to")
 APART = ("free", "host_pinned", "ansible.builtin.free", "ansible.builtin.host_pinned")
 
 
@@ -120,6 +123,17 @@ class CallbackModule(Default):
             super()._handle_exception(result, use_stderr=use_stderr)
         else:
             result.pop("exception", None)
+
+    def _dump_results(self, result, *arguments, **options):
+        """Print a message as text: YAML doubles its quotes and breaks its lines, also within a command to copy."""
+        if self._display.verbosity or not isinstance(result.get("msg"), str):
+            return super()._dump_results(result, *arguments, **options)
+        shown = super()._dump_results(result, *arguments, **{**options, "serialize": False})
+        message = textwrap.indent(str(shown.pop("msg")).rstrip("\n"), " " * 4)
+        rest = {
+            key: value for key, value in shown.items() if key not in OF_ASSERT and (key, value) != ("changed", False)
+        }
+        return f"\n{message}{super()._dump_results(rest, *arguments, **options) if rest else ''}"
 
     def v2_runner_on_unreachable(self, result):
         if self.many:
