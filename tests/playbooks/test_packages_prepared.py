@@ -133,7 +133,10 @@ def test_sources_simulation_and_downloads_come_before_the_drain(tmp_path, sound)
     different = state({"nccl": ["libnccl2 is missing"], "kernel_arguments": ["iommu=pt is missing"]})
     different["components"]["nccl"] = {"packages": ["libnccl2 is missing"], "missing": [], "stale": []}
     site = Site(tmp_path, sound)
-    site.host("node01", plan_state=different)
+    booted = {**different, "differences": {"nccl": ["libnccl2 is missing"]}}  # once its boot entries were written
+    # The controller's half of copy asks for stat.
+    absent = {"changed": False, "stat": {"exists": False}}
+    site.host("node01", plan_state=[different, different, different, booted], stat=absent)
     program = script(tmp_path / "drain", "#!/bin/sh\ncat $(dirname $0)/hosts/*/asked >$(dirname $0)/before-$1\n")
     site.run("provision.yml", "-e", json.dumps({"drain_with": "script", "drain_command": [program]}))
     before = (tmp_path / "before-drain").read_text().split()
