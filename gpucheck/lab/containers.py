@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from docker.models.containers import Container
     from docker.models.networks import Network
 
-START_SECONDS = 60.0
+# A host boots in seconds, on a machine that is busy with something else in minutes.
+START_SECONDS = 600.0
+# The engine starts a container again that ends. One that boots does not end so often.
+MOST_RESTARTS = 5
 
 
 @contextmanager
@@ -163,21 +166,25 @@ def host_key(container: "Container") -> str:
 
 def wait_for(container: "Container", *command: str, what: str) -> str:
     """Repeat a command until it succeeds, and return its output. Raises LabError with the container's final output."""
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
+    begun, before = time.monotonic(), container.attrs.get("RestartCount", 0)
+    while time.monotonic() < begun + START_SECONDS:
         with engine_errors(what):
             container.reload()
             if container.status == "running":
                 status, text = execute(container, command)
                 if status == 0:
                     return text
+            restarts = container.attrs.get("RestartCount", 0) - before
+        if container.status in ("exited", "dead") or restarts > MOST_RESTARTS:
+            break
         time.sleep(0.2)
     last = container.logs(tail=10).decode(errors="replace")
     hint = (
         f"docker logs {container.name} has the rest; a container of this kind that stops without a word often lacks "
         "inotify instances (sysctl fs.inotify.max_user_instances)"
     )
-    raise LabError(failed(what, f"{container.name} is {container.status} after {START_SECONDS:.0f} s", last, hint))
+    seconds = time.monotonic() - begun
+    raise LabError(failed(what, f"{container.name} is {container.status} after {seconds:.0f} s", last, hint))
 
 
 Claim = tuple[IPv4Network, str]

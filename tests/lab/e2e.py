@@ -115,8 +115,8 @@ def specified(**values: Any) -> Iterator[Path]:
         path.write_text(kept)
 
 
-def until(true: Callable[[], bool], what: str, seconds: float = 120) -> None:
-    """Wait for something on a host to be so."""
+def until(true: Callable[[], bool], what: str, seconds: float = 600) -> None:
+    """Wait for something on a host to be so; on a busy machine that takes minutes."""
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}"

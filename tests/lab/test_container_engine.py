@@ -57,6 +57,6 @@ def test_a_running_docker_knows_the_runtime_after_a_reload(engine):
     # What systemctl reload docker does.
     os.kill(engine.process.pid, signal.SIGHUP)
 
-    until(lambda: "nvidia" in engine.runtimes(), "the second engine to know the runtime", 30)
+    until(lambda: "nvidia" in engine.runtimes(), "the second engine to know the runtime")
     assert json.loads(engine.configuration.read_text())["log-level"] == "warn"
     assert engine.process.poll() is None

@@ -1,8 +1,10 @@
 """No engine, no rights, a dead daemon: one clear message each."""
 
+from typing import Any, cast
+
 import pytest
 
-from gpucheck.lab import system
+from gpucheck.lab import containers, system
 from gpucheck.lab.system import LabError, root_prefix, run
 
 
@@ -51,3 +53,31 @@ def test_a_failing_program_is_named_with_the_end_of_its_output():
         "  | two",
         "do: try again",
     ]
+
+
+class Ending:
+    """A container that ends again and again, and that the engine starts each time."""
+
+    def __init__(self, status: str) -> None:
+        self.name, self.status, self.reloads = "unit-dnf", status, 0
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        return {"RestartCount": self.reloads}
+
+    def reload(self) -> None:
+        self.reloads += 1
+
+    def logs(self, tail: int) -> bytes:
+        return b"Failed to allocate manager object"[: tail * 100]
+
+
+@pytest.mark.parametrize(("status", "reloads"), [("exited", 1), ("restarting", containers.MOST_RESTARTS + 1)])
+def test_a_host_that_ends_is_not_waited_for_as_long_as_a_busy_machine_may_need(monkeypatch, status, reloads):
+    monkeypatch.setattr(containers.time, "sleep", lambda _: None)
+    ending = Ending(status)
+
+    with pytest.raises(LabError, match=rf"unit-dnf is {status}(?s:.*)Failed to allocate manager object"):
+        containers.wait_for(cast("Any", ending), "true", what="booting lab-dnf")
+
+    assert ending.reloads == reloads

@@ -203,7 +203,7 @@ def test_a_controller_that_dies_between_preparation_and_drain_leaves_the_host_an
     drain = {"drain_with": "script", "drain_command": [str(program)]}
     running = started(folder, subprocess.DEVNULL, start_new_session=True, **drain)
     try:
-        until(reached.exists, "the drain to begin", 600)
+        until(reached.exists, "the drain to begin")
     finally:
         os.killpg(running.pid, signal.SIGKILL)
         running.wait()

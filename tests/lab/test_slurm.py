@@ -86,7 +86,7 @@ def put(host: str, path: str, text: str) -> None:
     subprocess.run(words, input=text, capture_output=True, text=True, check=True)
 
 
-def until(true: Any, what: str, seconds: float = 60) -> None:
+def until(true: Any, what: str, seconds: float = 600) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, f"waited {seconds} s for {what}"
@@ -116,7 +116,7 @@ def restart(*more: str) -> None:
         put(host, "/root/slurm", START.format(daemon))
         on(host, "sh", "-c", "chmod +x /root/slurm; /root/slurm")
     until(lambda: "is UP" in on(HEAD, "sh", "-c", "scontrol ping || :"), "slurmctld")
-    until(lambda: "NOT_RESPONDING" not in state() and "UNKNOWN" not in state(), "slurmd", 120)
+    until(lambda: "NOT_RESPONDING" not in state() and "UNKNOWN" not in state(), "slurmd")
 
 
 @pytest.fixture(scope="module")
@@ -277,7 +277,7 @@ def test_a_node_drained_by_the_health_check_is_changed_after_its_job_and_stays_d
     with (folder / "out").open("w") as out:
         running = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stdout=out, stderr=out)
     try:
-        until(lambda: lease() > 300, "the lock to be renewed by the wait", 600)
+        until(lambda: lease() > 300, "the lock to be renewed by the wait")
         assert "DRAIN" in state()
     finally:
         on(HEAD, "scancel", job)
