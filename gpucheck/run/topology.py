@@ -13,7 +13,7 @@ from gpucheck.model.facts import Source
 from gpucheck.model.finding import FOUND
 from gpucheck.run.step import evaluated
 from gpucheck.topology import of
-from gpucheck.topology.nics import cards_of_gpus, variables
+from gpucheck.topology.nics import cards_of_gpus, roles, variables
 
 LINKS = (links.CHECK, link.CHECK, path.CHECK, acs.CHECK)
 
@@ -29,15 +29,31 @@ def examine(source: Source) -> Topology:
         return _empty(source, absent)
     links = [one for check in LINKS for one in _evaluated(check, source) if one.verdict in FOUND]
     found = (*topology.findings, *links, *absent)
-    return replace(topology, findings=found, variables=_variables(source))
+    return _with_network(replace(topology, findings=found), source)
 
 
-def _variables(source: Source) -> tuple[str, ...]:
+def _with_network(topology: Topology, source: Source) -> Topology:
+    """Add the use and the ports of network cards, and what has NCCL and UCX use those of the GPUs."""
     try:
         facts = source.read("rdma", "pci")
     except NotRecorded:
-        return ()
-    return variables(cards_of_gpus(facts.rdma, facts.pci))
+        return topology
+    devices, found = {device.name: device for device in facts.rdma}, roles(facts.rdma, facts.pci)
+    cards = cards_of_gpus(facts.rdma, facts.pci)
+    near = {card.device.name: card.gpus for card in cards}
+    nics = tuple(
+        replace(
+            nic,
+            role=found[nic.name].name,
+            reason=found[nic.name].reason,
+            gpus=tuple(gpu.index for gpu in topology.gpus if gpu.pci_bus_id in near.get(nic.name, ())),
+            ports=devices[nic.name].ports,
+        )
+        if nic.name is not None and nic.name in found
+        else nic
+        for nic in topology.nics
+    )
+    return replace(topology, nics=nics, variables=variables(cards))
 
 
 def _evaluated(check: Check, source: Source) -> Iterable[Finding]:

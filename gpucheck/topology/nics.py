@@ -62,6 +62,37 @@ def variables(cards: Iterable[Card]) -> tuple[str, ...]:
     )
 
 
+class Role(NamedTuple):
+    """What a device is used for, as its place shows it: ``compute virtual firmware unknown``."""
+
+    name: str
+    reason: str
+
+
+def roles(devices: Iterable[RdmaDevice], pci: Iterable[PciDevice]) -> dict[str, Role]:
+    """Return the role of each RDMA device with a PCI function. A name states nothing: it changes with each boot."""
+    devices, pci = tuple(devices), tuple(pci)
+    own = {card.device.name: card for card in cards_of_gpus(devices, pci)}
+    functions = {name: function for function in pci for name in function.infiniband_names}
+    usual = any(functions[device.name].net_names for device in devices if device.name in functions)
+    return {
+        device.name: _role(device, functions[device.name], own.get(device.name), usual=usual)
+        for device in devices
+        if device.name in functions
+    }
+
+
+def _role(device: RdmaDevice, function: PciDevice, card: Card | None, *, usual: bool) -> Role:
+    if card is not None:
+        places = "EFA of a guest that has GPUs" if function.vendor_id == AMAZON else "as many equal cards as GPUs"
+        return Role("compute", "below the PCIe switch of a GPU" if card.gpus else places)
+    if device.is_virtual or (function.vendor_id, function.device_id) in VIRTUAL:
+        return Role("virtual", "virtual function (SR-IOV)")
+    if device.kind == "switch" or (usual and not function.net_names):
+        return Role("firmware", "no network interface, as functions of the NVSwitch bridge have none")
+    return Role("unknown", "no GPU below its PCIe switch, as with cards for storage or management")
+
+
 def below_one_switch(a: PciDevice, b: PciDevice) -> bool:
     return len(a.path) >= SHARED and a.path[:SHARED] == b.path[:SHARED]
 

@@ -4,6 +4,9 @@ import msgspec
 import pytest
 
 from gpucheck.topology import build
+from gpucheck.topology.nics import roles
+from tests.checks.network.cards import card as device
+from tests.checks.network.cards import gpu, grace, named, nic
 from tests.machines import on_bus, p100, reading
 from tests.topology.servers import INFINIBAND, function, topology
 
@@ -41,3 +44,33 @@ def test_classes_to_gpus_and_cards():
     assert made.nics[0].classes == ("PIX", "PIX", "NODE", "NODE", "SYS", "SYS", "SYS", "SYS")
     assert made.nics[0].peers == ("X", "NODE", "SYS", "SYS")
     assert (made.nics[2].pci_bus_id, made.nics[2].numa_node) == ("0000:c2:00.0", 1)
+
+
+ASIDE = ("0000:70:00.0",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "function", "role"),
+    [
+        ({}, nic(0, "mlx5_0"), "compute"),
+        ({}, nic(7, "mlx5_0", ASIDE), "unknown"),
+        ({"is_virtual": True}, nic(0, "mlx5_0"), "virtual"),
+        ({}, nic(0, "mlx5_0", device_id="101e"), "virtual"),
+        ({}, nic(7, "mlx5_0", ASIDE, net_names=()), "firmware"),
+        ({"kind": "switch"}, nic(7, "mlx5_0", ASIDE), "firmware"),
+        ({}, nic(7, "mlx5_0", (), vendor_id="1d0f", device_id="efa1"), "compute"),
+    ],
+)
+def test_the_place_of_a_device_is_its_role_and_its_name_is_not(changes, function, role):
+    """mlx5_1 is a card for storage, with an interface."""
+    pci = (gpu(0), gpu(1), function, nic(6, "mlx5_1", ASIDE))
+    found = roles(named([device(**changes), device(board="other")]), pci)
+
+    assert found["mlx5_0"].name == role
+    assert found["mlx5_0"].reason
+
+
+def test_a_card_for_each_gpu_of_grace_is_for_compute():
+    found = grace(*(device(),) * 4)
+
+    assert {role.name for role in roles(found.rdma, found.pci).values()} == {"compute"}

@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.model.host.network import RdmaPort
+
 
 class EccCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """ECC errors. volatile: since the driver was loaded. aggregate: over the life of the board."""
@@ -399,6 +401,8 @@ class Nic(msgspec.Struct, frozen=True, kw_only=True):
 
     classes[i] is the path class to GPU i, None if unknown. peers[i]: the same to network card i,
     ``X`` to itself; empty where the source has no such row.
+    role: ``compute`` (traffic of GPUs), ``virtual``, ``firmware`` or ``unknown``, for a reason; empty where no host was
+    read. gpus: indexes of those below the same PCIe switch. ports: as Linux shows them.
     """
 
     label: str
@@ -407,6 +411,10 @@ class Nic(msgspec.Struct, frozen=True, kw_only=True):
     peers: tuple[str | None, ...] = ()
     pci_bus_id: str | None = None
     numa_node: int | None = None
+    role: str = ""
+    reason: str = ""
+    gpus: tuple[int, ...] = ()
+    ports: tuple[RdmaPort, ...] = ()
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "class"}):

@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from gpucheck.model import Advice, Finding, Pair, Topology, TopologyGpu, Verdict, WiredFunction, worst
+from gpucheck.model.host.hardware import Nic
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import (
     Block,
@@ -74,11 +75,13 @@ def document(
     found = Findings(worst_first(topology.findings, [gpu.pci_bus_id for gpu in topology.gpus if gpu.pci_bus_id]))
     rates = [*_expectations(topology), *_advice(topology.advice, best), *_variables(topology)]
     verdicts = [finding.verdict for finding in topology.findings]
-    body: list[Block] = [*_identities(topology, width), *matrix(topology, width), *_legends(topology), *rates]
+    cards = [*_network_cards(topology)]
+    body: list[Block] = [*_identities(topology, width), *matrix(topology, width), *_legends(topology), *cards, *rates]
     if whole:
         allowed = [Section("rates", "What the links allow", rates)] if rates else []
         gpus = [Section("gpus", "GPUs", [_gpus_and_places(topology)])] if topology.gpus else []
-        body = [*gpus, *sections(topology, topology.findings, about), *allowed]
+        nics = [Section("nics", "Network cards", [card._replace(title="") for card in cards])] if cards else []
+        body = [*gpus, *nics, *sections(topology, topology.findings, about), *allowed]
     return Document(
         command="topo",
         host=heading(topology, topology.findings),
@@ -268,6 +271,25 @@ def _legends(topology: Topology) -> Iterator[Block]:
     named = [nic for nic in topology.nics if nic.name and nic.name != nic.label]
     if named:
         yield Lines([f"{nic.label}: {nic.name}" for nic in named], "NIC Legend")
+
+
+def _network_cards(topology: Topology) -> Iterator[Table]:
+    if any(nic.role for nic in topology.nics):
+        columns = [
+            *words("device", "bus id", "use"), *numbers("GPU", "port"), *words("state"), *numbers("Gb/s"),
+            *words("link", "reason"),
+        ]  # fmt: skip
+        yield Table(columns, [row for nic in topology.nics for row in _ports(nic)], "Network cards")
+
+
+def _ports(nic: Nic) -> Iterator[Row]:
+    """A row for each port, or one for a card of which none was read. The rate of a port that is down means nothing."""
+    own = [nic.name or nic.label, nic.pci_bus_id or MISSING, nic.role or "unknown", ", ".join(map(str, nic.gpus))]
+    for port in nic.ports:
+        rate = f"{port.rate_gbit_s:g}" if port.is_active and port.rate_gbit_s is not None else ""
+        yield [*own, str(port.number), port.state or "unknown", rate, port.link_layer or "unknown", nic.reason]
+    if not nic.ports:
+        yield [*own, "", "unknown", "", "unknown", nic.reason or "no RDMA device"]
 
 
 def _expectations(topology: Topology) -> Iterator[Block]:
