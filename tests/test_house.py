@@ -183,6 +183,7 @@ READING = ("checks", "diagnose", "imports", "run", "topology")
 SEVERAL = {
     "arch-not-in-build": "smoke repeats the finding of the stack check with the build to install",
     "container-runtime": "the driver check: without the runtime NVML's library is not in the container",
+    "data-corruption": "by path: copies between GPUs, and an all_reduce through one network card",
     "device-node-missing": "the driver and the inventory check: what cannot be reached without the file",
     "driver-mismatch": "the stack check compares the module with the plan, the driver check with the library",
     "driver-not-loaded": "next-boot knows why a module will not be loaded",

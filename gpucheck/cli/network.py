@@ -34,6 +34,7 @@ MOST_SECONDS = 3600
     help="Also test with the memory of a GPU. auto: where a GPU is below the switch of a card.",
 )  # fmt: skip
 @click.option("--pairs", is_flag=True, help="Also test every pair of cards.")
+@click.option("--nccl", is_flag=True, help="Also run an all_reduce of two GPUs through each card alone. Needs torch.")
 @click.option(
     "--seconds", type=click.IntRange(1, MOST_SECONDS), default=1, show_default=True, metavar="N",
     help="Duration of each bandwidth test.",
@@ -46,6 +47,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     nics: tuple[str, ...],
     gpu_memory: Literal["auto", "yes", "no"],
     pairs: bool,
+    nccl: bool,
     seconds: int,
     force: bool,
     fail_on: str,
@@ -65,7 +67,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.render.subjects.network import document
     from gpucheck.run.steps.network import network
 
-    options = NetworkOptions(nics=nics, gpu_memory=gpu_memory, pairs=pairs, contended=force, seconds=seconds)
+    options = NetworkOptions(nics=nics, gpu_memory=gpu_memory, pairs=pairs, nccl=nccl, contended=force, seconds=seconds)
 
     def measure(keep: "Callable[[NetworkReport], None]") -> "NetworkReport":
         with measured_host() as host, steps(1) as progress:

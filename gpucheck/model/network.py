@@ -10,12 +10,12 @@ SCHEMA = "gpucheck.network/1"
 
 
 class NicMeasurement(msgspec.Struct, frozen=True, kw_only=True):
-    """One test of perftest. client, server: RDMA devices, equal within one card.
+    """One test of perftest or NCCL. client, server: RDMA devices, equal within one card.
 
-    operation: ``write read send latency``. memory: ``host``, or how perftest reached that of the GPU: ``peermem
-    dma-buf``. value: GB/s, or us of latency; None with the reason in note. expected_gb_s, basis: the least of port,
-    PCIe path and GPU link. alone: measured again. wire: the bytes left the card; None where
-    its counters do not show it.
+    operation: ``write read send latency``; ``all_reduce`` of two GPUs with NCCL. memory: ``host``, or how perftest
+    reached that of the GPU: ``peermem dma-buf``; ``gpudirect`` as NCCL logged it. value: GB/s, or us of latency; None
+    with the reason in note. expected_gb_s, basis: the least of port, PCIe path and GPU link. alone: measured again.
+    wire: the bytes left the card; None where its counters do not show it. wrong: elements of an all_reduce.
     """
 
     client: str
@@ -30,6 +30,7 @@ class NicMeasurement(msgspec.Struct, frozen=True, kw_only=True):
     basis: str = ""
     alone: float | None = None
     wire: bool | None = None
+    wrong: int = 0
     note: str = ""
 
 

@@ -73,6 +73,24 @@ def test_what_is_not_measured_has_a_reason(run, words, status, code):
     assert code in {one["code"] for one in json.loads(text)["findings"]}
 
 
+@pytest.mark.parametrize(
+    ("words", "seen"),
+    [
+        (H100, [("pass", None)]),
+        ((*H100, "--fault", "nic-slow:nic=2"), [("warn", "nic-slow")]),
+        (("--simulate", "dgx1-p100", "--fault", "peermem-missing"), [("pass", None)]),
+        (("--simulate", "gb200-x4"), [("pass", None)]),
+    ],
+)
+def test_nccl_through_each_card_alone(run, words, seen):
+    _, text, _ = run("network", *words, "--nccl", "--format", "json")
+    report = json.loads(text)
+    rows = [row for row in report["results"] if row["operation"] == "all_reduce"]
+
+    assert [(one["verdict"], one["cause"]) for one in report["findings"] if one["check"] == "nic-nccl"] == seen
+    assert {row["memory"] for row in rows} == ({"gpudirect"} if words[1] == H100[1] else {"host"})
+
+
 def test_verify_measures_cards_when_asked(run):
     status, text, _ = run("verify", *H100, "--fault", "nic-slow:nic=0", "--only", "nic-bandwidth", "--format", "json")
 

@@ -12,12 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.measure.network import NetworkOptions, Nic, measure, perftest, rounds
+from gpucheck.measure.collectives.run import Ended
+from gpucheck.measure.collectives.values import MeasuredCollective, RankReport
+from gpucheck.measure.network import NetworkOptions, Nic, measure, nccl, perftest, rounds
 from gpucheck.measure.network.perftest import PROGRAMS, Transfer, measured
 from gpucheck.model.diagnosis.observations import ObservedNic, Port
 from gpucheck.model.host.network import RdmaDevice, RdmaPort
+from gpucheck.processes.ranks.nccl_log import parse
 from tests import fakes
 from tests.checks.network.cards import host
+from tests.machines import h100
 from tests.train.conftest import heed_interrupts
 
 # Server and client as perftest; its environment says what goes wrong.
@@ -127,3 +131,53 @@ def test_pairs_of_one_round_share_no_card_and_no_link():
     made = [[(one.seen.name, other.seen.name) for one, other in pairs] for pairs in rounds(cards)]
 
     assert made == [[("a", "b"), ("c", "d")], [("a", "c")], [("a", "d")], [("b", "c")], [("b", "d")]]
+
+
+THROUGH_CARD = """NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB lo:127.0.0.1<0>
+NCCL INFO Channel 00/0 : 0[0] -> 1[1] [send] via NET/IB/0/GDRDMA
+NCCL INFO Channel 00/0 : 0[0] -> 1[1] [receive] via NET/IB/0"""
+H100S = (h100(0), h100(1), h100(2))
+
+
+def ended(monkeypatch, log="", **changes):
+    """What a run of two ranks ends with, and the environment that they get."""
+    seen = []
+    one = MeasuredCollective(operation="all_reduce", size=nccl.BYTES, seconds=(nccl.BYTES / 22e9,), checked=7)
+    report = RankReport(rank=0, world_size=2, device="cuda:0", device_name=None, versions={}, measured=(one,))
+    made = {"reason": "finished", "seconds": 3.0, "ranks": 2, "reports": (report,), "taken": parse(log)} | changes
+
+    def launch(options, here, **environment):
+        seen.append((options.bus_ids, here, environment))
+        return Ended(**made)
+
+    monkeypatch.setattr("gpucheck.measure.collectives.run.launch", launch)
+    card = Nic(CARD, RdmaDevice(name="mlx5_0"), RdmaPort(number=1), Port(bus_id=H100S[1].pci_bus_id))
+    return nccl.through(card, H100S, nccl.measured, virtual=False), seen
+
+
+@pytest.mark.parametrize(
+    ("log", "value", "memory", "note"),
+    [
+        (THROUGH_CARD, 22.0, "gpudirect", ""),
+        (THROUGH_CARD.replace("/GDRDMA", ""), 22.0, "host", ""),
+        # Of the rank whose GPU is elsewhere.
+        (THROUGH_CARD.replace("0[0] -> 1[1] [send]", "1[1] -> 0[0] [send]"), 22.0, "host", ""),
+        (THROUGH_CARD.replace("mlx5_0", "mlx5_1"), None, "host", "its log shows mlx5_1, and NET/IB"),
+        (THROUGH_CARD.replace("[receive] via NET/IB/0", "via SHM"), None, "host", "shows mlx5_0, and NET/IB, SHM"),
+        ("", None, "host", "its log shows no card, and no channel"),
+    ],
+)
+def test_a_rate_of_nccl_is_believed_if_its_log_shows_the_card_alone(monkeypatch, log, value, memory, note):
+    row, seen = ended(monkeypatch, log)
+
+    assert (row.value, row.memory) == (value, memory)
+    assert row.note.endswith(note)
+    ((bus_ids, here, environment),) = seen
+    assert (bus_ids, here) == ((H100S[1].pci_bus_id, H100S[0].pci_bus_id), 2)
+    assert environment == nccl.SETTINGS | {"NCCL_IB_HCA": "=mlx5_0:1"}
+
+
+def test_ranks_that_hang_are_no_result(monkeypatch):
+    row, _ = ended(monkeypatch, reason="deadline", reports=(), output="")
+
+    assert (row.value, row.note) == (None, "no end within 3 s")

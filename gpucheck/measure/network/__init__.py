@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from gpucheck.host.network import read_counters
 from gpucheck.host.simulated import machine_directory, surroundings
 from gpucheck.knowledge.codes import Subject
+from gpucheck.measure.network import nccl
 from gpucheck.measure.network.perftest import PER_GIGABIT, PROGRAMS, Outcome, Runner, Transfer, measured, simulated
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Finding, PciDevice, PcieLink, Verdict
@@ -51,12 +52,13 @@ METHOD = (
 class NetworkOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of one run. nics: names or bus ids, by default the cards of the GPUs, else all with an active port.
 
-    contended: also cards that others use. seconds: of one test.
+    contended: also cards that others use. seconds: of one test. nccl: also an all_reduce through each card.
     """
 
     nics: tuple[str, ...] = ()
     gpu_memory: Literal["auto", "yes", "no"] = "auto"
     pairs: bool = False
+    nccl: bool = False
     contended: bool = False
     seconds: int = 1
 
@@ -74,12 +76,13 @@ class Nic(NamedTuple):
 class Ran(NamedTuple):
     """A report without findings about numbers. readings: of counters that are evidence, two of each port.
 
-    packets: how many were moved.
+    packets: how many were moved. direct: cards that have a way to the memory of a GPU.
     """
 
     report: NetworkReport
     readings: tuple[PortCounters, ...]
     packets: float
+    direct: frozenset[str] = frozenset()
 
 
 Doubtful = Callable[[Observations], Iterable[NicResult]]
@@ -115,6 +118,8 @@ def measure(
     engine, helps = _engine() if machine is None and nics else ("simulated", "--use_cuda")
     memories, none = _memories(facts, nics, options, helps)
     run = measured if machine is None else simulated(machine, _healthy(facts))
+    direct = frozenset(nic.seen.name for nic in nics if nic.gpu is not None) if _ways(facts) else frozenset[str]()
+    reduced: list[NicMeasurement] = []
     rows = _Rows(nics, run, root, on_step, virtual=facts.system.virtual is not None)
 
     moving = surroundings(machine).moving if machine is not None else None
@@ -132,7 +137,7 @@ def measure(
             engine=engine if nics else "none",
             started=started.isoformat(timespec="seconds"),
             seconds=round(time.monotonic() - clock, 3),
-            results=tuple(rows.results),
+            results=(*rows.results, *reduced),
             counters=_risen(readings),
             method=METHOD,
             observations=seen,
@@ -142,16 +147,38 @@ def measure(
         )
         mtus = {nic.name: nic.mtu or LEAST_MTU for nic in seen.nics}
         rates = (row.value * 1e9 / mtus[row.client] for row in rows.results if row.value and row.unit == "GB/s")
-        return Ran(report, readings, sum(rates) * options.seconds)
+        return Ran(report, readings, sum(rates) * options.seconds, direct)
 
     try:
         for group in plan(nics, options, memories):
             rows.take(group)
         rows.repeat(doubtful)
+        if options.nccl and nics:
+            made = nccl.measured if machine is None else nccl.simulated(surroundings(machine).network, direct=direct)
+            findings += _reduce(facts, rows.nics, made, options, on_step, reduced)
     except (KeyboardInterrupt, TerminatedError):
         keep(ran(Subject(check=CHECK).unknown("nic.run-interrupted", f"interrupted after {len(rows.results)} tests")))
         raise
     return ran()
+
+
+def _reduce(
+    facts: Facts,
+    nics: Sequence[Nic],
+    run: nccl.Run,
+    options: NetworkOptions,
+    on_step: Callable[[str], None],
+    rows: list[NicMeasurement],
+) -> list[Finding]:
+    """Add a row for each card, or return why there is none."""
+    subject = Subject(check="nic-nccl")
+    code, reason = nccl.lacking(facts.gpus, simulated=facts.simulation is not None, contended=options.contended)
+    if code:
+        return [subject.skips(code, reason)]
+    for nic in nics:
+        on_step(f"all_reduce through {nic.seen.name}")
+        rows.append(nccl.through(nic, facts.gpus, run, virtual=facts.system.virtual is not None))
+    return []
 
 
 def plan(nics: Sequence[Nic], options: NetworkOptions, memories: Sequence[str]) -> Iterator[list[Transfer]]:
@@ -424,14 +451,18 @@ def _memories(
     """Return the ways to GPU memory to be measured, and why there are none."""
     if options.gpu_memory == "no" or not nics or (options.gpu_memory == "auto" and not any(nic.gpu for nic in nics)):
         return (), []
-    peer = re.search(r"^nvidia_peermem ", facts.texts[MODULES] or "", re.MULTILINE)
-    ways = ("peermem",) * bool(peer) + ("dma-buf",) * (facts.driver.loaded_flavour == "open")
+    ways = _ways(facts)
     subject = Subject(check="nic-gpu-memory")
     if not ways or not any(nic.gpu for nic in nics):
         return (), [subject.skips("nic.no-gpu-near", f"{len(ways)} ways to GPU memory")]
     if "--use_cuda" not in helps:
         return (), [subject.skips("nic.perftest-without-gpu", "no --use_cuda")]
     return ways, []
+
+
+def _ways(facts: Facts) -> tuple[str, ...]:
+    peer = re.search(r"^nvidia_peermem ", facts.texts[MODULES] or "", re.MULTILINE)
+    return ("peermem",) * bool(peer) + ("dma-buf",) * (facts.driver.loaded_flavour == "open")
 
 
 def _healthy(facts: Facts) -> Callable[[Transfer, Sequence[Transfer]], float]:

@@ -13,7 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-CHANNEL = re.compile(r"Channel \d+(?:/\d+)? : (\d+)\[[^\]]*\] -> (\d+)\[[^\]]*\](?: \[\w+\])? via (\S+)")
+CHANNEL = re.compile(r"Channel \d+(?:/\d+)? : (\d+)\[[^\]]*\] -> (\d+)\[[^\]]*\](?: \[(\w+)\])? via (\S+)")
+USING = re.compile(r"NET/IB : Using ([^;]*)")
+CARD = re.compile(r"\[\d+\]([^\s:]+):\d+/")
+DIRECT = "GDRDMA"
 # NCCL 2.20 to 2.22 log the line without the name of the collective, older ones not at all (src/enqueue.cc).
 CHOICE = re.compile(r"(?:(\w+): )?\d+ Bytes -> Algo (\w+) proto \w+")
 LAST_ERROR = "Last error:"
@@ -35,6 +38,7 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """transports: channels by kind (``P2P/CUMEM``, ``SHM``, ``NET/IB``). algorithms: by collective, as in AllReduce.
 
     pairs: transport of each rank pair that named one. The key of algorithms is empty where the log names no collective.
+    cards: RDMA devices that NCCL uses. direct: ranks whose channels reach GPU memory without a copy (GPUDirect RDMA).
     """
 
     version: str | None = None
@@ -42,6 +46,8 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     algorithms: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     pairs: dict[str, str] = msgspec.field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    cards: tuple[str, ...] = ()
+    direct: tuple[int, ...] = ()
 
     def chosen(self, collective: str) -> tuple[str, ...]:
         """Return the algorithms of a collective; of all of them where the log names none."""
@@ -73,8 +79,11 @@ def parse(text: str) -> Taken:
     text = text[:MOST_CHARACTERS]
     transports: Counter[str] = Counter()
     pairs: dict[str, str] = {}
-    for src, dst, via in CHANNEL.findall(text):
+    direct: set[int] = set()
+    for src, dst, way, via in CHANNEL.findall(text):
         kind = _kind(via)
+        # The rank at this end prints the line.
+        direct |= {int(dst if way == "receive" else src)} if DIRECT in via.split("/") else set()
         transports[kind] += 1
         pairs[f"{src}-{dst}"] = kind
     algorithms: dict[str, list[str]] = {}
@@ -91,6 +100,8 @@ def parse(text: str) -> Taken:
         algorithms={name: tuple(chosen) for name, chosen in algorithms.items()},
         pairs=pairs,
         warnings=tuple(dict.fromkeys(warned))[:10],
+        cards=tuple(dict.fromkeys(name for line in USING.findall(text) for name in CARD.findall(line))),
+        direct=tuple(sorted(direct)),
     )
 
 

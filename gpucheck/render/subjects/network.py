@@ -20,7 +20,7 @@ from gpucheck.render.blocks import (
 from gpucheck.render.findings import worst_first
 
 ABOUT = "GB/s: 10^9 bytes of payload per second, in one direction; on the wire: the bytes left the card"
-OPERATIONS = ("write", "read", "send")
+OPERATIONS, REDUCED = ("write", "read", "send"), "all_reduce"
 WIRE = {True: "yes", False: "no", None: "not known"}
 
 
@@ -43,23 +43,24 @@ def document(report: NetworkReport) -> Document:
 
 
 def _table(results: Sequence[NicMeasurement]) -> Table:
+    operations = (*OPERATIONS, *([REDUCED] if any(one.operation == REDUCED for one in results) else []))
     columns = [
-        *words("card", "memory", "run"), *numbers(*OPERATIONS, "limit", unit="GB/s"), *numbers("latency", unit="us"),
+        *words("card", "memory", "run"), *numbers(*operations, "limit", unit="GB/s"), *numbers("latency", unit="us"),
         *words("limited by", "on the wire"),
     ]  # fmt: skip
-    return Table(columns, list(_rows(results)), about=ABOUT)
+    return Table(columns, list(_rows(results, operations)), about=ABOUT)
 
 
-def _rows(results: Sequence[NicMeasurement]) -> Iterator[Row]:
+def _rows(results: Sequence[NicMeasurement], operations: Sequence[str]) -> Iterator[Row]:
     groups: dict[tuple[str, ...], dict[str, NicMeasurement]] = {}
     for one in results:
         name = one.client if one.client == one.server else f"{one.client} to {one.server}"
-        run = "all at once" if one.together else "alone"
+        run = "NCCL" if one.operation == REDUCED else "all at once" if one.together else "alone"
         groups.setdefault((name, one.memory, run), {})[one.operation] = one
     for (name, memory, run), found in groups.items():
         first = next((one for one in found.values() if one.expected_gb_s is not None), next(iter(found.values())))
         limit = "" if first.expected_gb_s is None else f"{first.expected_gb_s:.2f}"
-        cells = [_cell(found[what]) if what in found else "" for what in (*OPERATIONS, "latency")]
+        cells = [_cell(found[what]) if what in found else "" for what in (*operations, "latency")]
         yield [name, memory, run, *cells[:-1], limit, cells[-1], first.basis, WIRE[first.wire]]
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gpucheck.checks.network.counters import NAME as COUNTERS
 from gpucheck.checks.network.counters import Place, of_dated
-from gpucheck.diagnose.rules.nics import doubtful
+from gpucheck.diagnose.rules.nics import doubtful, of_nccl
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.port_counters import DROPS_PER_S
 from gpucheck.model import Verdict
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gpucheck.model.network import NetworkReport
 
 NAME = "nic-bandwidth"
-FINDINGS = ("nic-latency", "nic-gpu-memory")
+FINDINGS = ("nic-latency", "nic-gpu-memory", "nic-nccl")
 # Of packets that may be lost where only this run uses a port: Soft-RoCE on a busy host loses one in some thousands.
 LOST, FEW = 1e-3, 10
 DEADLINE_S = 600.0
@@ -63,7 +63,12 @@ def network(
         lost = min(
             DROPS_PER_S, (FEW + LOST * ran.packets) / max(1.0, max(times, default=0.0) - min(times, default=0.0))
         )
-        every = (*ran.report.findings, *evaluate_links(seen), *of_dated(ran.readings, places, lost))
+        every = (
+            *ran.report.findings,
+            *evaluate_links(seen),
+            *of_nccl(ran.report.results, seen.nics, ran.direct),
+            *of_dated(ran.readings, places, lost),
+        )
         found, verdict, counts = conclude(every, source.read("nvml").gpus)
         return replace(ran.report, findings=found, verdict=verdict, counts=counts)
 
