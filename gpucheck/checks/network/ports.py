@@ -19,6 +19,8 @@ NAME = "nic-ports"
 # So many equal cards of one state show what is usual on this host; one may itself be the odd one.
 ENOUGH = 2
 TRAINED = ("init", "initializing", "armed")
+# It was active, and its link has failed since.
+LOST = "active_defer"
 # The same where only the output of a tool is known, and with it not the use of a port.
 PRINTED = 3
 
@@ -114,13 +116,17 @@ def of_printed(devices: Sequence[RdmaDevice]) -> Iterator[Finding]:
 
 def _shows_link(port: RdmaPort) -> bool:
     """The port is active, and not of a driver that has one answer for every port, as that of EFA."""
-    return port.is_active and port.link_layer not in ("unknown", "unspecified")
+    return port.is_active and port.link_layer not in ("unknown", "unspecified") and _physical(port) in ("", "linkup")
 
 
 def _is_linked(port: RdmaPort) -> bool:
     """The port has a link, and no subnet manager or administrator has made it active."""
-    linked = (port.physical or "").replace("_", "").replace(" ", "") == "linkup"
-    return port.state in TRAINED or (linked and port.link_layer == "infiniband" and port.state is not None)
+    linked = _physical(port) == "linkup" and port.state not in (None, LOST)
+    return port.state in TRAINED or (linked and port.link_layer == "infiniband")
+
+
+def _physical(port: RdmaPort) -> str:
+    return (port.physical or "").replace("_", "").replace(" ", "")
 
 
 def _text(device: RdmaDevice, port: RdmaPort) -> str:
@@ -147,6 +153,8 @@ def _differing(every: list[Seen]) -> Iterator[Finding]:
         equals = [other for other in every if other is not one and one.kind is not None and other.kind == one.kind]
         up = [other.port for other in equals if other.port.is_active]
         if one.port.is_active:
+            if _physical(one.port) == "linkerrorrecovery":
+                yield one.judged(Verdict.WARN, "network.port-recovering", one.port.physical, "linkup")
             yield from _slower(one, up)
         elif one.used and up and one.port.state is None:
             yield one.judged(Verdict.UNKNOWN, "network.port-state-unknown")

@@ -22,6 +22,8 @@ def judged(found):
         (port(state="down", physical="disabled"), FAIL, "network.port-down"),
         (port(state="init"), FAIL, "network.port-not-configured"),
         (port(state="armed"), FAIL, "network.port-not-configured"),
+        (port(state="active_defer"), FAIL, "network.port-down"),
+        (port(physical="linkerrorrecovery"), WARN, "network.port-recovering"),
         (port(rate_gbit_s=200.0), FAIL, "network.port-slow"),
         (port(state=None), UNKNOWN, "network.port-state-unknown"),
         (port(rate_gbit_s=None), UNKNOWN, "network.port-rate-unknown"),
