@@ -31,6 +31,7 @@ OF_GPUS = re.compile(r" (?:-i |--id=)\{gpu\}")
 ONE_OF_SEVERAL = "BUS_ID"
 # In the place of a check: all of them.
 ANY = "any"
+CONFIRM = "{decide}"  # a step: the command that confirms the cause of the finding
 
 
 class Code(TableRow, frozen=True, kw_only=True):
@@ -134,10 +135,14 @@ def words_of(
 
 
 def _advice(row: Code, cause: str | None, advice: tuple[Advice, ...] = ()) -> tuple[Advice, ...]:
-    own = (*row.steps, *advice)
+    own = (*(_confirming(cause) if one.run == CONFIRM and cause else one for one in row.steps), *advice)
     if cause is not None and (row.then_cause or not own):
         return (*own, *causes()[cause].steps)
     return own
+
+
+def _confirming(cause: str) -> Advice:
+    return Advice(run=causes()[cause].decide or f"gpucheck explain {cause}")
 
 
 def followed_by(finding: Finding, name: str) -> Finding:

@@ -24,7 +24,7 @@ VERDICTS = {"skips": Verdict.SKIP, "unknown": Verdict.UNKNOWN, "warns": Verdict.
 BUILDERS = {*VERDICTS, "finding"}
 # Parameters of the builders, which are no values.
 OWN = {"seen", "wanted", "cause", "confidence", "alternatives", "action", "owner", "because_of", "others", "advice"}
-OF_SUBJECT = {"gpu", "peer"}
+OF_SUBJECT = {"gpu", "peer", "decide"}  # of its subject, and of its cause
 EVERY = dict(rows())
 
 
@@ -158,6 +158,20 @@ def test_a_finding_has_the_words_of_its_code_and_its_values():
     assert "75 %" in finding.why
     assert finding.steps[-1] == Step(command="sudo nvidia-smi -i 0000:4c:00.0 -pl 400", changes=True)
     assert finding.fix == fix_of(finding.steps)
+
+
+@pytest.mark.parametrize(
+    ("cause", "command"),
+    [("pcie-link-downgraded", "nvidia-smi -q -d PCIE"), ("false-p2p-grant", "gpucheck explain false-p2p-grant")],
+)
+def test_a_suspected_cause_is_confirmed_by_its_own_command(cause, command):
+    """Without one, its description says how."""
+    subject = Subject(check="staged-copies", name="gpus:0000:01:00.0,0000:02:00.0")
+
+    finding = subject.unknown("copies.staged-slow", 6, cause=cause, basis="PCIe", suspect=cause)
+
+    assert finding.steps[1] == Step(command=command, changes=False)
+    assert of_several(finding, ["0", "1"], every_gpu=True)[1] == finding.steps
 
 
 def test_several_gpus_have_one_text():
