@@ -12,6 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from gpucheck.host.devlink import read_reporters
 from gpucheck.host.readers.files import folder_names, text
 from gpucheck.knowledge.port_counters import CEILINGS, EVIDENCE
 from gpucheck.model.host.network import PortCounters, RdmaDevice, RdmaPort
@@ -29,6 +32,8 @@ ROUTED = re.compile(r"(?!fe80|0000:0000:0000:0000:0000:0000)[0-9a-f:]{39}")
 APART_S = 0.05
 # A port without such a counter, or a function that may not read it.
 NOT_OFFERED = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT, errno.EPROTO)
+# A kernel without it, or without generic netlink.
+NO_DEVLINK = (errno.ENOENT, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT)
 # ioctl and structures of linux/ethtool.h
 SIOCETHTOOL, GSTRINGS, GSTATS, GSSET_INFO, STATS = 0x8946, 0x1B, 0x1D, 0x37, 1
 NAME_BYTES, MOST_STATS = 32, 1 << 16
@@ -37,7 +42,27 @@ NAME_BYTES, MOST_STATS = 32, 1 << 16
 def read_rdma(root: Path) -> tuple[RdmaDevice, ...]:
     """Return the devices below ``root``/sys, ordered by name; each is read alone, with a deadline."""
     folder = root / "sys/class/infiniband"
-    return tuple(_in_time(name, folder / name) for name in (folder_names(folder) or ())[:MOST_DEVICES])
+    devices = [_in_time(name, folder / name) for name in (folder_names(folder) or ())[:MOST_DEVICES]]
+    reporters = _reporters(root) if devices else {}
+    unread = reporters.get("", {})
+    every = {one.name: reporters.get((folder / one.name / "device").resolve().name, unread) for one in devices}
+    return tuple(replace(one, reporters=tuple(every[one.name].items())) if every[one.name] else one for one in devices)
+
+
+def _reporters(root: Path) -> dict[str, dict[str, str]]:
+    """By PCI address; "" if they could not be read: a driver in recovery lets the question wait.
+
+    A simulated machine has files in its place.
+    """
+    if root != Path("/"):
+        lines = {name: (text(root / "devlink" / name) or "").split() for name in folder_names(root / "devlink") or ()}
+        return {name: dict(zip(words[::2], words[1::2], strict=False)) for name, words in lines.items()}
+    try:
+        return in_time("reading devlink", read_reporters, DEVICE_S)
+    except StuckError:
+        return {"": {"devlink": f"no answer within {DEVICE_S:g} s"}}
+    except OSError as error:
+        return {} if error.errno in NO_DEVLINK else {"": {"devlink": str(error)[:MOST_TEXT]}}
 
 
 def _in_time(name: str, folder: Path) -> RdmaDevice:

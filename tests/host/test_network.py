@@ -1,11 +1,14 @@
 """RDMA devices from sysfs: files as drivers write them, and files as no driver should."""
 
+import errno
 import fcntl
 import os
 import struct
+from pathlib import Path
 
 import pytest
 
+from gpucheck.host import devlink, network
 from gpucheck.host.network import _statistics, read_counters, read_rdma
 from gpucheck.model.host.network import RdmaDevice, RdmaPort
 
@@ -177,6 +180,67 @@ def test_addresses_of_an_ethernet_port(tree):
     (port,) = read_rdma(tree("mlx5_0", ROCE))[0].ports
 
     assert (port.gids, port.mtu, port.pkeys) == ((3,), 4220, None)
+
+
+def attribute(kind, content):
+    return struct.pack("HH", 4 + len(content), kind) + content.ljust((len(content) + 3) & ~3, b"\0")
+
+
+def reporter(place, name, state, bus=b"pci\0"):
+    """An answer of the kernel, as linux/devlink.h has it."""
+    own = attribute(115, name) + attribute(116, bytes([state])) + attribute(117, bytes(8))
+    content = attribute(1, bus) + attribute(2, place) + attribute(0x8000 | 114, own)
+    return struct.pack("IHHIIBBH", 20 + len(content), 30, 2, 1, 0, 52, 1, 0) + content
+
+
+DONE = struct.pack("IHHIIi", 20, 3, 2, 1, 0, 0)
+CARD, OTHER = b"0000:3b:00.0\0", b"0000:5e:00.0\0"
+ANSWERS = {
+    "states": (
+        reporter(CARD, b"fw\0", 0) + reporter(CARD, b"tx\0", 1),
+        # Two ports of one card; another bus.
+        reporter(CARD, b"tx\0", 0) + reporter(OTHER, b"fw\0", 9) + reporter(b"s1\0", b"x\0", 1, b"netdevsim\0") + DONE,
+    ),
+    "cut": (reporter(CARD, b"fw\0", 0)[:50], DONE),
+    "empty": (DONE,),
+}
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        ("states", {"0000:3b:00.0": {"fw": "healthy", "tx": "error"}, "0000:5e:00.0": {"fw": "state 9"}}),
+        ("cut", {}),
+        ("empty", {}),
+    ],
+)
+def test_reporters_of_devlink_are_asked_of_the_kernel(monkeypatch, answers, expected):
+    family = attribute(1, struct.pack("H", 30)) + attribute(2, b"devlink\0")
+    first = struct.pack("IHHIIBBH", 20 + len(family), 16, 0, 1, 0, 1, 2, 0) + family
+    left = [first, *ANSWERS[answers]]
+
+    class Door(devlink.socket.socket):
+        def send(self, content):
+            return len(content)
+
+        def recv(self, size):
+            return left.pop(0)
+
+    monkeypatch.setattr(devlink.socket, "socket", Door)
+
+    assert devlink.read_reporters() == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(errno.ENOENT, {}), (errno.EIO, {"": {"devlink": "[Errno 5] Input/output error"}})]
+)
+def test_a_kernel_without_devlink_has_no_reporters(monkeypatch, number, expected):
+    def fails():
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(network, "read_reporters", fails)
+
+    assert network._reporters(Path("/")) == expected
 
 
 def counters(root, **changes):

@@ -35,6 +35,7 @@ class RdmaDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_virtual: a virtual function (SR-IOV) of this host. kind: ``ca`` of a network card, ``switch``, ``rnic`` (iWARP).
     board: identifies the product with its options (PSID, ``MT_0000000838``). model: ``MT4129``.
     card: equal for the functions of one card (its system image GUID).
+    reporters: of devlink, each a name with its state, ``healthy`` or ``error``; empty where the driver has none.
     unread: why it could not be read, None where it was.
     """
 
@@ -46,6 +47,7 @@ class RdmaDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     firmware: str | None = None
     card: str | None = None
     ports: tuple[RdmaPort, ...] = ()
+    reporters: tuple[tuple[str, str], ...] = ()
     unread: str | None = None
 
 

@@ -95,8 +95,14 @@ def nic_flap(machine: Machine, nic: int, times: int = 3) -> None:
 
 @fault("the firmware of a network card does not answer the driver")
 def nic_driver(machine: Machine, nic: int, what: str = "health") -> None:
-    """The driver logs that the firmware no longer counts, or that it does not answer a command."""
-    check_choice("what", what, LOGGED)
+    """The driver logs that the firmware no longer counts, or that it does not answer a command.
+
+    reporter: nothing is in the log any more, and the driver has not recovered.
+    """
+    check_choice("what", what, (*LOGGED, "reporter"))
+    if what == "reporter":
+        _connectx(machine, nic).reporters["fw_fatal"] = "error"
+        return
     machine.log(f"mlx5_core {_connectx(machine, nic).bus_id}: {LOGGED[what]}", age_s=600)
 
 

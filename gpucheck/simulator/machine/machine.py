@@ -130,6 +130,8 @@ STATISTICS = {
     "tx_prio3_pause_duration": 4_096,
 }
 ROCE_MTU = 4220
+# Of the driver mlx5: Documentation/networking/devlink/mlx5.rst of Linux.
+REPORTERS = ("fw", "fw_fatal", "tx", "rx")
 
 
 @dataclass
@@ -140,7 +142,8 @@ class Function:
     acs_capability, acs_control: registers of a port that can isolate, None for one that cannot.
     errors: (correctable, nonfatal or fatal; the kernel's name of the error) -> how often since boot.
     net, infiniband: as in a profile. rdma: the files of each RDMA device below its folder. mtu, statistics: of each
-    interface, by ethtool's names. read_request: bytes that the function asks for at once.
+    interface, by ethtool's names. reporters: of devlink, with their state. read_request: bytes that the function asks
+    for at once.
     rebar: the size of BAR 1 can be changed. lost: it no longer answers, every register reads as ones.
     """
 
@@ -164,6 +167,7 @@ class Function:
     net: tuple[str, ...] = ()
     infiniband: tuple[str, ...] = ()
     rdma: dict[str, str] = field(default_factory=dict)
+    reporters: dict[str, str] = field(default_factory=dict)
     mtu: int = 1500
     statistics: dict[str, int] = field(default_factory=dict)
     read_request: int = 512
@@ -397,6 +401,9 @@ def _function(device: ProfileDevice, by_id: dict[str, ProfileDevice], profile: P
         net=device.net,
         infiniband=device.infiniband,
         rdma=_rdma(rdma, cable=device.cable) if rdma else {},
+        reporters=dict.fromkeys(REPORTERS, "healthy")
+        if isinstance(part, PciPart) and rdma and part.ids.startswith("15b3:")
+        else {},
         mtu=ROCE_MTU if ethernet else 1500,
         statistics=STATISTICS if ethernet else {},
     )

@@ -260,6 +260,9 @@ def _network(tree: Tree, function: Function, folder: str) -> None:
         tree.write("ethtool", {name: "\n".join(f"{key}: {value}" for key, value in function.statistics.items())})
         tree.link(f"sys/class/net/{name}", f"{folder}/net/{name}")
     for name in function.infiniband:
+        # Nor has what netlink answers.
+        lines = "\n".join(f"{reporter} {state}" for reporter, state in function.reporters.items())
+        tree.write("devlink", {function.bus_id: lines} if lines else {})
         tree.write(f"{folder}/infiniband/{name}", function.rdma)
         tree.link(f"{folder}/infiniband/{name}/device", folder)
         tree.link(f"sys/class/infiniband/{name}", f"{folder}/infiniband/{name}")
