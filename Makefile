@@ -33,6 +33,8 @@ PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i 
 	-e reports_dir=$(abspath $(REPORTS)) $(if $(LIMIT),--limit '$(LIMIT)$(COMMA)localhost') \
 	$(if $(BATCH),-e '{"batch": $(BATCH)}') $(ARGS)
 
+# No file that a host sends for a bundle is larger: 8 GiB in blocks of 512 bytes.
+LARGEST = 16777216
 # BUNDLE=path: for make bundle the folder that it writes, for plan and provision the only source. GROUPS='rocky-*': those.
 FROM_BUNDLE = $(if $(BUNDLE),-e bundle=$(abspath $(BUNDLE)) $(if $(BUNDLE_FINGERPRINT),-e bundle_fingerprint=$(BUNDLE_FINGERPRINT)))
 TO_BUNDLE = -e bundle_output=$(abspath $(or $(BUNDLE),build/bundle)) $(if $(GROUPS),-e '{"bundle_groups": "$(GROUPS)"}') \
@@ -53,7 +55,7 @@ provision: $(VENV)/.provision target ## install driver, CUDA, cuDNN, NCCL and gp
 	@$(PLAYBOOK) $(FROM_BUNDLE) playbooks/provision.yml
 
 bundle: $(VENV)/.provision target bundle-tools ## everything that the plans install, as one signed directory for hosts without a network
-	@$(PLAYBOOK) $(TO_BUNDLE) playbooks/bundle.yml
+	@ulimit -f $(LARGEST) && $(PLAYBOOK) $(TO_BUNDLE) playbooks/bundle.yml
 
 rollback: $(VENV)/.provision target ## return every host to the set that was recorded on it before the present one
 	@$(PLAYBOOK) playbooks/rollback.yml
