@@ -104,6 +104,7 @@ def evaluate(report: Report, expected: Expectations) -> Iterator[Finding]:
     yield from _versions(report, facts, stated)
     yield from _gpus(facts, stated, report.partial)
     yield from _pairs(report, stated)
+    yield from _network(facts, report.partial, stated)
     yield from limits(report, stated)
 
 
@@ -219,6 +220,35 @@ def _pairs(report: Report, stated: Stated) -> Iterator[Finding]:
             yield stated.met(at, seen, wanted, unit=f"pairs of {cls}")
         else:
             yield stated.unmet("comparison.pairs-differ", at, seen, wanted, unit=f"pairs of {cls}")
+
+
+def _network(facts: Facts | None, share: Partial | None, stated: Stated) -> Iterator[Finding]:
+    """RDMA devices that are neither virtual functions nor bridges of switches, and their active ports."""
+    wanted = stated.expected.network
+    rates = {f"network.ports.{rate}": (float(rate), count) for rate, count in wanted.get("ports", {}).items()}
+    if share is not None or facts is None:
+        for at in ("network.devices", *rates) if "devices" in wanted else rates:
+            yield stated.not_reported("comparison.network-unknown", at, "those of the whole host")
+        return
+    devices = [one for one in facts.rdma or () if not one.is_virtual and one.kind != "switch"]
+    names = ", ".join(one.name for one in devices)
+    unread = any(one.unread or any(port.state is None for port in one.ports) for one in devices)
+    if "devices" in wanted:
+        count, at = wanted["devices"], "network.devices"
+        if len(devices) == count:
+            yield stated.met(at, len(devices), count, unit="RDMA devices")
+        else:
+            code = "comparison.devices-missing" if len(devices) < count else "comparison.devices-surplus"
+            yield stated.unmet(code, at, len(devices), count, unit="RDMA devices", also=(names,) if names else ())
+    for at, (rate, count) in rates.items():
+        active = [port for one in devices for port in one.ports if port.is_active and port.rate_gbit_s == rate]
+        unit = f"active ports of {rate:g} Gb/s"
+        if len(active) >= count:
+            yield stated.met(at, len(active), count, unit=unit)
+        elif unread:
+            yield stated.not_reported("comparison.network-unknown", at, count)
+        else:
+            yield stated.unmet("comparison.ports-fewer", at, len(active), count, unit=unit)
 
 
 # Slow pairs that a finding names; one slow switch makes hundreds.

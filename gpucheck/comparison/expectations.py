@@ -11,7 +11,7 @@ from gpucheck.stack.versions import request
 
 SCHEMA = "gpucheck.expectations/1"
 MAX_BYTES = 1 << 20
-MOST_GPUS = 1024
+MOST_GPUS, MOST_GBIT = 1024, 100_000
 CLASS = re.compile(r"PIX|PXB|PHB|NODE|SYS|NV\d{1,2}")
 CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS", "NV#")
 COMPUTE_MODES = ("default", "exclusive-process", "exclusive-thread", "prohibited")
@@ -26,6 +26,7 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     gpus: what every GPU must be; memory, power, NVLinks and PCIe are the least that will do. models: how many there
     must be of each. pcie_generation: what card and slot allow together; an idle link lowers its own.
     pairs: how many GPU pairs there must be of each path class.
+    network: how many RDMA devices there must be, and at least how many active ports of each rate (Gb/s).
     floors, ceilings: the least and the most that will do, in the units of their names.
     """
 
@@ -34,6 +35,7 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     gpus: dict[str, Any] = {}
     pairs: dict[str, int] = {}
+    network: dict[str, Any] = {}
     floors: dict[str, ByClass | float] = {}
     ceilings: dict[str, ByClass | float] = {}
 
@@ -83,6 +85,12 @@ def _counted(value: Value) -> dict[str, int]:
     return {key: inner.integer(0, MOST_GPUS) for key, inner in value.pairs()}
 
 
+def _ports(value: Value) -> dict[str, int]:
+    if not all(key.isdecimal() and 0 < int(key) < MOST_GBIT for key, _ in value.pairs()):
+        raise value.problem("a rate is a whole number of Gb/s, as in {400: 8}")
+    return _counted(value)
+
+
 def _class(key: str, value: Value) -> str:
     name = key.upper()
     if not CLASS.fullmatch(name):
@@ -122,6 +130,7 @@ SECTIONS: dict[str, Readers] = {
         "pcie_generation": _whole(1, 8),
         "pcie_width": _whole(1, 32),
     },
+    "network": {"devices": _whole(0, MOST_GPUS), "ports": _ports},
     "floors": {
         **dict.fromkeys(("p2p_uni_gb_s", "p2p_bidir_gb_s"), _by_class),
         **dict.fromkeys(("h2d_gb_s", "d2h_gb_s"), Value.number),

@@ -29,6 +29,7 @@ gpus:
   pcie_generation: 5
   pcie_width: 16
 pairs: {NV18: 1}
+network: {devices: 0, ports: {400: 0}}
 floors:
   p2p_uni_gb_s: {NV18: 300}
   p2p_bidir_gb_s: 300
@@ -54,6 +55,7 @@ def judged(text, seen):
         ("gpus: {pcie_width: 64}", "64 is not between 1 and 32"),
         ("versions: {driver: newest}", "site.yml:1: versions.driver: 'newest' is neither"),
         ("versions: {driver: auto}", "auto is not an expectation"),
+        ("network: {ports: {HDR: 8}}", "site.yml:1: network.ports: a rate is a whole number"),
         ("pairs: {NVL18: 28}", "pairs.NVL18: no path class"),
         ("floors: {p2p_uni_gb_s: 300 GB/s}", "has a unit"),
         ("floors: {p2p_uni_gib_s: 300}", "multiply GiB/s by 1.0737"),
@@ -82,7 +84,7 @@ def test_what_is_no_text_is_refused():
 def test_a_host_that_is_as_expected_passes_every_key():
     findings = judged(WHOLE, report(*GPUS, measured=copied()))
 
-    assert [f.verdict for f in findings] == [Verdict.PASS] * 21
+    assert [f.verdict for f in findings] == [Verdict.PASS] * 23
     told = {line.split(": ", 1)[1] for f in findings for line in f.evidence}
     assert {"gpus.models.P100", "gpus.ecc", "pairs.NV18", "floors.p2p_uni_gb_s.NV18"} <= told
 

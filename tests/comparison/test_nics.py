@@ -30,6 +30,27 @@ def changed(before, after):
     return [(one.code, one.cause, one.subject) for one in found if one.verdict in (Verdict.WARN, Verdict.FAIL)]
 
 
+@pytest.mark.parametrize(
+    ("text", "devices", "verdict", "cause"),
+    [
+        ("devices: 2", (card(), card()), Verdict.PASS, None),
+        ("devices: 4", (card(), card()), Verdict.FAIL, "nic-rail"),
+        ("devices: 1", (card(), card()), Verdict.FAIL, "site-expectation"),
+        ("devices: 1", (card(), card(is_virtual=True)), Verdict.PASS, None),
+        ("ports: {400: 2}", (card(), card(), card()), Verdict.PASS, None),
+        ("ports: {400: 2}", (card(), card(DOWN)), Verdict.FAIL, "nic-down"),
+        ("ports: {400: 2}", (card(), card(port(rate_gbit_s=200.0))), Verdict.FAIL, "nic-down"),
+        ("ports: {400: 2}", (card(), card(port(state=None))), Verdict.UNKNOWN, None),
+    ],
+)
+def test_a_site_states_its_devices_and_ports(text, devices, verdict, cause):
+    """Which are missing is not known: the finding is about the host."""
+    wanted = comparison.read(f"network: {{{text}}}", "site.yml")
+    (found,) = comparison.evaluate(report(devices), wanted)
+
+    assert (found.verdict, found.cause, found.subject) == (verdict, cause, "host")
+
+
 TWO = {"devices": [card(card="a"), card(card="b")]}
 FIRST, SECOND = "nic:0000:04:00.0", "nic:0000:14:00.0"
 

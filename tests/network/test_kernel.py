@@ -36,6 +36,8 @@ ip rule add pref 10 oif v1 lookup 101; ip route add 10.9.0.1 dev v1 table 101
 ip rule add pref 32765 lookup local; ip rule del pref 0
 show network sh -c ".venv/bin/python -m gpucheck network --nics rxe0 --format json 2>/dev/null"
 show traffic sh -c ".venv/bin/python -m tests.network.traffic 2>/dev/null"
+show devlink .venv/bin/python -c "from gpucheck.host.devlink import read_reporters; print(read_reporters())"
+show devlink-tool sh -c "devlink -j health show"
 show verify sh -c ".venv/bin/python -m gpucheck verify --only nic-ports --format json 2>/dev/null"
 """
 SECTIONS = ("both", "unplugged", "again", "left")
@@ -81,6 +83,12 @@ def test_a_cable_that_is_pulled_shows_at_both_ends(recorded):
         "again": ["active", "active"],
         "left": ["active"],
     }
+
+
+def test_devlink_answers_and_no_emulated_card_has_a_reporter(recorded):
+    """Debian's kernel has devlink and not netdevsim, whose reporters can be broken."""
+    assert recorded["devlink"] == "{}"
+    assert json.loads(recorded["devlink-tool"]) == {"health": {}}
 
 
 def test_verify_lists_devices_that_are_no_cards_of_gpus(recorded):
