@@ -79,6 +79,15 @@ def nic_missing(machine: Machine, nic: int, what: str = "card") -> None:
     card.infiniband = ()
 
 
+@fault("a network card is below the PCIe switch of another GPU than its own")
+def nic_wrong_rail(machine: Machine, nic: int, slot: int) -> None:
+    """A card that was put into another slot: below that of the card with the number slot, which stays there, too."""
+    card, other = machine.nic(nic), machine.nic(slot)
+    if machine.chain(card.bus_id)[:1] == machine.chain(other.bus_id)[:1]:
+        raise ValueError(f"slot={slot}: both cards are below one root port")
+    card.parent, card.root, card.numa_node = other.parent, other.root, other.numa_node
+
+
 @fault("the link of an Ethernet network card goes down and up")
 def nic_flap(machine: Machine, nic: int, times: int = 3) -> None:
     """A marginal cable or transceiver: the driver logs each change of the link."""
