@@ -147,32 +147,16 @@ def test_every_fault_has_its_row_on_at_least_three_machines():
     assert {name for row in ROWS for name in row["profiles"]} <= set(PROFILES)
 
 
-@pytest.mark.parametrize(("row", "name"), [*of_kind("quick"), *of_kind("quick", healthy=True)])
+STEPS = {"quick": (), "measured": MEASURED, "computed": COMPUTED, "network": NETWORK}
+
+
+@pytest.mark.parametrize(
+    ("row", "name"), [cell for kind in STEPS for healthy in (False, True) for cell in of_kind(kind, healthy=healthy)]
+)
 def test_a_fault_is_found_by_the_right_check_and_by_no_other(row, name, machine, figures: Figures):
-    findings = look(machine(name, row["fault"]), QUICK, child=row.get("ask") == "child")
-    with figure(row, figures):
-        judge(row, name, findings)
-
-
-@pytest.mark.parametrize(("row", "name"), [*of_kind("measured"), *of_kind("measured", healthy=True)])
-def test_a_fault_that_only_copies_show_is_found_by_measuring(row, name, machine, figures: Figures):
-    """With the checks of level quick before it: whoever measures must not blame what they have just found in order."""
-    findings = look(machine(name, row["fault"]), (*QUICK, *MEASURED))
-    with figure(row, figures):
-        judge(row, name, findings)
-
-
-@pytest.mark.parametrize(("row", "name"), of_kind("computed"))
-def test_a_fault_that_only_work_shows_is_found_by_computing(row, name, machine, figures: Figures):
-    """With the checks of level quick before it, as a run has them."""
-    findings = look(machine(name, row["fault"]), (*QUICK, *COMPUTED))
-    with figure(row, figures):
-        judge(row, name, findings)
-
-
-@pytest.mark.parametrize(("row", "name"), of_kind("network"))
-def test_a_fault_that_only_traffic_shows_is_found_by_perftest(row, name, machine, figures: Figures):
-    findings = look(machine(name, row["fault"]), (*QUICK, *NETWORK))
+    """Also where copies, work or traffic alone show it: what quick checks found in order is not named as the cause."""
+    more = STEPS[row.get("steps", "quick")]
+    findings = look(machine(name, row["fault"]), (*QUICK, *more), child=row.get("ask") == "child")
     with figure(row, figures):
         judge(row, name, findings)
 
@@ -188,19 +172,22 @@ def test_what_traffic_shows_of_a_fault_that_was_read_points_to_it(row, machine):
 
 
 # One machine a fault, the smallest: copies and work on eight GPUs take long.
-STANDARD = [
-    pytest.param(
-        row,
-        min(row["profiles"], key=lambda name: len(built(name).gpus)),
-        id=row["fault"],
-        marks=() if number % 12 == 0 else pytest.mark.more,
-    )
-    for number, row in enumerate(ROWS)
-    if row.get("steps", "quick") == "quick" and row["verdict"] in ("warn", "fail") and "ask" not in row
-]
+STANDARD = sampled(
+    [
+        (row, min(row["profiles"], key=lambda name: len(built(name).gpus)))
+        for row in ROWS
+        if row.get("steps", "quick") == "quick" and row["verdict"] in ("warn", "fail") and "ask" not in row
+    ],
+    lambda number, _: number % 12 == 0,
+)
 
 
-@pytest.mark.parametrize(("row", "name"), STANDARD)
+def named(value: Any) -> str:
+    """The ID of a parameter: a row's fault, or a profile."""
+    return str(value if isinstance(value, str) else value["fault"])
+
+
+@pytest.mark.parametrize(("row", "name"), STANDARD, ids=named)
 def test_a_fault_is_one_finding_at_the_standard_level_too(row, name, machine):
     """What copies and work show of it points to the check that read it."""
     findings = look(machine(name, row["fault"]), (*QUICK, *MEASURED, *COMPUTED))
@@ -212,7 +199,7 @@ def test_a_fault_is_one_finding_at_the_standard_level_too(row, name, machine):
 # the worst.
 SEEN = ("driver", "inventory", "module-flavour", "next-boot")
 PAIRS = [
-    pytest.param(a, b, name, id=f"{a['fault']}+{b['fault']}-{name}")
+    (a, b, name)
     for name in ("p100-pcie-x2", "hgx-h100-x8")
     for a, b in Random(name).sample(
         [
@@ -228,7 +215,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("a", "b", "name"), PAIRS)
+@pytest.mark.parametrize(("a", "b", "name"), sampled(PAIRS, fourth), ids=named)
 def test_of_two_faults_none_is_lost(a, b, name, machine):
     """Each leads, unless the table says that it follows from the other or both have one cause at one place."""
     findings = look(machine(name, a["fault"], b["fault"]), QUICK)
@@ -248,8 +235,8 @@ def test_a_lost_gpu_and_a_narrow_link_of_another_are_two_findings(machine):
 
 # One machine a fault is enough here: what the checks make of the others is judged above.
 FIRST = [
-    pytest.param(row, row["profiles"][0], id=row["fault"], marks=() if fourth(number, row) else (pytest.mark.more,))
-    for number, row in enumerate(ROWS)
+    (row, row["profiles"][0])
+    for row in ROWS
     if row.get("steps", "quick") == "quick" and row["verdict"] not in ("pass", "unknown")
 ]
 
@@ -260,7 +247,7 @@ def healthy() -> dict[tuple[str, bool], Report]:
     return {}
 
 
-@pytest.mark.parametrize(("row", "name"), FIRST)
+@pytest.mark.parametrize(("row", "name"), sampled(FIRST, fourth), ids=named)
 def test_a_fault_is_worse_than_the_healthy_machines_own_report(row, name, machine, healthy):
     """And the healthy machine is not worse than itself."""
     child = row.get("ask") == "child"
@@ -279,8 +266,8 @@ def test_a_fault_is_worse_than_the_healthy_machines_own_report(row, name, machin
 # Without faults that other GPUs have as well.
 SHARED = ("arch-missing", "gpu-hidden")
 OF_ONE = [
-    pytest.param(row, row["profiles"][0], id=row["fault"], marks=() if fourth(number, row) else (pytest.mark.more,))
-    for number, row in enumerate(ROWS)
+    (row, row["profiles"][0])
+    for row in ROWS
     if row.get("steps", "quick") == "quick"
     and row.get("ask") != "child"
     and row.get("subject", "").startswith(("gpu:", "port:"))
@@ -288,7 +275,7 @@ OF_ONE = [
 ]
 
 
-@pytest.mark.parametrize(("row", "name"), OF_ONE)
+@pytest.mark.parametrize(("row", "name"), sampled(OF_ONE, fourth), ids=named)
 def test_a_fault_of_a_hidden_gpu_is_not_this_sessions(row, name, machine):
     """The bus and the kernel log still show it: that is reported as what it is, a fault of the node."""
     number = row["subject"].partition(":")[2]
@@ -349,7 +336,7 @@ def without(value: Any, path: tuple[Any, ...]) -> Any:
     return replace(value, **{first: without(getattr(value, first), (*rest,)) if rest else None})
 
 
-@pytest.mark.parametrize(("row", "name"), STANDARD)
+@pytest.mark.parametrize(("row", "name"), STANDARD, ids=named)
 def test_a_fault_does_not_pass_if_the_host_does_not_answer_one_question(row, name, machine):
     """A value that NVML or sysfs does not report; a file, folder, service or package that cannot be read; a program
     that is missing.
@@ -400,19 +387,12 @@ KINDS = (DIVIDED, "a6000-x4-nvlink", "hgx-h200-x8", "mixed-x4", "p100-pcie-x2-sy
 
 
 @pytest.mark.parametrize("name", sampled(MEASURABLE, lambda _, name: name in KINDS))
-def test_a_healthy_machine_is_measured_without_a_complaint(name, machine, figures: Figures):
-    findings = look(machine(name), MEASURED)
+@pytest.mark.parametrize("steps", [MEASURED, COMPUTED], ids=["measured", "computed"])
+def test_a_healthy_machine_is_measured_without_a_complaint(steps, name, machine, figures: Figures):
+    findings = look(machine(name), steps)
     with figures.healthy():
         assert not [(f.check, f.subject, f.cause, f.seen) for f in findings if f.verdict in LOUD]
-        no_judgement(findings)
-
-
-@pytest.mark.parametrize("name", sampled(MEASURABLE, lambda _, name: name in KINDS))
-def test_a_healthy_machine_computes_without_a_complaint(name, machine, figures: Figures):
-    findings = look(machine(name), COMPUTED)
-    with figures.healthy():
-        assert not [(f.check, f.subject, f.cause, f.seen) for f in findings if f.verdict in LOUD]
-        no_judgement(findings, may={"compute"} if name == DIVIDED else set())
+        no_judgement(findings, may={"compute"} if (steps, name) == (COMPUTED, DIVIDED) else set())
 
 
 REAL = sorted(name for name in cases.OLDEST if cases.healthy(name))
@@ -439,9 +419,8 @@ def test_a_whole_paste_of_a_real_machine_raises_no_voice(case, figures: Figures)
 
 def test_the_readme_shows_the_figures():
     """As they come out when every test here passes."""
-    kinds = ("quick", "measured", "computed", "network")
-    faults = sum(len(of_kind(kind)) for kind in kinds)
-    no_trouble = sum(len(of_kind(kind, healthy=True)) for kind in kinds)
+    faults = sum(len(of_kind(kind)) for kind in STEPS)
+    no_trouble = sum(len(of_kind(kind, healthy=True)) for kind in STEPS)
     healthy = len(HEALTHY) + 2 * len(MEASURABLE) + len(REAL) + len(WHOLE) + no_trouble
     readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 

@@ -36,7 +36,7 @@ from tests.conftest import Figures
 from tests.shared import sampled
 
 # Machine -> one case in so many, for the sample. Together they have every call: NVLink, a fabric, a GPU in use.
-SAMPLE = {"p100-pcie-x2": 17, "rtx3090-x2-nvlink": 29, "gb200-x4": 61}
+SAMPLE = {"p100-pcie-x2": 37, "rtx3090-x2-nvlink": 59, "gb200-x4": 127}
 WHOLE = {
     "p100-pcie-x2": 1,
     "rtx3090-x2-nvlink": 1,
