@@ -57,11 +57,10 @@ def host():
     return Path("/proc/self/mountinfo").read_text(), sorted(Path("/sys").iterdir()), sorted(Path("/dev").iterdir())
 
 
-@pytest.mark.parametrize("path", FILES)
-def test_a_program_reads_the_files_of_the_machine(machine, path):
-    done = python(f"{ENTER}; os.execlp('cat', 'cat', sys.argv[2])", machine, f"/{path}")
+def test_a_program_reads_the_files_of_the_machine(machine):
+    done = python(f"{ENTER}; os.execlp('cat', 'cat', *sys.argv[2:])", machine, *(f"/{path}" for path in FILES))
 
-    assert done.stdout == (machine / "root" / path).read_text()
+    assert done.stdout == "".join((machine / "root" / path).read_text() for path in FILES)
 
 
 def test_real_lspci_reads_the_links_of_the_machine(machine, simulate):
@@ -87,12 +86,11 @@ def test_a_program_talks_to_itself_over_the_network(machine):
     assert python(f"{ENTER}; {code}", machine).stdout == "ok\n"
 
 
-@pytest.mark.parametrize("path", OURS)
-def test_a_program_cannot_change_the_machine(simulate, path):
-    done = simulate(f"echo changed > {path}")
+def test_a_program_cannot_change_the_machine(simulate):
+    done = simulate("\n".join(f"echo changed > {path}" for path in OURS))
 
     assert done.returncode != 0
-    assert "Read-only file system" in done.stderr
+    assert done.stderr.count("Read-only file system") == len(OURS)
 
 
 @pytest.mark.parametrize("ending", ["exit 3", "kill -KILL $$", "sleep 100 & kill -SEGV $$"])

@@ -19,6 +19,7 @@ from gpucheck.simulator.faults import texts, xid_line
 from gpucheck.simulator.faults.nvml import CALLS
 from gpucheck.simulator.machine import UPTIME_S
 from gpucheck.simulator.nvml.library import OWN, all_exports, exports
+from tests.shared import sampled
 from tests.simulator.helpers import DRIVER, code_of, exported, handle, library_of, python, write
 
 
@@ -60,7 +61,7 @@ def test_every_xid_has_a_line_in_the_drivers_form():
         assert "{" not in line
 
 
-NO_PERMISSION, LOST, UNKNOWN, UNHEARD_OF = 4, 15, 999, 4242
+NO_PERMISSION = 4
 
 
 # ---- nvml-refuse ----
@@ -229,7 +230,7 @@ def text_of(library: Any, call: str, gpu: Any) -> bytes:
     return out.raw[place : place + length].partition(b"\0")[0]
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", sampled(CALLS, (0, 3)))
 def test_a_text_is_not_utf8_empty_or_garbage(activate, call):
     """Of the GPU that is named, and of no other call."""
     healthy, texts = b"", {}

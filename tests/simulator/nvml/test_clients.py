@@ -30,7 +30,7 @@ def run(machine: Path, *command: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.mark.parametrize(
     "profile",
-    sampled([name for name, gpus in GPUS.items() if gpus], lambda number, name: number % 4 == 0 and GPUS[name] <= 16),
+    sampled([name for name, gpus in GPUS.items() if gpus], lambda number, name: number % 8 == 0 and GPUS[name] <= 16),
 )
 def test_clients_agree_with_gpucheck(activate, profile):
     """Names, ids, memory, heat, limits, use, processes, MIG devices; one GPU is in use."""

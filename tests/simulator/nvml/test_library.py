@@ -135,16 +135,6 @@ def test_changed_table_is_read_again_and_a_broken_one_is_not_used(library, machi
     assert "machine.txt line 1: no '=' in it" in capfd.readouterr().err
 
 
-def test_refusals_by_table(library, machine, gpu):
-    """``!code`` for one value, gpu.N.error for a whole GPU, call.NAME for a function."""
-    edit(machine, **{"gpu.1.error": 15, "call.nvmlDeviceGetUUID": 4, "gpu.0.vbios": "!14"})
-    buffer = ctypes.create_string_buffer(96)
-    device = ctypes.c_void_p()
-    assert library.nvmlDeviceGetVbiosVersion(gpu, buffer, 96) == 14
-    assert library.nvmlDeviceGetUUID(gpu, buffer, 96) == 4
-    assert library.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(device)) == 15
-
-
 def test_error_strings(library):
     library.nvmlErrorString.restype = ctypes.c_char_p
     assert library.nvmlErrorString(0) == b"Success"
@@ -165,11 +155,6 @@ def test_version_comes_from_the_file_name(library, machine, tmp_path):
     assert library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(cuda)) == SUCCESS
     assert (words.value, cuda.value) == (b"550.90.07", 12040)
     library.nvmlShutdown()
-
-
-def test_driver_that_is_not_loaded(library, machine):
-    (machine / "root/sys/module/nvidia/version").unlink()
-    assert library.nvmlInit_v2() == DRIVER_NOT_LOADED
 
 
 def test_without_a_machine_there_is_no_driver(library, monkeypatch):
