@@ -58,6 +58,8 @@ NOT_ACTED_ON = [
     (2, whole(2)),
     (0, whole(0)),
 ]
+# For the scripts that read the answer with the same function as the health check.
+SOME = NOT_ACTED_ON[::5]
 
 
 @pytest.fixture
@@ -91,9 +93,8 @@ def script(tmp_path):
     return run
 
 
-@pytest.mark.parametrize("node", [IDLE, DRAINED])
-def test_slurm_leaves_the_node_without_a_verdict(script, node):
-    for status, text in NOT_ACTED_ON:
+def test_slurm_leaves_the_node_without_a_verdict(script):
+    for node, status, text in (*((IDLE, *case) for case in NOT_ACTED_ON), *((DRAINED, *case) for case in SOME)):
         done, changes = script([PAGES / "slurm/gpucheck-health"], status, text, node)
 
         assert (done.returncode, changes) == (0, ""), (status, text)
@@ -117,7 +118,7 @@ def test_slurm_acts_on_a_verdict(script, status, node, changes):
 
 def test_slurm_starts_a_job_unless_the_verdict_is_fail(script):
     prolog = [PAGES / "slurm/gpucheck-prolog"]
-    for status, text in NOT_ACTED_ON:
+    for status, text in SOME:
         assert script(prolog, status, text)[0].returncode == 0, (status, text)
 
     assert [script(prolog, status, slurm(status))[0].returncode for status in STATES] == [0, 0, 1, 0]
@@ -130,7 +131,7 @@ def test_a_job_is_requeued_for_a_complete_failure_only_and_not_without_end(scrip
     srun.chmod(0o755)
     job, more = [PAGES / "slurm/gpucheck-job"], {"SLURM_JOB_ID": "7"}
     more |= {"SLURM_RESTART_COUNT": restarts} if restarts else {}
-    for status, text in NOT_ACTED_ON:
+    for status, text in SOME:
         done, asked = script(job, status, text, **more)
         assert (done.returncode, asked) == (0, ""), (status, text)
 

@@ -45,43 +45,34 @@ def test_packages_of_the_driver_are_locked_on_dnf_and_pinned_on_apt():
     assert along.along(plan("apt"), PACKAGES, ["driver"]) == set()
 
 
-def test_apt_holds_what_is_not_held_yet():
-    words, missing, stale = along.along_holds(plan("apt"), "cuda", PACKAGES, CUDA[:2], [])
-
-    assert words == ["2 packages installed with cuda are not held at their version"]
-    assert (missing, stale) == (CUDA[2:], [])
-    assert along.along_holds(plan("apt"), "cuda", PACKAGES, CUDA, []) == ([], [], [])
+THEIRS = ["openssl-3.0-1.*", "libnvidia-container1-1.18.1-1.*"]
+CAME = [f"{name}-{PACKAGES[name]}.*" for name in CUDA]
+OLD = "libnvidia-cfg-3:570.195.03-1.el9.*"
+NEWER = {"version": "3:590.48.01-1.el9", "cuda": "13.0.3-1"}
 
 
-def test_apt_lets_go_of_them_for_the_change():
-    """apt moves no held package that is only a dependency."""
-    newer = plan("apt", cuda="13.0.3-1")
+@pytest.mark.parametrize(
+    ("manager", "component", "planned", "held", "missing", "stale"),
+    [
+        ("apt", "cuda", {}, CUDA[:2], CUDA[2:], []),
+        ("apt", "cuda", {}, CUDA, [], []),
+        # apt moves no held package that is only a dependency.
+        ("apt", "cuda", NEWER, CUDA, [], CUDA),
+        # dnf locks at the version that is installed.
+        ("dnf", "driver", {}, THEIRS, LOCKED, []),
+        ("dnf", "driver", {}, LOCKED, [], []),
+        # Locks would keep the dependencies where they are, and the transaction would find no solution.
+        ("dnf", "driver", NEWER, [*THEIRS, *LOCKED], [], LOCKED),
+        ("dnf", "cuda", NEWER, [*THEIRS, *CAME], [], CAME),
+        # After the change.
+        ("dnf", "driver", {}, [*LOCKED, OLD], [], [OLD]),
+    ],
+)
+def test_holds_follow_what_came_along(manager, component, planned, held, missing, stale):
+    holds, locks = (held, []) if manager == "apt" else ([], held)
+    words = [f"2 packages installed with {component} are not held at their version"] if missing else []
 
-    assert along.along_holds(newer, "cuda", PACKAGES, CUDA, []) == ([], [], CUDA)
-
-
-def test_dnf_locks_at_the_version_that_is_installed():
-    words, missing, stale = along.along_holds(plan("dnf"), "driver", PACKAGES, [], ["openssl-3.0-1.*"])
-
-    assert words == ["2 packages installed with driver are not held at their version"]
-    assert (missing, stale) == (LOCKED, [])
-    assert along.along_holds(plan("dnf"), "driver", PACKAGES, [], LOCKED) == ([], [], [])
-
-
-def test_locks_of_the_version_before_are_lifted_for_the_change():
-    """They would keep the dependencies where they are, and the transaction would find no solution."""
-    newer = plan("dnf", version="3:590.48.01-1.el9", cuda="13.0.3-1")
-    theirs = ["openssl-3.0-1.*", "libnvidia-container1-1.18.1-1.*"]
-    came = [f"{name}-{PACKAGES[name]}.*" for name in CUDA]
-
-    assert along.along_holds(newer, "driver", PACKAGES, [], [*theirs, *LOCKED]) == ([], [], LOCKED)
-    assert along.along_holds(newer, "cuda", PACKAGES, [], [*theirs, *came]) == ([], [], came)
-
-
-def test_locks_of_the_version_before_are_stale_after_the_change():
-    old = "libnvidia-cfg-3:570.195.03-1.el9.*"
-
-    assert along.along_holds(plan("dnf"), "driver", PACKAGES, [], [*LOCKED, old]) == ([], [], [old])
+    assert along.along_holds(plan(manager, **planned), component, PACKAGES, holds, locks) == (words, missing, stale)
 
 
 def test_holds_go_with_the_component(tmp_path, monkeypatch):

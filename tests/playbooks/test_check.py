@@ -94,26 +94,28 @@ def test_a_host_without_gpucheck_gets_it_for_this_run_without_torch(site):
     assert not left(words)
 
 
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        ("python /usr/bin/python3.9 3.9 x86_64", "the host has Python 3.9 x86_64. Install one next to it"),
-        ("", "the host has none. Install one next to it"),
-        ("python /usr/bin/python3.11 3.11 ppc64le", "the host has Python 3.11 ppc64le."),
-        ("python /usr/bin/python3.11 3.11 x86_64; reboot", "the host has Python 3.11 x86_64; reboot."),
-    ],
-)
-def test_a_host_without_a_python_for_it_is_a_row_of_the_table_and_the_others_are_verified(site, answer, words):
+UNFIT = {
+    "old": ("python /usr/bin/python3.9 3.9 x86_64", "the host has Python 3.9 x86_64. Install one next to it"),
+    "none": ("", "the host has none. Install one next to it"),
+    "ppc": ("python /usr/bin/python3.11 3.11 ppc64le", "the host has Python 3.11 ppc64le."),
+    "more": ("python /usr/bin/python3.11 3.11 x86_64; reboot", "the host has Python 3.11 x86_64; reboot."),
+}
+
+
+def test_a_host_without_a_python_for_it_is_a_row_of_the_table_and_the_others_are_verified(site):
     (site.folder / "bin").mkdir()
     script(site.folder / "bin/gpucheck", OWN.format(folder=site.folder))
     site.host("good", **REAL)
-    site.host("old", command={"changed": False, "rc": 0, "stdout": answer, "stdout_lines": answer.splitlines()})
+    for name, (answer, _) in UNFIT.items():
+        site.host(name, command={"changed": False, "rc": 0, "stdout": answer, "stdout_lines": answer.splitlines()})
 
     done = site.run("check.yml", PATH=f"{site.folder}/bin:/usr/bin:/bin")
 
     assert done.returncode == 2
-    assert words in " ".join(site.document("reports/old.json")["msg"].split())
-    assert site.document("reports/old.json")["msg"].endswith("Nothing was changed.")
+    for name, (_, words) in UNFIT.items():
+        message = site.document(f"reports/{name}.json")["msg"]
+        assert words in " ".join(message.split())
+        assert message.endswith("Nothing was changed.")
     assert site.document("reports/good.json")["verdict"] in ("pass", "warn")
 
 

@@ -96,8 +96,18 @@ CASES = {
 }
 
 
+def document():
+    rows = {name: row() for name in ("n1", "n2", "n3")}
+    rows["n4"] = row(prepared={}, simulated=True)
+    done = {"unchanged": 2, "left_out": ["n5"]}
+    return {"schema": dry_run.SCHEMA, "hosts": rows, "batches": [["n1"], ["n2", "n3", "n4"]], **done}
+
+
 def shown():
-    """The first case, and of the others what differs from it: parts of the document, and lines of the text."""
+    """The first case, and of the others what differs from it: parts of the document, and lines of the text.
+
+    Then the text for four hosts, in which those with the same changes share a block.
+    """
     found = {}
     for name, more in CASES.items():
         one = row(**more)
@@ -105,7 +115,9 @@ def shown():
         parts.update((label, text.replace("\xa0", " ")) for label, text in dry_run_text.block(one))
         first = next(iter(found.values()), {})
         found[name] = {key: parts.get(key) for key in {**first, **parts} if first.get(key, "") != parts.get(key, "")}
-    return found
+    text = dry_run_text.to_text(document()).replace("\xa0", " ").splitlines()
+    assert max(map(len, text)) <= 120
+    return {**found, "text": text}
 
 
 def test_packages_downloads_reboots_and_drains_are_as_recorded():
@@ -118,35 +130,6 @@ def test_host_that_returns_nonsense_is_still_a_row():
     found = row(state=odd, prepared={"transaction": [7, {"verb": None}], "moves_unknown": ""})
 
     assert "\x1b" not in json.dumps(dry_run_text.block(found))
-
-
-def document():
-    rows = {name: row() for name in ("n1", "n2", "n3")}
-    rows["n4"] = row(prepared={}, simulated=True)
-    done = {"unchanged": 2, "left_out": ["n5"]}
-    return {"schema": dry_run.SCHEMA, "hosts": rows, "batches": [["n1"], ["n2", "n3", "n4"]], **done}
-
-
-def test_hosts_with_the_same_changes_share_a_block_and_simulated_ones_are_marked():
-    lines = dry_run_text.to_text(document()).splitlines()
-
-    assert lines[0] == "Dry run: nothing was changed."
-    assert f"{PLAN['group']}: 4 hosts would change" in lines
-    assert "  n1, n2, n3" in lines
-    assert "  n4  SIMULATED" in lines
-    assert f"    upgrade 1      nvidia-dkms-580 580.95.05-1ubuntu1 to {VERSION}" in lines
-    assert "    remove 1       nvidia-old 1" in lines
-    assert "    download       0.3 GB" in lines
-    assert max(map(len, lines)) <= 120
-
-
-def test_batches_and_totals_are_printed():
-    text = " ".join(dry_run_text.to_text(document()).split())
-
-    assert "Batches: 2" in text
-    assert "Nothing to do on 2 hosts. Rejected or unreachable: n5." in text
-    assert "Total: 4 hosts, at least 1.3 GB to download, 4 reboots, 0 drains" in text
-    assert "1 1 host: n1 2 3 hosts: n2, n3, n4" in text
 
 
 def test_nothing_to_do_is_stated_with_the_hosts_that_were_left_out():

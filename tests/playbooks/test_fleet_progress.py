@@ -38,16 +38,12 @@ def shown(tmp_path, count, *words, strategy="linear"):
 
 
 def test_each_of_a_few_hosts_has_its_line(tmp_path):
+    """And a failure its message, without lines of the playbook."""
     text = shown(tmp_path, 4)
 
     assert set(re.findall(r"^ok: \[(n\d)\]", text, re.MULTILINE)) == {"n1", "n2", "n4"}
     assert "TASK [Do more]" in text
     assert re.search(r"^n2 +: ok=5", text, re.MULTILINE)
-
-
-def test_a_failure_has_its_message_and_no_lines_of_the_playbook(tmp_path):
-    text = shown(tmp_path, 4)
-
     assert "n3: no more space" in text
     assert not re.search(r"Origin:|\[ERROR\]|<<< caused by", text)
 
@@ -71,6 +67,7 @@ def test_of_a_fleet_only_the_bad_ones_have(tmp_path):
     assert "said" not in text
 
 
+@pytest.mark.more
 def test_v_brings_every_line_back(tmp_path):
     assert len(re.findall(r"^ok: \[n\d+\]", shown(tmp_path, 22, "-v"), re.MULTILINE)) == 63
 
@@ -94,6 +91,7 @@ def test_where_hosts_do_not_wait_for_each_other_a_line_names_host_and_step(tmp_p
     assert "n3: no more space" in text
 
 
+@pytest.mark.more
 def test_v_shows_such_a_play_as_ansible_does(tmp_path):
     text = shown(tmp_path, 4, "-v", strategy="free")
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.playbooks.hostile import Site, honest, report, state
+from tests.playbooks.hostile import Site, report, state
 from tests.playbooks.package_manager import (
     go,
     missing,
@@ -117,14 +117,6 @@ def test_preparation_in_check_mode_states_what_is_unknown(machine):
 def sound():
     """A report, made once."""
     return report("node01")
-
-
-def site_of(folder, sound, **moves):
-    """A host whose package sources are set up and that lacks NCCL; moves: what the simulation reports."""
-    site = Site(folder, sound)
-    prepared = {**honest("node01", 0, sound)["planned_packages"], "changed": False, **moves}
-    site.host("node01", plan_state=state({"nccl": ["libnccl2 is missing"]}), planned_packages=prepared)
-    return site
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """What ansible-playbook and ansible-lint themselves say. No host is contacted."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -47,13 +46,6 @@ def play(folder: Path, plays: Any, *arguments: str, hosts: Any = ("node01",)) ->
     (folder / "play.yml").write_text(plays if isinstance(plays, str) else yaml.safe_dump(plays))
     (folder / "hosts.yml").write_text(yaml.safe_dump({"gpu": {"hosts": known}, "ungrouped": {"hosts": LOCALHOST}}))
     return playbook(folder / "hosts.yml", *arguments, str(folder / "play.yml"))
-
-
-@pytest.mark.parametrize("name", ["provision.yml", "verify.yml"])
-def test_the_playbooks_parse_with_the_example_inventory(name):
-    done = playbook("playbooks/inventory/example/hosts.yml", "--syntax-check", f"playbooks/{name}")
-
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.slow
@@ -113,17 +105,6 @@ def test_a_host_whose_name_is_no_file_name_is_refused_before_anything_is_read(tm
 
     assert done.returncode == 2
     assert "host name '../node01' cannot be the name of a file" in done.stdout
-
-
-def test_text_is_shown_as_it_is(tmp_path):
-    """A table wrapped into one YAML string is no table any more."""
-    table = "host   verdict\nlab-a  PASS  \u2502 SIMULATED\n\nend"
-    plays = "- hosts: localhost\n  gather_facts: false\n  tasks: [{ansible.builtin.debug: {msg: '{{ table }}'}}]\n"
-
-    done = play(tmp_path, plays, "-e", json.dumps({"table": table}))
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"\n{table}\n" in done.stdout
 
 
 @pytest.mark.parametrize("path", sorted(PLAYBOOKS.glob("*.yml")), ids=lambda path: path.name)

@@ -133,7 +133,7 @@ def compute(tmp_path, status, stderr="", program_text=GPUCHECK):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("status", sampled([0, 2, 3], (0, 1)))
+@pytest.mark.parametrize("status", sampled([0, 2, 3], (1,)))
 def test_one_call_resolves_all_hosts_that_ever_gave_facts(tmp_path, status):
     """2 and 3 refuse single hosts, whose plan files say so."""
     done = compute(tmp_path, status)
