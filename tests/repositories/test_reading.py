@@ -253,10 +253,13 @@ def test_rpm_order_is_that_of_rpm_itself():
 
 @pytest.mark.skipif(not shutil.which("dpkg"), reason="dpkg is not installed")
 def test_deb_order_is_that_of_dpkg():
-    for a in DEB:
-        for b in DEB:
-            operator = {-1: "lt", 0: "eq", 1: "gt"}[sign(deb_compare(a, b))]
-            assert subprocess.run(["dpkg", "--compare-versions", a, operator, b], check=False).returncode == 0, (a, b)
+    """One shell asks for all pairs, and prints those that dpkg orders otherwise."""
+    operators = {-1: "lt", 0: "eq", 1: "gt"}
+    pairs = [(a, operators[sign(deb_compare(a, b))], b) for a in DEB for b in DEB]
+    script = "\n".join(f"dpkg --compare-versions '{a}' {how} '{b}' || echo '{a} {how} {b}'" for a, how, b in pairs)
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 @pytest.mark.parametrize("kind", ["apt", "dnf"])

@@ -1,8 +1,6 @@
 """The stack commands that look at a host: resolve without --gpu or --os, and check."""
 
 import json
-import subprocess
-import sys
 
 import msgspec
 import pytest
@@ -50,13 +48,6 @@ def test_facts_come_from_any_host_door():
     assert (found.simulated, found.stand_ins) == (True, ("kernel",))
 
 
-def test_facts_of_a_host_door_lock_like_facts_of_the_playbooks():
-    from_door = msgspec.structs.replace(facts_of(facts(pci=P100S.pci, driver=LOADED)), host="a")
-    from_playbook = host("ubuntu-22.04", "p100-pcie-x2", "b")
-
-    assert list(lock(StackSpec(), [from_door, from_playbook]).groups) == ["ubuntu-22.04-x86_64-15f8x2"]
-
-
 def test_resolve_looks_at_this_host_for_what_is_left_open(here):
     here(P100S)
     both = run("resolve", "--format", "json")
@@ -86,11 +77,10 @@ def test_a_host_that_cannot_be_resolved_for_is_unknown(here, pci, says):
     assert says in result.stderr
 
 
-def test_a_whole_process_resolves_for_a_simulated_machine():
-    words = ["stack", "resolve", "--simulate", "hgx-h100-x8", "--os", "ubuntu-24.04", "--format", "json"]
-    code = "import sys; from gpucheck.cli import main; main(sys.argv[1:])"
-    result = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
-    answer = json.loads(result.stdout)
+def test_a_simulated_machine_is_resolved_for(activate):
+    activate("hgx-h100-x8")  # in the cache of the test run
+    done = run("resolve", "--simulate", "hgx-h100-x8", "--os", "ubuntu-24.04", "--format", "json")
+    answer = json.loads(done.stdout)
 
     assert (answer["simulated"], answer["driver"]["kernel_module"], len(answer["gpus"])) == (True, "open", 8)
     assert answer["fabric_manager"] == answer["driver"]["version"]

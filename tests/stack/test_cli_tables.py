@@ -1,8 +1,6 @@
 """gpucheck stack tables --update: rows from NVIDIA's lists, kept in a directory that later commands read."""
 
-import http.server
 import json
-import threading
 from pathlib import Path
 
 import pytest
@@ -24,36 +22,6 @@ def folder(tmp_path, monkeypatch):
     _load.use(tmp_path, {})
 
 
-@pytest.fixture
-def served(monkeypatch):
-    """Serve these files by name, and return the address and what was asked for."""
-    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("NETRC", "/nonexistent")
-    made, asked = [], []
-
-    def serve(files):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                asked.append(self.path.strip("/"))
-                content = files.get(asked[-1])
-                self.send_response(200 if content is not None else 404)
-                self.end_headers()
-                self.wfile.write(content or b"")
-
-            def log_message(self, *arguments):
-                """Nothing on stderr."""
-
-        made.append(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler))
-        threading.Thread(target=made[-1].serve_forever, daemon=True).start()
-        return f"http://127.0.0.1:{made[-1].server_port}", asked
-
-    yield serve
-    for one in made:
-        one.shutdown()
-        one.server_close()
-
-
 def a_list(**branches):
     """A releases.json: keyword b625="nfb 2027-01-20 625.12.01" makes a branch of one release."""
     names = {"nfb": "new feature branch", "pb": "production branch", "lts": "lts branch"}
@@ -72,13 +40,13 @@ def redistrib(label, product, **parts):
     ).encode()
 
 
-def update(tmp_path, *contents, words=()):
+def update(tmp_path, *contents):
     """The command with each content in a file."""
     files = []
     for number, content in enumerate(contents):
         (tmp_path / f"list{number}.json").write_bytes(content)
         files += ["--update", tmp_path / f"list{number}.json"]
-    return run(*words, "tables", *files)
+    return run("tables", *files)
 
 
 NEW = (
@@ -115,16 +83,6 @@ def test_new_branch_with_its_cuda_is_used_by_later_commands(folder, tmp_path):
     assert update(tmp_path, *NEW).stdout == ""
     shown = run("tables")
     assert shown.stdout.splitlines()[1:] == [f"with rows of {folder / name}" for name in ("cuda.yml", "drivers.yml")]
-
-
-def test_named_folder_is_written_and_the_own_one_is_not(folder, tmp_path):
-    site = tmp_path / "site"
-    site.mkdir()
-    done = update(tmp_path, NEW[0], words=("--knowledge-dir", site))
-
-    assert done.exit_code == 0
-    assert [path.name for path in site.iterdir()] == ["drivers.yml"]
-    assert not folder.exists()
 
 
 def test_your_own_file_is_not_replaced(folder, tmp_path):
@@ -188,9 +146,10 @@ def test_malformed_list_is_refused_in_one_line(folder, tmp_path, name):
     assert not folder.exists()
 
 
-def test_default_address_leads_to_the_cuda_of_new_branches(folder, served, tmp_path):
-    address, asked = served({"releases.json": NEW[0], "redistrib_625.12.01.json": NEW[1]})
-    site = tmp_path / "site"
+def test_default_address_leads_to_the_cuda_of_new_branches(folder, tmp_path):
+    address, site = tmp_path.as_uri(), tmp_path / "site"
+    for name, content in {"releases.json": NEW[0], "redistrib_625.12.01.json": NEW[1]}.items():
+        (tmp_path / name).write_bytes(content)
     site.mkdir()
     lists = {"releases": f"{address}/releases.json", "redistrib": f"{address}/redistrib_{{version}}.json"}
     (site / "drivers.yml").write_text(MADE + yaml.safe_dump({"lists": lists}))
@@ -198,15 +157,15 @@ def test_default_address_leads_to_the_cuda_of_new_branches(folder, served, tmp_p
 
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines() == ["driver branch 625: 625.12.01, NFB", "driver branch 625: CUDA 13.6"]
-    assert asked == ["releases.json", "redistrib_625.12.01.json"]
+    assert not folder.exists()
 
 
-def test_address_that_does_not_answer_large_or_of_another_kind(folder, served):
-    address, _ = served({"large.json": b" " * (MOST_BYTES + 1)})
+def test_address_that_cannot_be_read_is_one_line(folder, tmp_path):
+    (tmp_path / "large.json").write_bytes(b" " * (MOST_BYTES + 1))
 
     for place, status, words in (
-        (f"{address}/none.json", 3, "HTTP 404: there is no such file"),
-        (f"{address}/large.json", 3, "4 MiB"),
+        (f"{tmp_path.as_uri()}/none.json", 3, "No such file"),
+        (f"{tmp_path.as_uri()}/large.json", 3, "4 MiB"),
         ("http://127.0.0.1:9/releases.json", 3, "Connection refused"),
         ("ftp://127.0.0.1/releases.json", 64, "neither a file nor an https, http or file address"),
     ):

@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from gpucheck.stack import StackSpec, read_facts
-from gpucheck.stack.facts import FactsError
+from gpucheck.stack import StackSpec
 from gpucheck.stack.lock import NO_VERSIONS, LockError, lock, read_lock, still_valid, target_of_group, write_lock
 from gpucheck.stack.settings import RECOMMENDED, Imex, Mok
 from gpucheck.stack.spec import Repository
@@ -85,13 +84,6 @@ def test_what_the_tables_do_not_know_is_unknown_not_impossible(change, says):
     assert len(made.groups) == 1
 
 
-def test_a_version_that_the_tables_do_not_know_is_unknown_as_well():
-    """It may exist tomorrow; what a known fact forbids is impossible."""
-    unknown, impossible = (lock(StackSpec(cuda=version), [LAB[0]]).refused["lab-apt"].kind for version in ("99", "13"))
-
-    assert (unknown, impossible) == ("unknown", "impossible")
-
-
 def test_a_board_that_is_not_the_usual_one_has_a_group_of_its_own():
     """Eight H100 SXM without NVSwitch on the bus: a virtual machine."""
     made = lock(StackSpec(), [LAB[1], msgspec.structs.replace(LAB[1], host="vm", nvswitches=0)])
@@ -118,12 +110,6 @@ def test_a_damaged_lock_names_the_line_and_what_to_do(text, says):
         read_lock(text, "stack.lock.yml")
 
     assert str(caught.value).startswith(says)
-
-
-@pytest.mark.parametrize("text", [b"{", b"[1]", b'{"schema": "gpucheck.facts/2"}', b"\xff"])
-def test_facts_that_are_none_are_refused(text):
-    with pytest.raises(FactsError, match=r"^facts\.json: "):
-        read_facts(text, "facts.json")
 
 
 def with_stack(made, name, *, version=None, kernel_module=None, **changes):

@@ -47,7 +47,7 @@ kinds_of_hosts = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(gpu_sets, systems, specs)
 def test_every_set_satisfies_every_rule_and_every_refusal_has_a_way_that_works(gpus, os, spec):
     """Checked against the tables by arithmetic of its own; a suggested change is carried out."""
@@ -95,7 +95,7 @@ def assert_rules(found: StackSet, target: Any) -> None:
         assert found.tensorflow is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from(NAMES), min_size=2, max_size=3), systems, specs)
 def test_the_order_of_the_gpus_never_matters(gpus, os, spec):
     answers = [resolve_target(target_of(order, os), spec) for order in permutations(gpus)]
@@ -107,7 +107,7 @@ BOUNDED = ["cuda", "torch", "tensorflow", "cudnn", "nccl", "container_toolkit", 
 preferences = st.sampled_from(["longest-supported", "production", "newest"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(gpu_sets, systems, preferences, st.sampled_from(BOUNDED))
 def test_an_upper_bound_never_yields_something_newer(gpus, os, prefer, part):
     """Asking for less than what was chosen moves that part down, or is refused; and it moves no other part up."""
@@ -124,7 +124,7 @@ def test_an_upper_bound_never_yields_something_newer(gpus, os, prefer, part):
         assert_nothing_newer(bound, free)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(gpu_sets, st.sampled_from(NAMES), systems, preferences)
 def test_another_gpu_in_the_host_never_yields_something_newer(gpus, more, os, prefer):
     """A GPU can only hold down what the others could have."""

