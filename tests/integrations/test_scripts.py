@@ -28,18 +28,6 @@ def test_the_scripts_are_clean_posix_shell(script):
     assert done.stdout == ""
 
 
-def test_there_are_scripts():
-    names = {
-        "gpucheck-health",
-        "gpucheck-prolog",
-        "gpucheck-epilog",
-        "gpucheck-slurm.sh",
-        "gpucheck-job",
-        "gpucheck-idle",
-    }
-    assert {path.name for path in SCRIPTS} == names
-
-
 def test_a_broken_node_is_drained_with_the_finding_as_the_reason_and_starts_no_job(tmp_path):
     for name, text in {"gpucheck": GPUCHECK, "scontrol": SCONTROL}.items():
         (tmp_path / name).write_text(text)
