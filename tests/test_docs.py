@@ -67,6 +67,13 @@ def test_links_lead_somewhere(path):
         assert not anchor or anchor in anchors(other), f"{name(path)} links to {target}"
 
 
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_files_that_a_page_names_are_there(path):
+    files = set(re.findall(r"`((?:tests|bench|playbooks|gpucheck)/[\w./-]+\.\w+)`", path.read_text(encoding="utf-8")))
+
+    assert not sorted(file for file in files if not (ROOT / file).exists())
+
+
 def test_index_has_every_page():
     index = set(re.findall(r"\]\(([\w./-]+\.md)\)", (DOCS / "README.md").read_text(encoding="utf-8")))
 
