@@ -7,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,8 +18,10 @@ from tests.lab.own_lab import OwnLab
 
 pytestmark = pytest.mark.more_labs
 
+# GPUCHECK_TEST_CONTROLLERS_LAB names a lab with one light host that is up; it is left standing.
+KEPT = os.environ.get("GPUCHECK_TEST_CONTROLLERS_LAB")
 SUBNET = os.environ.get("GPUCHECK_TEST_CONTROLLERS_SUBNET", "10.213.54.0/24")
-LAB = OwnLab("gpucheck-controllers", SUBNET)
+LAB = OwnLab(KEPT or "gpucheck-controllers", SUBNET)
 UV = (str(ROOT / ".venv/bin/python"), "-m", "uv")
 OLDEST = re.findall(r'"ansible-core>=([\d.]+)"', (ROOT / "pyproject.toml").read_text())[0]
 PINNED = ("--constraint", str(ROOT / "constraints.txt"), "ansible-core")
@@ -48,7 +51,7 @@ def uv(*words: str) -> "subprocess.CompletedProcess[str]":
 
 @pytest.fixture(scope="module")
 def host():
-    with LAB.fresh():
+    with nullcontext() if KEPT else LAB.fresh():
         yield
 
 
