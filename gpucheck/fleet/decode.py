@@ -14,9 +14,8 @@ from gpucheck.model import FleetRow, Verdict
 from gpucheck.model.fleet import SCHEMA as FLEET_SCHEMA
 from gpucheck.model.record import SCHEMA as REPORT_SCHEMA
 
-# Written by provisioning next to the reports: what it did to each host, without a verdict.
-PROVISION_SCHEMA = "gpucheck.provision/1"
-PROVISION = "provision"
+# Written by provisioning next to the reports, by name and schema: what it did to each host, and what it would do.
+NO_REPORTS = (("provision", "gpucheck.provision/1"), ("plan", "gpucheck.dry-run/1"))
 # A report of an 8-GPU host is about 100 kB; anything near this is not one.
 MAX_BYTES = 16 * 1024 * 1024
 # 72 GPUs with a finding a pair have 3,000; beyond this a document only costs time.
@@ -81,7 +80,7 @@ def _no_report(document: bytes, name: str, names: Sequence[str], error: Exceptio
         head = _HEAD.decode(document)
     except UNREADABLE as broken:
         return (unreadable(name, f"not a host report: {_words(broken)}", host=_host(names)),)
-    if head.schema == PROVISION_SCHEMA and bare(name) == PROVISION:
+    if (bare(name), head.schema) in NO_REPORTS:
         return ()
     host = _host(names, head.host or None)
     if len(document) > MAX_BYTES:

@@ -57,11 +57,12 @@ def test_a_broken_report_that_bears_another_hosts_name_is_its_own_files_row(tmp_
     assert hosts(read(good, evil)) == {"evil": Verdict.UNKNOWN, "good": Verdict.PASS}
 
 
-def test_a_file_of_provisioning_that_is_a_hosts_is_a_row(tmp_path):
+@pytest.mark.parametrize(("name", "schema"), [("provision", "gpucheck.provision/1"), ("plan", "gpucheck.dry-run/1")])
+def test_a_file_of_provisioning_that_is_a_hosts_is_a_row(tmp_path, name, schema):
     """A host must not leave the fleet by the schema of what provisioning writes beside the reports."""
-    beside, evil = tmp_path / "provision.json", tmp_path / "evil.json"
+    beside, evil = tmp_path / f"{name}.json", tmp_path / "evil.json"
     for path in (beside, evil):
-        path.write_text('{"schema": "gpucheck.provision/1"}')
+        path.write_text(json.dumps({"schema": schema}))
 
     assert hosts(read(beside, evil)) == {"evil": Verdict.UNKNOWN}
 
