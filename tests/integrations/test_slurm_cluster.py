@@ -8,8 +8,6 @@ each node.
 
 import os
 import re
-import shutil
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -17,20 +15,13 @@ from pathlib import Path
 import pytest
 
 from tests.integrations.test_statuses import PAGES
+from tests.slurm import HOST, Slurm, find, free_ports
 
 ROOT = Path(os.environ.get("GPUCHECK_SLURM_ROOT", "/"))
-LIBRARIES = ROOT / "usr/lib/x86_64-linux-gnu"
-SEARCH = f"{ROOT}/usr/bin:{ROOT}/usr/sbin:/usr/bin:/bin"
-
-
-def program(name):
-    return shutil.which(f"{name}-wlm", path=SEARCH) or shutil.which(name, path=SEARCH)
-
-
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        os.geteuid() != 0 or None in map(program, ("slurmctld", "slurmd", "slurmstepd", "scontrol")),
+        os.geteuid() != 0 or None in [find(name, ROOT) for name in ("slurmctld", "slurmd", "slurmstepd", "scontrol")],
         reason="needs Slurm and root; see the docstring of the module",
     ),
 ]
@@ -58,119 +49,47 @@ export GPUCHECK_SLURM_POLICY="{folder}/policy" GPUCHECK_SLURM_RESULTS="{folder}/
 export GPUCHECK_SLURM_TESTS="{folder}/tests"
 exec "{page}" 2>>"{folder}/{name}.log"
 """
-CONF = """
-ClusterName=gpucheck
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={ports[0]}
-AuthType=auth/none
+LINES = """AuthType=auth/none
 CredType=cred/none
-SlurmUser=root
-SlurmdUser=root
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/%n.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/%n.log
-PluginDir={libraries}/slurm-wlm
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
-SwitchType=switch/none
-MpiDefault=none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-AccountingStorageType=accounting_storage/none
-JobAcctGatherType=jobacct_gather/none
 Prolog={folder}/gpucheck-prolog
 PrologFlags=Alloc
 Epilog={folder}/gpucheck-epilog
 HealthCheckProgram={folder}/gpucheck-health
 HealthCheckInterval=2
 HealthCheckNodeState=IDLE,CYCLE
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=1
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[2]} CPUs=1
-NodeName=n3 NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[3]} CPUs=1
-PartitionName=p Nodes=ALL Default=YES MaxTime=10 State=UP
 PreemptType=preempt/partition_prio
 PreemptMode=CANCEL
-KillWait=5
+{nodes}
 PartitionName=gpucheck-idle Nodes=ALL PriorityTier=0 MaxTime=30 RootOnly=YES Hidden=YES
 """
 
 
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
-class Cluster:
-    """A controller and three nodes in one directory."""
-
-    nodes: tuple[str, ...] = NODES
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.environment = {
-            "PATH": SEARCH,
-            "LD_LIBRARY_PATH": f"{LIBRARIES}/slurm-wlm:{LIBRARIES}",
-            "SLURM_CONF": str(folder / "slurm.conf"),
-        }
-        self.daemons = []
+class Cluster(Slurm):
+    """A controller and three nodes in one directory, and what gpucheck answers on each."""
 
     def write(self):
-        host = socket.gethostname().partition(".")[0]
-        for name in ("state", "answers", "bin", *NODES):
-            (self.folder / name).mkdir()
-        (self.folder / "slurm.conf").write_text(
-            CONF.format(folder=self.folder, host=host, ports=free_ports(4), libraries=LIBRARIES)
+        nodes = "\n".join(
+            f"NodeName={name} NodeHostname={HOST} NodeAddr=127.0.0.1 Port={port} CPUs=1"
+            for name, port in zip(NODES, free_ports(len(NODES)), strict=True)
         )
+        self.configure("127.0.0.1", LINES.format(folder=self.folder, nodes=nodes))
+        for name in ("answers", "bin", *NODES):
+            (self.folder / name).mkdir()
         policy = (PAGES / "slurm/gpucheck-policy").read_text()
         self.policy = policy.replace("max-drained-percent 10", "max-drained-percent 40")
         (self.folder / "policy").write_text(self.policy.replace("idle-test-days 7", "idle-test-days 0"))
         programs = {"bin/gpucheck": STUB.format(folder=self.folder)}
         for name in ("gpucheck-prolog", "gpucheck-epilog", "gpucheck-health", "gpucheck-idle"):
-            values = {"folder": self.folder, "search": SEARCH, "libraries": self.environment["LD_LIBRARY_PATH"]}
-            programs[name] = WRAPPER.format(**values, name=name, page=PAGES / "slurm" / name)
+            values = {"search": self.environment["PATH"], "libraries": self.environment["LD_LIBRARY_PATH"]}
+            programs[name] = WRAPPER.format(**values, folder=self.folder, name=name, page=PAGES / "slurm" / name)
         for name, text in programs.items():
             (self.folder / name).write_text(text)
             (self.folder / name).chmod(0o755)
         for node in NODES:
             self.answers(node, PASS)
             self.answers(f"{node}.standard", PASS)
-
-    def start(self):
-        # Slurm reads its role from the name it is started by, and Debian's files have other names.
-        step = self.folder / "slurmstepd"
-        step.symlink_to(program("slurmstepd"))
-        commands = [["slurmctld", "-D"], *(["slurmd", "-D", "-N", node, "-d", str(step)] for node in self.nodes)]
-        for number, command in enumerate(commands):
-            out = (self.folder / f"{number}.out").open("w")
-            path = program(command[0])
-            self.daemons.append(
-                subprocess.Popen(command, executable=path, env=self.environment, stdout=out, stderr=out)
-            )
-        self.until(lambda: all(self.state(node) == "IDLE" for node in self.nodes), 60)
-
-    def stop(self):
-        for daemon in reversed(self.daemons):
-            daemon.terminate()
-        for daemon in self.daemons:
-            end = time.monotonic() + 20
-            while daemon.poll() is None and time.monotonic() < end:
-                time.sleep(0.1)
-            daemon.kill()
-            daemon.wait()
-
-    def run(self, *words):
-        return subprocess.run(words, env=self.environment, capture_output=True, text=True, check=False, timeout=60)
-
-    def ask(self, *words):
-        return self.run(*words).stdout
 
     def answers(self, node, text):
         """What gpucheck prints on a node from now on; replaced at once."""
@@ -189,14 +108,6 @@ class Cluster:
         found = re.search(r" Reason=(.*?)(?: \[|$)", self.line(node))
         return found[1] if found else None
 
-    def until(self, condition, seconds=30):
-        """The health check runs every two seconds."""
-        end = time.monotonic() + seconds
-        while not condition():
-            logs = "".join(path.read_text() for path in self.folder.glob("*.out"))
-            assert time.monotonic() < end, "\n".join((*map(self.line, self.nodes), logs[-3000:]))
-            time.sleep(0.2)
-
     def runs(self, script):
         return self.lines(f"{script}.runs")
 
@@ -211,7 +122,7 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
-    cluster = Cluster(tmp_path_factory.mktemp("slurm"))
+    cluster = Cluster(tmp_path_factory.mktemp("slurm"), ROOT, NODES)
     cluster.write()
     try:
         cluster.start()
