@@ -18,8 +18,9 @@ from gpucheck.model.isolation import GroupTest, State
 from gpucheck.printable import one_line
 from gpucheck.processes.group import Group, end
 
-# A node's ranks end by themselves; then timeout(1) ends them there; then this process ends its client.
-START_S, HERE_S = 75.0, 15.0
+# A node's ranks end by themselves; then timeout(1) ends them there; then this process ends its client. ALONE_S: after
+# the first node of a test ended, the others cannot go on.
+START_S, HERE_S, ALONE_S = 75.0, 15.0, 20.0
 PATIENCE = ((signal.SIGTERM, 3.0), (signal.SIGKILL, 1.0))
 POLL_S = 0.02
 MOST_BYTES = 8 << 20
@@ -169,12 +170,14 @@ def _open(launcher: Launcher, name: str, command: str, seconds: float) -> _Runni
 def _finish(
     started: Mapping[int, Sequence[_Running]], seconds: float, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[tuple[int, list[Ended]]]:
-    left, until = dict(started), clock() + seconds
+    left, until = dict(started), dict.fromkeys(started, clock() + seconds)
     try:
         while left:
-            late = clock() > until
             for at, parts in list(left.items()):
-                if late or all(part.group.status() is not None for part in parts):
+                running = [part for part in parts if part.group.status() is None]
+                if len(running) < len(parts):
+                    until[at] = min(until[at], clock() + ALONE_S)
+                if not running or clock() > until[at]:
                     del left[at]
                     yield at, _end(parts)
             time.sleep(POLL_S)
@@ -227,10 +230,10 @@ def read_test(nodes: Nodes, ended: Sequence[Ended], nics: Sequence[str] = ()) ->
         return GroupTest(nodes=nodes, state="silent", detail=f"{silent.node}: {_last(silent.errors)}")
     reports = _reports(ended[0].output)
     if not reports:
-        hung = any(one.status is None or one.status in ENDED_BY_TIMEOUT for one in ended)
+        late = [one for one in ended if one.status is None or one.status in ENDED_BY_TIMEOUT]
+        failed = any(one.status not in EXIT_STATUS.values() for one in ended if one not in late)
         why = next((f"{one.node}: {_last(one.errors)}" for one in ended if one.errors.strip()), "no report")
-        failed = any(one.status not in EXIT_STATUS.values() for one in ended)
-        state: State = "hung" if hung else "failed" if failed else "unreadable"
+        state: State = "failed" if failed else "hung" if late else "unreadable"
         return GroupTest(nodes=nodes, state=state, detail=why)
     results = [_result(nodes, one) for one in reports]
     bad = next((one for one in results if one.state != "done"), None)

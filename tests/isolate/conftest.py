@@ -49,6 +49,8 @@ else:
     port += os.environ["MASTER_ADDR"]
     here = nodes / "ports"
     here.mkdir(exist_ok=True)
+    if state == "dies":
+        sys.exit(70)
     (here / f"{{port}}-{{rank}}").write_text(state)
     if state == "port" and not (nodes / "once").exists():
         (nodes / "once").touch()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gpucheck.isolate import launch
 from gpucheck.isolate.launch import (
     AllocationEndedError,
     Ended,
@@ -68,6 +69,14 @@ def test_nodes_that_hang_are_ended_at_the_deadline(stand_ins):
     nodes = stand_ins(a="hangs")
     good, hung = run(launcher("a", "b", "c", "d", seconds=1.0), ("c", "d"), ("a", "b"))
     assert (good.state, hung.state) == ("done", "hung")
+    assert not processes(nodes)
+
+
+def test_a_test_does_not_wait_for_the_peers_of_a_node_that_failed(stand_ins, monkeypatch):
+    monkeypatch.setattr(launch, "ALONE_S", 0.2)
+    nodes = stand_ins(a="dies")
+    (result,) = run(launcher("a", "b", seconds=600.0), ("a", "b"))
+    assert result.state == "failed"
     assert not processes(nodes)
 
 
