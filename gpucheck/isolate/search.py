@@ -29,7 +29,8 @@ LOWER, SPANS = 0.75, ((0.75, 0.95, 0.97), (0.90, 0.98, 0.77))
 # More is no noise of a healthy fleet: the fastest pairs differ.
 MOST_NOISE = 0.03
 # NAMED_AFTER: tests, each with another node; one more if it is good with others at times. LINK_AFTER: of one pair.
-NAMED_AFTER, LINK_AFTER = 2, 4
+# CLEAR_AFTER: good tests, after which a node that was bad once is tested no more.
+NAMED_AFTER, LINK_AFTER, CLEAR_AFTER = 2, 4, 6
 # If this part of a switch's nodes, and at least three, are bad with others, the switch is tested before they are named.
 OF_SWITCH, LEAST = 0.8, 3
 # More are not a few bad nodes, but two kinds of nodes.
@@ -257,7 +258,8 @@ class Known:
         self.blamed = self.found | {name for switch in self.switches for name in self.members[switch]}
         pairs = {frozenset((a, b)): n for a in self.order for b, n in self.bad[a].items() if a < b}
         self.left = {pair: n for pair, n in pairs.items() if not pair & self.blamed}  # bad, not explained by a node
-        self.links = {pair for pair, n in self.left.items() if n >= LINK_AFTER and self._good_apart(*pair) >= 2}
+        bad = {pair for pair, n in self.left.items() if n >= LINK_AFTER and self._good_apart(*pair) >= 2}
+        self.links = {pair for pair in bad if self._never_good(*pair)}
 
     def _bad_nodes(self) -> set[str]:
         """Return the nodes that are bad with enough that were good elsewhere, apart from tests with such nodes."""
@@ -301,7 +303,7 @@ class Known:
         tests: Round = [pair for names in doubtful for pair in zip(names[::2], names[1::2], strict=False)]
         busy = {name for test in tests for name in test} | self.blamed
         open_ = [pair for pair in self.left if pair not in self.links]
-        doubted = {name for pair in open_ for name in pair if self.good[name] < LINK_AFTER}
+        doubted = {name for pair in open_ for name in pair if self.good[name] < CLEAR_AFTER}
         suspects = [n for n in self.order if n not in busy and (n in doubted or not (self.met[n] or self.rest))]
         free = [name for name in self.order if self.good[name] and name not in suspects]
         # Those first that are least known, and of these lemons: they may have to share few good nodes.
@@ -309,9 +311,9 @@ class Known:
         for name in sorted(suspects, key=lambda one: (self.far[one], self.good[one], worst[one])):
             if name in busy:
                 continue
-            # Both ends are good with others: the connection. In turns, so that a node that is slow at times shows.
-            peers = (peer for peer in self.bad[name] if peer not in busy and frozenset((name, peer)) in open_)
-            again = next((p for p in peers if self._good_apart(name, p) >= self.met[name][p]), None)
+            # Both ends are good with others, and it was never good: the connection. In turns with others, so that a
+            # node that is slow at times shows.
+            again = next((p for p in self.bad[name] if p not in busy and self._may_be_link(name, p, open_)), None)
             partner = again or self._partner(name, free, busy)
             partner = partner or self._partner(name, suspects, busy, near=not self.good[name])
             if partner is not None:
@@ -342,6 +344,13 @@ class Known:
             key=lambda one: (len(self.bad[one]), self._is_near(name, one) != near, one in self.rank, far[one]),
             default=None,
         )
+
+    def _may_be_link(self, name: str, peer: str, open_: Sequence[frozenset[str]]) -> bool:
+        enough = self._good_apart(name, peer) >= self.met[name][peer]
+        return frozenset((name, peer)) in open_ and self._never_good(name, peer) and enough
+
+    def _never_good(self, name: str, peer: str) -> bool:
+        return self.bad[name][peer] == self.met[name][peer]
 
     def _good_apart(self, name: str, peer: str) -> int:
         """Return how often both were good with others; for nodes of two switches: with others across switches."""

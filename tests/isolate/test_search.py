@@ -105,6 +105,16 @@ def test_nodes_that_are_slow_only_together_are_narrowed_down():
         assert verdict(tested) is Verdict.FAIL
 
 
+def test_nodes_that_are_slow_at_times_are_named_where_tests_show_it():
+    """In half of their tests, so that many are never seen; nobody else is named."""
+    named = 0
+    for seed in range(60):
+        fleet, tested = searched(Spec(nodes=64, sometimes=2, seed=seed))
+        assert set(tested.outcome.nodes) <= set(fleet.truth.bad)
+        named += len(tested.outcome.nodes)
+    assert named >= 50  # of 120
+
+
 @settings(max_examples=300)
 @given(
     st.builds(
