@@ -61,7 +61,9 @@ def _accused(outcome: Outcome, limits: Limits) -> Iterator[Finding]:
         evidence = tuple(f"{' - '.join(one.nodes)}: {describe(one)}" for one in bad)
         subject = _of(f"node:{name}").with_evidence(*evidence)
         seen = f"{len(bad)} bad tests with {len(set(others))} nodes"
-        yield subject.finding(verdict, code, seen, others=_some(others), limit=low, node=name)
+        # Values that the text does not need would keep equal findings apart.
+        values = {"others": _some(others), "node": name} if code in NOTHING_KNOWN else {"limit": low}
+        yield subject.finding(verdict, code, seen, **values)
     for a, b in outcome.links:
         yield _of(f"path:{a}-{b}").fails("isolate.path-slow", "each test of the two was bad")
     code = "isolate.switch-slow" if len(outcome.switches) != 2 else "isolate.between-switches"

@@ -55,14 +55,15 @@ def _rounds(report: IsolationReport) -> Table:
 
 
 def _nodes(report: IsolationReport) -> list[Section]:
-    """Nodes that are not good; more than a few of one kind are counted in the findings."""
+    """Nodes that are not good, and their tests; more than a few of one kind are counted in the findings."""
     bad = [one for one in report.nodes if one.verdict is not Verdict.PASS][: 5 * FEW]
+    tests = _of_two(report)
     rows: list[Row] = [
         [
             one.name,
             Cell(one.verdict.name, tone=one.verdict.value),
             one.cause or "",
-            ", ".join("-" if rate is None else f"{rate:.3g}" for rate in one.measured),
+            ", ".join(f"{_partner(test, one.name)} {_result(test)}" for test in tests if one.name in test.nodes),
         ]
         for one in bad
     ]
@@ -70,23 +71,35 @@ def _nodes(report: IsolationReport) -> list[Section]:
     return [Section("nodes", "Nodes that are not good", [Table(columns, rows)])] if rows else []
 
 
+def _of_two(report: IsolationReport) -> list[GroupTest]:
+    return [one for each in report.results for one in each if len(one.nodes) == 2]
+
+
+def _partner(test: GroupTest, name: str) -> str:
+    return test.nodes[test.nodes[0] == name]
+
+
+def _result(test: GroupTest) -> str:
+    return _number(test.busbw_gb_s) if test.state == "done" else test.state
+
+
 def _pairs(report: IsolationReport) -> list[Section]:
-    """The worst test of each pair, as a matrix; of a large fleet, of the nodes that are not good and their partners."""
-    tests = [one for each in report.results for one in each if len(one.nodes) == 2]
-    names = [one.name for one in report.nodes]
+    """The worst test of each pair, as a matrix; of a large fleet, of nodes that are not good and their partners."""
+    tests = _of_two(report)
+    names, about = [one.name for one in report.nodes], "GB/s, the worst test of each pair"
     if len(names) > IN_MATRIX:
-        bad = {one.name for one in report.nodes if one.verdict is not Verdict.PASS}
-        near = dict.fromkeys(name for one in tests if bad & set(one.nodes) for name in one.nodes)
-        names = sorted(near, key=lambda name: name not in bad)[:IN_MATRIX]
+        bad = [one.name for one in report.nodes if one.verdict is not Verdict.PASS]
+        near = {name: [_partner(one, name) for one in tests if name in one.nodes] for name in bad}
+        names = list(dict.fromkeys(one for name in bad for one in (name, *near[name])))[:IN_MATRIX]
+        left = len(set(bad) - set(names))
+        about += f"; without {left} more nodes that are not good" if left else ""
     shown: dict[tuple[str, str], Cell] = {}
     for one in sorted(tests, key=lambda one: -(one.busbw_gb_s or 0.0) if one.state == "done" else 1.0):
         a, b = one.nodes
         is_bad = one.state != "done" or (one.busbw_gb_s or 0.0) < (report.limit_gb_s or 0.0)
-        cell = Cell(_number(one.busbw_gb_s) if one.state == "done" else one.state, tone="fail" if is_bad else "")
-        shown[a, b] = shown[b, a] = cell
+        shown[a, b] = shown[b, a] = Cell(_result(one), tone="fail" if is_bad else "")
     shown = {pair: cell for pair, cell in shown.items() if {*pair} <= {*names}}
     rows: list[Row] = [[name, *(shown.get((name, other), "") for other in names)] for name in names]
-    about = "GB/s, the worst test of each pair"
     return [Section("pairs", "Pairs", [Table([*words("node"), *numbers(*names)], rows, about=about)])] if shown else []
 
 
