@@ -82,6 +82,9 @@ def test_the_page_has_a_matrix_of_pairs(tmp_path):
     page = run("isolate", *spec, "--format", "html").stdout
     assert "Pairs</h2>" in page
     assert "hung" in page.partition("Pairs</h2>")[2]
+    many = run("isolate", "--simulate-fleet", "nodes=1024,bad=20,seed=7", "--format", "markdown").stdout
+    assert many.count("**FAIL** isolate") == 2  # equal findings are one
+    assert "; without 16 more nodes that are not good" in many.partition("### Pairs")[2]
 
 
 def test_nodes_with_other_gpus_are_not_compared(stand_ins):
