@@ -44,7 +44,7 @@ def test_names_and_elements_are_unique():
     assert {name for shown in SECTIONS.values() for name in shown} <= {row.label[0] for row in rows() if row.label}
 
 
-PAGES = (["-q"], ["-q", "-x"], [], ["nvlink", "-s"], ["nvlink", "-e"], ["topo", "-m"])
+PAGES: tuple[list[str], ...] = (["-q"], ["-q", "-x"], [], ["nvlink", "-s"], ["nvlink", "-e"], ["topo", "-m"])
 HEALTHY = ("hgx-h100-x8", "rtx4090-x2", "p100-pcie-x2", "a100-mig-x8", "gb200-x4")
 
 
