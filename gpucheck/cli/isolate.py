@@ -73,7 +73,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     from gpucheck.fleet.labels import lemons, read_labels
     from gpucheck.foreign import UnreadableInput
-    from gpucheck.isolate.launch import Launcher
+    from gpucheck.isolate.launch import Launcher, SearchProblem
     from gpucheck.isolate.run import SearchOptions, Watch, isolate, peers_of
     from gpucheck.isolate.search import Limits
     from gpucheck.isolate.simulated import SimulatedFleet, parse_spec
@@ -81,7 +81,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     if len(parse_sizes(sizes)) != 2:
         raise Problem(f"--sizes {sizes}: expected two sizes, a small and a large one, such as 8K,128M.")
-    with usage_errors(ValueError, UnreadableInput, LookupError):
+    with usage_errors(ValueError, UnreadableInput):
         fleet = None if simulated is None else SimulatedFleet(parse_spec(simulated))
         if fleet is not None and (nodes or inventory or switches or nics):
             raise Problem("--simulate-fleet draws its own nodes, switches and NICs.")
@@ -99,9 +99,10 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
             state=state,
         )
 
-        def search(keep: "Callable[[IsolationReport], None]") -> "IsolationReport":
-            with steps(0) as progress:
-                return isolate(options, fleet, Watch(progress, progress.update, keep))
+    def search(keep: "Callable[[IsolationReport], None]") -> "IsolationReport":
+        with steps(0) as progress:
+            return isolate(options, fleet, Watch(progress, progress.update, keep))
 
+    with usage_errors(SearchProblem):
         report = measured(search, lambda report: write_report(report, lambda: document(report), format_, output))
     return EXIT_STATUS[report.verdict]

@@ -37,6 +37,10 @@ NO_GPU = "no GPU"
 FAILED_BY_SSH, ENDED_BY_TIMEOUT = 255, (124, 137)
 
 
+class SearchProblem(ValueError):
+    """Why these nodes cannot be searched: a sentence for the user."""
+
+
 class AllocationEndedError(Exception):
     """The Slurm allocation ended: what failed after that states nothing about a node."""
 

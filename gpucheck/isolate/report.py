@@ -1,7 +1,7 @@
 """What a search found, as findings and a report."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from gpucheck.isolate.search import MOST_NOISE, Limits, Outcome
 from gpucheck.knowledge.codes import Subject
@@ -62,7 +62,7 @@ def _accused(outcome: Outcome, limits: Limits) -> Iterator[Finding]:
         subject = _of(f"node:{name}").with_evidence(*evidence)
         seen = f"{len(bad)} bad tests with {len(set(others))} nodes"
         # Values that the text does not need would keep equal findings apart.
-        values = {"others": _some(others), "node": name} if code in NOTHING_KNOWN else {"limit": low}
+        values: dict[str, Any] = {"others": _some(others), "node": name} if code in NOTHING_KNOWN else {"limit": low}
         yield subject.finding(verdict, code, seen, **values)
     for a, b in outcome.links:
         yield _of(f"path:{a}-{b}").fails("isolate.path-slow", "each test of the two was bad")

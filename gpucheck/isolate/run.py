@@ -23,6 +23,7 @@ from gpucheck.isolate.launch import (
     AllocationEndedError,
     Launcher,
     Peer,
+    SearchProblem,
     check_allocation,
     kinds,
     round_seconds,
@@ -199,14 +200,14 @@ class _State:
         whole = [line for line in lines if line.endswith("\n")]
         try:
             if whole and json.loads(whole[0]) != self._head:
-                raise ValueError(
+                raise SearchProblem(
                     f"{self.path}: state of a search of other nodes or options. Remove it, or choose another FILE."
                 )
             for line in whole[1:]:
                 at, result = msgspec.json.decode(line, type=tuple[int, GroupTest])
                 self._known.setdefault(at, {})[result.nodes] = result
         except (json.JSONDecodeError, msgspec.DecodeError) as error:
-            raise ValueError(f"{self.path}: not the state of a search: {error}. Remove it.") from error
+            raise SearchProblem(f"{self.path}: not the state of a search: {error}. Remove it.") from error
         file = self._file = self.path.open("ab")
         file.truncate(sum(len(line.encode()) for line in whole))  # a last line that was cut off
         if not whole:
@@ -240,15 +241,15 @@ def _alike(launcher: Launcher) -> tuple[list[str], dict[str, str], bool]:
     by_kind, silent = kinds(run_on_each(launcher, command, FIRST_S))
     if len(by_kind) > 1:
         listed = "; ".join(f"{kind}: {_some(names)}" for kind, names in sorted(by_kind.items()))
-        raise ValueError(f"the nodes have different GPUs, so their bandwidth differs. Search one kind: {listed}.")
+        raise SearchProblem(f"the nodes have different GPUs, so their bandwidth differs. Search one kind: {listed}.")
     nodes = [name for names in by_kind.values() for name in names]
     if len(nodes) < 2:
         try:
             check_allocation(launcher)
         except AllocationEndedError:
-            raise ValueError("the Slurm allocation ended before the first test.") from None
+            raise SearchProblem("the Slurm allocation ended before the first test.") from None
         why = "; ".join(f"{name}: {reason}" for name, reason in list(silent.items())[:NAMED])
-        raise ValueError(f"{len(nodes)} of {len(launcher.peers)} nodes respond, and a search needs two. {why}")
+        raise SearchProblem(f"{len(nodes)} of {len(launcher.peers)} nodes respond, and a search needs two. {why}")
     return nodes, silent, NO_GPU not in by_kind
 
 
@@ -268,7 +269,7 @@ def peers_of(
     if slurm:
         allocation = environment.get("SLURM_JOB_NODELIST")
         if not allocation:
-            raise ValueError("no nodes. Give --nodes or --inventory, or start this in a Slurm allocation (salloc).")
+            raise SearchProblem("no nodes. Give --nodes or --inventory, or start this in a Slurm allocation (salloc).")
         names = _printed(["scontrol", "show", "hostnames", allocation]).split()
         peers = {name: Peer(name) for name in names}
     elif inventory is None:
@@ -279,12 +280,12 @@ def peers_of(
         names = list(nodes) or list(peers)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"{_some(twice)}: given twice. A node takes part in one test at a time.")
+        raise SearchProblem(f"{_some(twice)}: given twice. A node takes part in one test at a time.")
     for name in (*names, *(peer.address for peer in peers.values())):
         if not HOST.fullmatch(name):
-            raise ValueError(f"{name[:80]!a}: not the name of one host.")
+            raise SearchProblem(f"{name[:80]!a}: not the name of one host.")
     if len(names) < least:
-        raise ValueError(f"{len(names)} node: a search needs two.")
+        raise SearchProblem(f"{len(names)} node: a search needs two.")
     return peers, slurm
 
 
@@ -294,14 +295,14 @@ def _of_inventory(path: Path, nodes: Sequence[str]) -> dict[str, Peer]:
     try:
         groups = msgspec.json.decode(text, type=dict[str, _Group])
     except msgspec.DecodeError as error:
-        raise ValueError(f"{path}: ansible-inventory printed something else than an inventory: {error}.") from error
+        raise SearchProblem(f"{path}: ansible-inventory printed something else than an inventory: {error}.") from error
     variables = groups.pop("_meta", _Group()).hostvars
     hosts = {host for one in groups.values() for host in one.hosts}
     group = groups.get("gpu", _Group()).hosts
     wanted = list(nodes) or group or sorted(hosts)
     missing = [name for name in wanted if name not in hosts]
     if missing:
-        raise ValueError(f"{path}: {_some(missing)}: not in this inventory.")
+        raise SearchProblem(f"{path}: {_some(missing)}: not in this inventory.")
     return {name: _peer(name, variables.get(name, {})) for name in wanted}
 
 
@@ -328,10 +329,10 @@ def _printed(command: Sequence[str]) -> str:
     try:
         done = subprocess.run(command, capture_output=True, timeout=60, check=True)
     except FileNotFoundError:
-        raise ValueError(f"{Path(command[0]).name}: no such program here. It lists the nodes.") from None
+        raise SearchProblem(f"{Path(command[0]).name}: no such program here. It lists the nodes.") from None
     except subprocess.CalledProcessError as error:
         lines = error.stderr.decode(errors="replace").strip().splitlines()
-        raise ValueError(f"{Path(command[0]).name}: {one_line(lines[-1] if lines else 'failed')}") from error
+        raise SearchProblem(f"{Path(command[0]).name}: {one_line(lines[-1] if lines else 'failed')}") from error
     except subprocess.TimeoutExpired:
-        raise ValueError(f"{Path(command[0]).name}: no end within 60 s.") from None
+        raise SearchProblem(f"{Path(command[0]).name}: no end within 60 s.") from None
     return done.stdout.decode(errors="replace")

@@ -258,8 +258,8 @@ class Known:
         self.blamed = self.found | {name for switch in self.switches for name in self.members[switch]}
         pairs = {frozenset((a, b)): n for a in self.order for b, n in self.bad[a].items() if a < b}
         self.left = {pair: n for pair, n in pairs.items() if not pair & self.blamed}  # bad, not explained by a node
-        bad = {pair for pair, n in self.left.items() if n >= LINK_AFTER and self._good_apart(*pair) >= 2}
-        self.links = {pair for pair in bad if self._never_good(*pair)}
+        often = {pair for pair, n in self.left.items() if n >= LINK_AFTER and self._good_apart(*pair) >= 2}
+        self.links = {pair for pair in often if self._never_good(*pair)}
 
     def _bad_nodes(self) -> set[str]:
         """Return the nodes that are bad with enough that were good elsewhere, apart from tests with such nodes."""
