@@ -147,10 +147,13 @@ def test_words_of_a_code(code):
         assert not step.text.endswith((";", "."))
 
 
-def test_a_finding_has_the_words_of_its_code_and_its_values():
+def lowered():
     gpu = Subject(check="power-limit", name="gpu:0000:4c:00.0", unit="W")
+    return gpu.warns("gpu.power-limit-lowered", 300.0, 400.0, percent=75, default_w=400.0)
 
-    finding = gpu.warns("gpu.power-limit-lowered", 300.0, 400.0, percent=75, default_w=400.0)
+
+def test_a_finding_has_the_words_of_its_code_and_its_values():
+    finding = lowered()
 
     assert finding.values == {"percent": 75, "default_w": 400.0}
     assert finding.cause == "power-limit-lowered"
@@ -175,11 +178,8 @@ def test_a_suspected_cause_is_confirmed_by_its_own_command(cause, command):
 
 
 def test_several_gpus_have_one_text():
-    gpu = Subject(check="power-limit", name="gpu:0000:4c:00.0", unit="W")
-    finding = gpu.warns("gpu.power-limit-lowered", 300.0, 400.0, percent=75, default_w=400.0)
-
-    _, two = of_several(finding, ["0", "1"], every_gpu=False)
-    _, all_gpus = of_several(finding, ["0", "1"], every_gpu=True)
+    _, two = of_several(lowered(), ["0", "1"], every_gpu=False)
+    _, all_gpus = of_several(lowered(), ["0", "1"], every_gpu=True)
 
     assert two[-1].command == "sudo nvidia-smi -i 0,1 -pl 400"
     assert all_gpus[-1].command == "sudo nvidia-smi -pl 400"
@@ -207,11 +207,7 @@ def test_a_value_stays_one_word_of_a_command(text):
 
 
 def test_a_code_of_another_version_keeps_the_words_of_its_report():
-    finding = Subject(check="power-limit", name="gpu:0000:4c:00.0").warns(
-        "gpu.power-limit-lowered", 300.0, 400.0, percent=75, default_w=400.0
-    )
-    other = replace(finding, code="gpu.not-known-here")
+    other = replace(lowered(), code="gpu.not-known-here")
 
     assert not known(other.code)
-    assert of_several(other, ["0", "1"], every_gpu=False) == (finding.why, finding.steps)
-    assert other.verdict is Verdict.WARN
+    assert of_several(other, ["0", "1"], every_gpu=False) == (lowered().why, lowered().steps)

@@ -135,15 +135,11 @@ def test_a_folder_that_cannot_be_written_costs_nothing(numbers, tmp_path):
         ("4090 D", "GeForce RTX 4090 D"),
         ("RTX 8000", "Quadro RTX 6000 or 8000"),
         ("Tesla P100-PCIE-16GB", "Tesla P100-PCIE"),
-        ("15f8", "Tesla P100-PCIE"),
         ("0x15F8", "Tesla P100-PCIE"),
         ("10de:15F8", "Tesla P100-PCIE"),
-        ("NVIDIA H100 80GB HBM3", "NVIDIA H100 80GB HBM3"),
         ("h100 sxm", "NVIDIA H100 80GB HBM3"),
         ("NVIDIA GeForce RTX 4090", "GeForce RTX 4090"),
-        ("rtx 4090", "GeForce RTX 4090"),
         ("Tesla V100-SXM2-16GB-N", "Tesla V100-SXM2"),
-        ("NVIDIA A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"),
     ],
 )
 def test_a_gpu_is_found_by_the_names_it_goes_by(text, name):
