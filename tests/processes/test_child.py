@@ -53,11 +53,6 @@ def test_arguments_follow_the_descriptor():
         assert asked.read_line(soon()) == b"identity 7"
 
 
-def test_line_that_does_not_come_is_a_timeout():
-    with child("time.sleep(60)") as silent, pytest.raises(TimeoutError):
-        silent.read_line(time.monotonic() + 0.1)
-
-
 def test_chatter_on_stderr_does_not_move_the_deadline():
     with child("while True: sys.stderr.write('noise\\n' * 1000)") as noisy, pytest.raises(TimeoutError):
         noisy.read_line(time.monotonic() + 0.3)

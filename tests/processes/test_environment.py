@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
@@ -46,16 +47,18 @@ def test_the_copying_child_gets_a_clean_environment_and_what_was_removed_is_know
     assert child.removed == tuple(sorted(f"{k}={v}" for k, v in LEFT.items() if k != "CUDA_DEVICE_ORDER"))
 
 
-def test_nothing_is_preloaded_into_the_copying_child():
-    kept, removed = copying_environment({"LD_PRELOAD": "/opt/lib/libtcmalloc.so.4", "PATH": "/bin"})
-
-    assert "LD_PRELOAD" not in kept
-    assert removed == ("LD_PRELOAD=/opt/lib/libtcmalloc.so.4",)
-
-
-@pytest.mark.parametrize("name", ["CUDA_DISABLE_PTX_JIT", "CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_JIT", "CUDA_FORCE_JIT"])
-def test_ranks_do_not_get_the_caller_s_jit_settings(name):
-    kept, removed = rank_environment({name: "1"}, interface="lo", several_hosts=False)
+@pytest.mark.parametrize(
+    ("made", "name"),
+    [
+        (copying_environment, "LD_PRELOAD"),
+        *[
+            (partial(rank_environment, interface="lo", several_hosts=False), name)
+            for name in ("CUDA_DISABLE_PTX_JIT", "CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_JIT", "CUDA_FORCE_JIT")
+        ],
+    ],
+)
+def test_children_get_no_preloaded_library_and_no_jit_setting_of_the_caller(made, name):
+    kept, removed = made({name: "1", "PATH": "/bin"})
 
     assert name not in kept
     assert removed == (f"{name}=1",)

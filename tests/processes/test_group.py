@@ -73,8 +73,3 @@ def test_a_stopped_process_is_ended_too():
 
     assert end([group], PATIENCE) == ()
     assert group.status() == -signal.SIGKILL
-
-
-def test_what_cannot_start_is_an_error_at_once():
-    with pytest.raises(FileNotFoundError):
-        Group(["/no/such/program"], os.environ)

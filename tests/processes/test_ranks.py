@@ -1,10 +1,6 @@
 """Ranks without a framework: how a run ends, what is known of each rank, and that nothing is left."""
 
 import os
-import signal
-import subprocess
-import sys
-import textwrap
 import time
 
 import pytest
@@ -12,7 +8,7 @@ import pytest
 from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.processes.ranks.supervisor import Ending, rank_specs, supervise
 from tests.processes.rank_program import Report, ranks
-from tests.train.conftest import ROOT, Marked, nothing_left, wait_until
+from tests.train.conftest import ROOT, nothing_left
 
 
 @pytest.fixture
@@ -78,21 +74,3 @@ def test_ranks_are_numbered_over_all_hosts():
 
     assert [(spec.rank, spec.local_rank, spec.processes) for spec in specs] == [(2, 0, 4), (3, 1, 4)]
     assert {spec.parent_pid for spec in specs} == {os.getpid()}
-
-
-def test_ranks_end_with_a_supervisor_that_is_killed(tmp_path):
-    script = """
-        import os
-        from gpucheck.processes.ranks.supervisor import supervise
-        from tests.processes.rank_program import ranks
-        supervise(ranks("hang"), dict(os.environ))
-    """
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
-    with Marked() as marked:
-        command = [sys.executable, "-c", textwrap.dedent(script)]
-        supervisor = subprocess.Popen(command, env=environment | marked.environment, cwd=ROOT)
-        wait_until(lambda: len(list(tmp_path.glob("gpucheck-*/ranks-*/stack-*"))) == 2)
-        supervisor.kill()
-
-        assert supervisor.wait(timeout=20) == -signal.SIGKILL
-        wait_until(lambda: not marked.running())

@@ -1,6 +1,7 @@
 """What NVML libraries of others answered, as the binding hands it over: one bad answer costs that answer alone."""
 
 import ctypes
+from itertools import product
 
 import pynvml
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from gpucheck.host.nvml.calls import normal_bus_id, plain
 from gpucheck.host.nvml.reading import read_nvml
 from gpucheck.model import DEFECT, NvmlFailure, NvmlReading
+from tests.shared import sampled
 
 
 @pytest.fixture
@@ -30,16 +32,12 @@ def raises(error):
 
 
 NEEDED = ("nvmlInit", "nvmlDeviceGetCount")
-CALLED = sorted(
-    {"nvmlDeviceGetHandleByIndex", "nvmlDeviceGetPciInfo", "nvmlDeviceGetName", "nvmlDeviceGetMemoryInfo"}
-    | {"nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetFieldValues", "nvmlDeviceGetTopologyCommonAncestor"}
-    | {
-        "nvmlDeviceGetP2PStatus",
-        "nvmlDeviceGetGpuFabricInfoV",
-        "nvmlSystemGetDriverVersion",
-        "nvmlSystemGetNVMLVersion",
-    }
-    | {"nvmlDeviceGetNvLinkState", "nvmlDeviceGetSerial", "nvmlDeviceGetRemappedRows", "nvmlDeviceGetEccMode"}
+CALLED = (
+    *("nvmlDeviceGetHandleByIndex", "nvmlDeviceGetPciInfo", "nvmlDeviceGetName", "nvmlDeviceGetMemoryInfo"),
+    *("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetFieldValues", "nvmlDeviceGetTopologyCommonAncestor"),
+    *("nvmlDeviceGetP2PStatus", "nvmlDeviceGetGpuFabricInfoV", "nvmlSystemGetDriverVersion"),
+    *("nvmlSystemGetNVMLVersion", "nvmlDeviceGetNvLinkState", "nvmlDeviceGetSerial", "nvmlDeviceGetRemappedRows"),
+    "nvmlDeviceGetEccMode",
 )
 ERRORS = [
     AttributeError("module 'pynvml' has no attribute 'c_nvmlGpuFabricInfo_v2_t'"),
@@ -51,8 +49,11 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("call", CALLED)
+PAIRS = list(product(CALLED, ERRORS))
+
+
+# Each call with one error, and the errors in turn.
+@pytest.mark.parametrize(("call", "error"), sampled(PAIRS, range(0, len(PAIRS), len(ERRORS) + 1)))
 def test_an_error_of_the_binding_is_a_gap_of_that_call_alone(whole, monkeypatch, call, error):
     seen = changed(monkeypatch, call, raises(error))
 

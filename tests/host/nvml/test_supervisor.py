@@ -1,10 +1,8 @@
 """A child that hangs, crashes or talks nonsense ends as a value that names the call, and in time."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pynvml
 import pytest
@@ -12,33 +10,18 @@ import pytest
 from gpucheck.host import live_source
 from gpucheck.host.nvml.calls import Calls
 from gpucheck.host.nvml.reading import fabric
-from gpucheck.host.nvml.supervisor import NvmlChild, child_command, query_child, query_twice
+from gpucheck.host.nvml.supervisor import NvmlChild, query_child, query_twice
 from gpucheck.model import (
     CRASHED,
     DEFECT,
     LATE,
     NOT_STARTED,
-    Confidential,
     NvmlFailure,
     NvmlReading,
-    RackPlace,
-    SpareRows,
 )
-
-# A library where every call but one is as in the real one: the symbol that NVML's client enters first.
-BAD_INIT = """
-#include <stdlib.h>
-#include <unistd.h>
-int nvmlInitWithFlags(unsigned int flags) { (void)flags; %s; return 0; }
-"""
-
 
 # A child that responds.
 NOT_LOADED = """os.write(pipe, b'= {"type":"failure","call":"nvmlInit","code":9,"name":"DriverNotLoaded"}\\n')"""
-
-
-def open_files():
-    return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
 def failure_of(answer: NvmlReading | NvmlFailure) -> NvmlFailure:
@@ -66,21 +49,6 @@ def test_initialisation_gets_time_for_every_gpu_and_a_later_call_does_not(call, 
     child.more_time(gpus)
 
     assert failure_of(child.answer()).code == code
-
-
-@pytest.mark.parametrize(("body", "code"), [("sleep(60)", LATE), ("abort()", CRASHED), ("_exit(3)", DEFECT)])
-def test_library_of_any_kind_may_be_bad(activate, monkeypatch, tmp_path, body, code):
-    """Also a stub with nothing but a broken init, found by its soname."""
-    library = tmp_path / "lib/libnvidia-ml.so.1"
-    library.parent.mkdir()
-    source = tmp_path / "bad.c"
-    source.write_text(BAD_INIT % body)
-    subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-o", library, source], check=True)
-    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path))
-    # On a busy machine the library is loaded late.
-    failure = failure_of(live_source(isolated=True, deadline_s=5.0 if code == LATE else 60.0).read("nvml").nvml)
-
-    assert (failure.call, failure.code) == ("nvmlInit", code)
 
 
 def test_library_that_cannot_be_loaded(activate, monkeypatch, tmp_path):
@@ -129,31 +97,6 @@ def test_chatter_does_not_move_the_deadline():
     assert (failure.call, failure.code) == ("nvmlDeviceGetName", LATE)
 
 
-def test_child_that_ignores_us_is_killed():
-    """Signals that ask are ignored, pipes are closed early; it must be gone all the same."""
-    body = (
-        "import signal\n"
-        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "os.write(pipe, b'> nvmlInit %d\\n' % os.getpid())\n"
-        "os.close(pipe); os.close(2); time.sleep(60)"
-    )
-    failure = failure_of(query_child(5, script(body)))
-
-    assert (failure.call, failure.code) == ("nvmlInit", DEFECT)
-    pid = int(failure.detail.rpartition(" ")[2])
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-
-
-def test_no_descriptor_is_left_open(activate):
-    activate("p100-pcie-x2")
-    before = open_files()
-    answers = [query_child(10), query_child(0.3, script("time.sleep(9)")), query_child(9, ("/no/such/python",))]
-
-    assert [type(answer) for answer in answers] == [NvmlReading, NvmlFailure, NvmlFailure]
-    assert open_files() == before
-
-
 def test_asking_begins_at_once_and_the_answer_is_there_when_it_is_wanted(activate):
     """A large machine has more to say than a pipe usually holds: the child must not wait for us to listen."""
     activate("hgx-h100-x8")
@@ -194,38 +137,10 @@ def test_the_child_imports_what_it_needs_and_no_more():
     assert {"gpucheck.host.live", "gpucheck.host.nvml.health", "importlib.metadata", "click"}.isdisjoint(loaded)
 
 
-def test_the_child_finds_our_modules_without_site(monkeypatch):
-    """Neither virtual environments nor editable installs may be needed: it gets the path that we have."""
-    command = child_command()
-
-    assert "-S" in command
-    assert command[-1].split(os.pathsep)[0] == str(Path(__file__).parents[3])
-
-
 def test_a_child_without_memory_says_nothing_of_the_driver():
     failure = failure_of(query_child(10, script("raise MemoryError")))
 
     assert (failure.name, failure.code) == ("ChildOutOfMemory", NOT_STARTED)
-
-
-def test_a_healthy_tray(reading):
-    seen = reading("gb200-x4")
-    first, second = seen.gpus[0].health, seen.gpus[1].health
-
-    assert first.sram is not None
-    assert (first.sram.volatile_uncorrected, first.sram.aggregate_uncorrected, first.sram.threshold_exceeded) == (
-        0,
-        0,
-        False,
-    )
-    assert first.spare_rows == SpareRows(every=1480, most=0, some=0, few=0, none=0)
-    assert first.rack == RackPlace(chassis_serial="SIMULATED", slot=14, tray=4, host_id=1, module_id=1)
-    assert second.rack is not None
-    assert second.rack.module_id == 2
-    assert (first.gsp_firmware, first.nvlink_bandwidth, first.virtualization) == (seen.driver_version, "full", "none")
-    assert (first.licensed, first.pcie_errors.recoveries) == (None, 0)
-    assert seen.gpus[0].fabric.health_summary == "healthy"
-    assert seen.confidential == Confidential(enabled=False)
 
 
 @pytest.mark.parametrize(
