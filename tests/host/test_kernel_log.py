@@ -88,22 +88,6 @@ def test_a_message_of_several_lines_in_the_journal_stays_whole():
     assert line.text.split("\n")[2] == "NVRM: fallen off the bus and is not responding to commands."
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
-        "DMAR: [DMA Write NO_PASID] Request device [3b:00.0] fault addr 0x0",
-        "nvidia 0000:3b:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0000]",
-        "pci 0000:3b:00.0: BAR 1: no space for [mem size 0x2000000000 64bit pref]",
-        "NVRM: API mismatch: the client has version 580.95.05",
-        "mlx5_core 0000:5e:00.0: 63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link",
-        "INFO: task nvidia-smi:4711 blocked for more than 120 seconds.",
-    ],
-)
-def test_signatures_are_kept(text):
-    assert kmsg_lines(f"6,1,2,-;{text}\n")[1] == (KernelLine(text=text, seconds=2e-06),)
-
-
 def test_the_newest_lines_are_kept(monkeypatch):
     monkeypatch.setattr(kernel_log, "MOST_LINES", 3)
     content = "".join(f"3,{n},{n},-;NVRM: Xid {n}\n" for n in range(10))

@@ -47,14 +47,6 @@ def test_sysfs_and_nvml_agree(host, name):
         assert device.driver == "nvidia"
 
 
-def test_chain_of_bridges_runs_from_the_root_port_down(host):
-    (device, _) = gpus(host("p100-pcie-x2"))
-
-    assert (device.bus_id, device.root) == ("0000:04:00.0", "0000:00")
-    assert device.path == ("0000:00:02.0", "0000:02:00.0", "0000:03:08.0")
-    assert device.link == PcieLink(generation=3, width=16, max_generation=3, max_width=16, device_max_generation=3)
-
-
 @pytest.mark.parametrize(
     ("speed", "generation"),
     [("2.5 GT/s PCIe", 1), ("8 GT/s", 3), ("16.0 GT/s PCIe", 4), ("64.0 GT/s PCIe", 6), ("Unknown", None), ("", None)],
@@ -207,8 +199,3 @@ def test_a_machine_made_for_this_process_answers_for_its_own_services(monkeypatc
     assert facts.services == {"nvidia-fabricmanager": "active", "ssh": "not-found"}
     (package,) = facts.installed(names)
     assert (package.version, package.held) == ("580.178.04-1", True)
-
-
-def test_a_lab_host_is_asked_for_its_real_packages(tmp_path):
-    """There real package managers installed them: nothing may stand between."""
-    assert not (write(tmp_path, "hgx-h100-x8", driver=None) / "software.json").exists()

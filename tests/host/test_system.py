@@ -254,14 +254,6 @@ def test_what_is_said_replaces_it(machine):
     assert packages == {"torch": "2.7.1+cu128", "pytest": pytest.__version__}
 
 
-def test_faults_of_copies_and_training_are_handed_on(machine, tmp_path):
-    machine(measurement=[{"fault": "p2p-slow", "pair": "0-1"}], training=[{"fault": "rank-hang", "rank": 1}])
-    seen = surroundings(tmp_path)
-
-    assert seen.measurement == ({"fault": "p2p-slow", "pair": "0-1"},)
-    assert seen.training == ({"fault": "rank-hang", "rank": 1},)
-
-
 def test_a_damaged_file_is_named(machine, tmp_path):
     machine(shm_bytes="much")
 

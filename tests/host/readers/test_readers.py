@@ -4,7 +4,6 @@ import ast
 import importlib
 import os
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,7 @@ from gpucheck.host.readers.files import LARGEST_BYTES, Unreadable, command, cont
 from gpucheck.host.readers.kernels import release_key
 from gpucheck.host.readers.packages import dpkg_rows
 from gpucheck.host.readers.system import package_family
-from tests.playbooks.modules import PLAYBOOKS, PLUGINS, shared
-from tests.playbooks.test_runs import run
+from tests.playbooks.modules import PLUGINS, shared
 
 HERE = Path(package.__file__).parent
 FILES = sorted(HERE.glob("*.py"))
@@ -55,18 +53,6 @@ def test_collection_has_the_readers_of_gpucheck():
         theirs = shared(f"readers.{path.stem}")
         ours = importlib.import_module(f"gpucheck.host.readers.{path.stem}")
         assert vars(theirs).keys() == vars(ours).keys()
-
-
-@pytest.mark.slow
-def test_built_collection_contains_the_readers_as_files(tmp_path):
-    done = run(str(PLAYBOOKS / "collection/build"), str(tmp_path))
-    assert done.returncode == 0, done.stdout + done.stderr
-    (archive,) = tmp_path.glob("gpucheck-provision-*.tar.gz")
-    with tarfile.open(archive) as tar:
-        members = {member.name: member for member in tar if "module_utils/readers" in member.name}
-
-    assert all(members[f"plugins/module_utils/readers/{path.name}"].isfile() for path in FILES)
-    assert not [name for name, member in members.items() if member.issym() or member.islnk()]
 
 
 # As `sort -V` and rpm order them; the third pair is a kernel of RHEL 9.5 and its first update.
