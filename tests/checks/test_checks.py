@@ -1,11 +1,14 @@
 """Promises that every check keeps, the ones added tomorrow included."""
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
 from gpucheck.checks import all_checks
 from gpucheck.model import DeviceFile, DriverState, KernelLog, Limits, NvmlFailure, NvmlReading, Verdict
 from tests.checks.judging import exactly, judge
+from tests.checks_page import page
 from tests.fakes import facts
 from tests.machines import LOADED, on_bus, p100, reading
 
@@ -75,3 +78,8 @@ def test_names_are_unique_and_tags_are_known():
         "container",
         "network",
     }
+
+
+def test_the_page_is_current():
+    """After a change of a check: python -m tests.checks_page > docs/checks.md"""
+    assert (Path(__file__).parents[2] / "docs" / "checks.md").read_text(encoding="utf-8") == page()

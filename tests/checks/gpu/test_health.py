@@ -10,13 +10,11 @@ from tests.machines import h100, reading
 
 BRAKE, HOT = ("hw-slowdown", "hw-power-brake"), ("hw-slowdown", "hw-thermal")
 RETIRED = RetiredPages(single_bit=0, double_bit=1, pending=True)
-ONCE = EccCounts(volatile_uncorrected=0, aggregate_uncorrected=3)
 
 
 @pytest.mark.parametrize(
     ("check", "changes", "code"),
     [
-        ("memory-errors", {"ecc_counts": ONCE}, "gpu.memory-errors-before"),
         ("memory-errors", {"ecc_counts": EccCounts(aggregate_uncorrected=3)}, "gpu.memory-errors-of-life"),
         ("memory-errors", {"retired_pages": RETIRED}, "gpu.page-retirement-pending"),
         ("memory-errors", {"recovery_action": "reboot"}, "gpu.recovery-reboot"),
@@ -25,14 +23,12 @@ ONCE = EccCounts(volatile_uncorrected=0, aggregate_uncorrected=3)
         ("throttle", {"clocks_event_reasons": HOT}, "gpu.hardware-thermal-slowdown"),
         ("throttle", {"clocks_event_reasons": BRAKE}, "gpu.power-brake"),  # which is not cooled away
         ("throttle", {"clocks_event_reasons": ("hw-slowdown",)}, "gpu.hardware-slowdown"),
-        ("throttle", {"clocks_event_reasons": ("sw-thermal",)}, "gpu.software-thermal-slowdown"),
         ("throttle", {"temperature_c": 86, "temperature_margin_c": 4}, "gpu.near-slowdown-temperature"),
         # A software power cap is how a busy GPU runs.
         *[
             ("throttle", {"clocks_event_reasons": reasons}, None)
             for reasons in (("sw-power-cap",), ("app-clocks",), ())
         ],
-        ("compute-mode", {"compute_mode": "prohibited"}, "gpu.compute-mode-prohibited"),
         ("mig", {"mig": True, "mig_pending": True}, "gpu.mig-enabled"),
         ("mig", {"mig": True, "mig_pending": False}, "gpu.mig-pending"),
     ],

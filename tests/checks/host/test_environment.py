@@ -12,9 +12,7 @@ from tests.machines import p100, reading
 @pytest.mark.parametrize(
     ("variables", "files", "count"),
     [
-        ({}, {}, 0),
         ({"NCCL_DEBUG": "INFO", "NCCL_P2P_DISABLE": "0"}, {}, 0),
-        ({"NCCL_P2P_DISABLE": "1"}, {}, 1),
         ({"NCCL_P2P_DISABLE": "false", "NCCL_NVLS_ENABLE": "off", "NCCL_ALGO": ""}, {}, 1),
         ({"NCCL_P2P_DISABLE": "1", "NCCL_ALGO": "Tree"}, {}, 2),
         ({}, {"/etc/nccl.conf": "# site\nNCCL_IB_DISABLE = 1\nNCCL_DEBUG=WARN\n"}, 1),

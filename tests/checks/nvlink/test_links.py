@@ -88,7 +88,6 @@ LIMITED = [with_links(h100(n), 12, ports=12) for n in range(2)]
         (host(missing(NONE[0], h100(1))), ["nvlink.none-listed", None]),
         (host(reading(*DARK[:2])), ["nvlink.none-active"] * 2),
         (host(reading(DARK[0], h100(1))), ["nvlink.none-active", None]),
-        (host(reading(SHORT, h100(1))), ["topology.nvlinks-inactive", None]),
         (host(reading(LIMITED[0], h100(1))), ["topology.nvlinks-not-listed", None]),
         (host(reading(*V100S), "microsoft"), [None, None, None, "topology.nvlinks-inactive"]),
         # NVreg_RmNvlinkBandwidthLinkCount, as the driver's params list it.

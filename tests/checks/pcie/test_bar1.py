@@ -8,7 +8,7 @@ from gpucheck.model import NvmlGap
 from tests.checks.gpu.hosts import ALL_OK, REFUSED, geforce
 from tests.checks.judging import codes
 from tests.fakes import SYSTEM, facts
-from tests.machines import h100, p100, reading
+from tests.machines import p100, reading
 
 SMALL = 256 << 20
 
@@ -45,7 +45,6 @@ def unknown_peers(code):
     ("host", "code"),
     [
         # A T4 has no more than 256 MiB, and a virtual machine gets what its host gives.
-        (host(of("8.9")), "pcie.bar1-small"),
         (host(of("8.9"), virtual="kvm"), "nvml.set-by-the-host"),
         (host(of("7.5")), "pcie.bar1-small-by-design"),
         # Copies of a GeForce are staged through the host without peers over PCIe; a data center GPU needs it anyway.
@@ -54,7 +53,6 @@ def unknown_peers(code):
         (host(*AMPERE), "pcie.bar1-small"),
         (host(*ONE_LOST), "pcie.bar1-small"),
         (host(*ONE_LOST, p2p=REFUSED), "pcie.bar1-no-pcie-peer"),
-        (host(h100(0), h100(1)), "pcie.bar1-small"),
         (unknown_peers(3), "pcie.bar1-no-peer-access"),
         (unknown_peers(13), "nvml.call-missing"),
         (unknown_peers(999), "nvml.call-failed"),

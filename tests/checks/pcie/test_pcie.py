@@ -98,7 +98,7 @@ SLOWER = {"link": replace(GEN4, generation=2)}
 
 NO_AER = {name: {"aer": None} for name in ("root", "up", "down0", "down1")}
 MANY, FEW = ({"aer": AerCounts(correctable=count, non_fatal=0, fatal=0)} for count in (700, 10))
-LOST, FATAL = ({"aer": AerCounts(correctable=0, non_fatal=1 - n, fatal=n)} for n in (0, 1))
+FATAL = {"aer": AerCounts(correctable=0, non_fatal=0, fatal=1)}
 
 
 def uncounted(code):
@@ -146,10 +146,7 @@ def groups(group, **system):
 @pytest.mark.parametrize(
     ("check", "host", "found"),
     [
-        *[(check, host(tree()), None) for check in (acs, iommu, path, pcie_errors)],
-        (numa, host(tree()), [None, None]),
         # In a cloud machine x8 of x16 is by design, and the guest does not see the slot.
-        (link, linked(p100(0), trained(1, width=8)), [None, "pcie.width-reduced"]),
         (link, linked(p100(0), trained(1, width=8), virtual="kvm"), [None, "nvml.set-by-the-host"]),
         (link, linked(trained(0, generation=1)), None),  # an idle card lowers its generation
         # Lanes by sysfs count where NVML reports none, and pass nothing.
@@ -166,7 +163,6 @@ def groups(group, **system):
         # Corrected errors count by their rate, which needs the uptime, and lost packets always.
         (pcie_errors, host(tree(down1={"aer": AerCounts(correctable=500, non_fatal=0, fatal=0)})), None),
         (pcie_errors, host(tree(down1=MANY)), "pcie.packets-repeated"),
-        *[(pcie_errors, host(tree(down1=one)), "pcie.packets-lost") for one in (LOST, FATAL)],
         (pcie_errors, host(tree(down1=MANY), uptime=""), "pcie.error-rate-unknown"),
         (pcie_errors, host(tree(down1=FEW), uptime=""), None),
         (pcie_errors, host(tree(down1=FATAL), uptime=""), "pcie.packets-lost"),
@@ -185,7 +181,6 @@ def groups(group, **system):
         # Traffic of a pair does not get above the switch that both share; registers may be for root only.
         (acs, host(tree(root=REDIRECTING)), None),
         (acs, host(tree(down0=HIDDEN, down1=HIDDEN)), "pcie.acs-needs-root"),
-        *[(iommu, groups({"iommu_type": kind}), "pcie.iommu-translates") for kind in ("DMA", "DMA-FQ")],
         (iommu, groups({"iommu_type": "DMA"}, virtual="kvm"), "nvml.set-by-the-host"),
         (iommu, groups({"iommu_type": "DMA"}, arch="ppc64le"), "pcie.iommu-by-design"),
         (iommu, groups({"iommu_type": None}), "pcie.iommu-type-unknown"),
