@@ -1,19 +1,16 @@
 """Every fault of copies through plan, runner and observations, in one process."""
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpucheck.diagnose import diagnose
-from gpucheck.diagnose.document import read
 from gpucheck.measure.reporting.report import crowds
 from gpucheck.measure.reporting.surroundings import surroundings, under_load
 from gpucheck.measure.running.runner import Results
 from gpucheck.measure.values import HOST, DataCheck, Flow, Timing
 from gpucheck.model import AcsControl, EccCounts, Verdict
-from gpucheck.model.diagnosis.observations import Observations
 from tests.machines import p100
 from tests.measure.benches import EIGHT_NVSWITCH, EIGHT_PCIE, TWO_PCIE, Bench, by_check, fault
 
@@ -268,16 +265,6 @@ def test_the_uncertainty_grows_with_the_noise_and_holds_the_truth(seed, percent)
 
     assert 0 <= seen.p2p_uni_error[0][1] <= percent / 100
     assert abs(seen.p2p_uni_gb_s[0][1] / truth - 1) < 4 * percent / 100
-
-
-@settings(max_examples=15, deadline=None)
-@given(seed=st.integers(0, 10_000), percent=st.integers(0, 20), bench=st.sampled_from([TWO_PCIE, EIGHT_NVSWITCH]))
-def test_observations_are_the_same_after_a_way_through_json(seed, percent, bench):
-    faults = (fault("copy-noise", percent=percent, seed=seed), fault("p2p-corrupt", kind="stale"))
-    seen = bench.seen(*faults, depth="quick")
-
-    assert read(msgspec.json.encode(seen)) == seen
-    assert msgspec.json.encode(Observations()) == b"{}"
 
 
 def test_many_copies_at_once_are_compared_with_the_same_copies_alone():

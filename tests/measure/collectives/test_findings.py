@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpucheck.measure.collectives.rank import _kind
 from gpucheck.measure.collectives.run import CollectiveOptions, Ended, measure, measured
 from gpucheck.model import EXIT_STATUS, Verdict
 from gpucheck.model.collectives import CollectiveResult
@@ -77,6 +78,36 @@ def test_a_hang_says_where_every_rank_was():
     assert finding.verdict is Verdict.UNKNOWN
     assert measured({"as is": stuck}, [], 2, several_hosts=False).hang == Hang(op="all_reduce", gpus=(0, 1))
     assert "rank 0: all_reduce of 8 bytes, round 2 of 7; rank 1: rendezvous" in str(finding.seen)
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch names it."""
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "cause"),
+    [
+        (AttributeError("no such thing"), "measure.rank-defect", None),
+        (MemoryError(), "measure.rank-no-resources", "host-resources"),
+        (OutOfMemoryError("CUDA out of memory"), "measure.rank-no-resources", "host-resources"),
+        (OSError(28, "No space left on device"), "measure.rank-no-resources", "host-resources"),
+    ],
+)
+def test_a_defect_of_ours_or_a_used_up_host_is_unknown(error, code, cause):
+    raised = RankError(type=type(error).__name__, message=str(error), kind=_kind(error))
+    (finding,) = stated(Ended(reason="failed", seconds=1.0, ranks=2, errors={1: raised}))["collectives"]
+
+    assert (finding.verdict, finding.code, finding.cause) == (Verdict.UNKNOWN, code, cause)
+    assert str(finding.seen).startswith("collectives unknown: rank 1 failed: ")
+
+
+@pytest.mark.parametrize(("number", "verdict"), [(9, Verdict.UNKNOWN), (11, Verdict.FAIL)])
+def test_a_signal_counts_before_the_error_of_a_rank_that_lost_its_peer(number, verdict):
+    lost = {0: RankError(type="DistBackendError", message="Connection closed by peer", kind="collective")}
+    (finding,) = stated(Ended(reason="failed", seconds=1.0, ranks=2, errors=lost, signals={1: number}))["collectives"]
+
+    assert finding.verdict is verdict
+    assert "rank 1 was terminated by " in str(finding.seen)
 
 
 def test_a_missing_torch_is_a_skip():

@@ -43,28 +43,7 @@ def test_an_error_of_one_rank_fails_and_does_not_hang_the_others(tmp_path, call)
     assert str(finding.seen).startswith("rank 1 failed: Cuda failure 217 'peer access is not supported")
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    sampled(
-        [
-            ("AttributeError('no such thing')", "rank-defect"),
-            ("MemoryError()", "rank-no-resources"),
-            ("torch.OutOfMemoryError('CUDA out of memory')", "rank-no-resources"),
-            ("OSError(28, 'No space left on device')", "rank-no-resources"),
-        ],
-        (0, 2),
-    ),
-)
-def test_a_defect_of_ours_or_a_used_up_host_is_unknown(tmp_path, error, code):
-    finding = stated(broken_rank(tmp_path, "all_reduce", error))["collectives"][0]
-
-    assert finding.verdict is Verdict.UNKNOWN
-    assert finding.cause == (None if "defect" in code else "host-resources")
-    assert str(finding.seen).startswith("collectives unknown: rank 1 failed: ")
-    assert finding.code == f"measure.{code}"
-
-
-@pytest.mark.parametrize(("number", "verdict"), [(9, Verdict.UNKNOWN), (11, Verdict.FAIL)])
+@pytest.mark.parametrize(("number", "verdict"), sampled([(9, Verdict.UNKNOWN), (11, Verdict.FAIL)], (0,)))
 def test_a_rank_that_a_signal_ends_is_named_before_those_that_lost_it(tmp_path, number, verdict):
     ended = broken_rank(tmp_path, "all_reduce", f"SystemExit(os.kill(os.getpid(), {number}))")
     finding = stated(ended)["collectives"][0]

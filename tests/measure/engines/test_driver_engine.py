@@ -12,6 +12,7 @@ from gpucheck.measure.reporting.report import host_links
 from gpucheck.measure.running.runner import Results
 from gpucheck.measure.values import HOST, Flow, Opened, Timing
 from gpucheck.model.device import Device
+from tests.shared import sampled
 
 PAIR = "p100-pcie-x2"
 CHANNEL = "nvidia-caps-imex-channels/channel0"
@@ -50,7 +51,10 @@ def test_every_method_is_measured_and_every_word_arrives(full):
     assert full["integrity"]["wrong_words"] == 0
 
 
-@pytest.mark.parametrize("kind", ["zeros", "stale", "untouched", "other-pair", "shifted", "bit-flip"])
+KINDS = ["zeros", "stale", "untouched", "other-pair", "shifted", "bit-flip"]
+
+
+@pytest.mark.parametrize("kind", sampled(KINDS, (3,)))
 def test_damaged_data_is_named_by_its_kind(kind):
     (damaged,) = run("dgx1-v100", f"p2p-corrupt:pair=0-1,kind={kind}")["observations"]["measured"]["damaged"]
 
@@ -74,12 +78,15 @@ def test_fabric_handles_are_reported_for_each_gpu(profile, offered):
 
 @pytest.mark.parametrize(
     ("faults", "error", "verdict", "cause", "seen"),
-    [
-        ([f"node-missing:node={CHANNEL}"], "", "skip", None, "no IMEX channel"),
-        ([], "cuMemCreate=800", "warn", "imex-down", "800 (cudaErrorNotPermitted) from cuMemCreate"),
-        ([], "cuMemImportFromShareableHandle=801", "warn", "imex-down", "from cuMemImportFromShareableHandle"),
-        ([], "cuMemCreate=2", None, None, ""),
-    ],
+    sampled(
+        [
+            ([f"node-missing:node={CHANNEL}"], "", "skip", None, "no IMEX channel"),
+            ([], "cuMemCreate=800", "warn", "imex-down", "800 (cudaErrorNotPermitted) from cuMemCreate"),
+            ([], "cuMemImportFromShareableHandle=801", "warn", "imex-down", "from cuMemImportFromShareableHandle"),
+            ([], "cuMemCreate=2", None, None, ""),
+        ],
+        (1,),
+    ),
 )
 def test_memory_that_hosts_cannot_share_is_reported_and_no_copy_is_blamed(faults, error, verdict, cause, seen):
     report = run("gb200-x4", *faults, GPUCHECK_CUDA_ERROR=error)
@@ -110,30 +117,18 @@ def test_a_missing_uvm_device_is_named_with_its_fix():
     assert "modprobe nvidia-uvm" in finding["fix"]
 
 
-@pytest.mark.parametrize("call", ["cuStreamWaitValue32", "cuDeviceCanAccessPeer"])
-def test_a_driver_without_an_entry_point_is_named_and_no_pair_is_blamed(call):
-    report = run(PAIR, GPUCHECK_CUDA_WITHOUT=call)
+def test_a_driver_without_an_entry_point_is_named_and_no_pair_is_blamed():
+    report = run(PAIR, GPUCHECK_CUDA_WITHOUT="cuDeviceCanAccessPeer")
 
     assert report["verdict"] == "unknown"
-    assert f"has no {call}" in copies(report)["why"]
+    assert "has no cuDeviceCanAccessPeer" in copies(report)["why"]
     assert "driver 525" in copies(report)["fix"]
-
-
-def test_events_are_read_on_a_driver_before_cuda_12_8():
-    report = run(PAIR, GPUCHECK_CUDA_VERSION="12020")
-
-    assert (report["verdict"], report["versions"]["cuda driver"]) == ("pass", "12.2")
-
-
-def test_a_short_launch_queue_takes_fewer_copies_and_keeps_the_numbers():
-    assert run(PAIR, GPUCHECK_CUDA_QUEUE="6")["pairs"][0]["measured"]["gb_s"] == pytest.approx(13.39, rel=0.01)
 
 
 @pytest.mark.parametrize(
     ("profile", "refusal", "way"),
     [
         (PAIR, {}, "gate"),
-        ("rtx4090-x2", {}, "gate"),
         (PAIR, {"GPUCHECK_CUDA_ERROR": "cuStreamWaitValue32=801"}, "spin"),
         ("rtx4090-x2", {"GPUCHECK_CUDA_BLOCKING": "1"}, "events"),
         (PAIR, {"GPUCHECK_CUDA_BLOCKING": "1"}, "gate"),
@@ -254,8 +249,6 @@ def test_kernels_copy_only_where_cuda_offers_peer_access(access, methods):
     ("error", "code", "fix"),
     [
         ("cuInit=805", "measure.mps-not-reached", "get_server_list"),
-        ("cuInit=808", "measure.mps-full", "get_server_list"),
-        ("cuDevicePrimaryCtxRetain=2", "measure.cuda-no-memory", "free -h"),
         ("cuMemAlloc=2", "measure.cuda-no-memory", "free -h"),
     ],
 )

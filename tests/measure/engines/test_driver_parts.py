@@ -2,7 +2,6 @@
 
 import ctypes
 import platform
-import re
 import subprocess
 import threading
 import time
@@ -17,10 +16,11 @@ from gpucheck.measure.engines.driver import calls as opening
 from gpucheck.measure.engines.driver import gate
 from gpucheck.measure.engines.driver.calls import REASONS, Calls, CudaError, MissingCall, missing, not_opened
 from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate
-from gpucheck.measure.engines.driver.gpu import KERNELS, PTX, Peers, imported
+from gpucheck.measure.engines.driver.gpu import PTX, Peers, imported
 from gpucheck.measure.engines.protocol import NotShared, NotTimed
 from gpucheck.measure.values import MIB
 from gpucheck.model import Confidential, NvmlReading
+from tests.shared import sampled
 
 MOST_PEERS = 8  # of a GPU without NVSwitch
 ARCHITECTURES = ("60", "70", "75", "80", "86", "89", "90", "100", "103", "120", "121")
@@ -258,15 +258,8 @@ def test_a_call_returns_what_comes_beside_the_status():
         calls("bad")
 
 
-def test_the_kernels_are_those_of_the_file_and_its_comment():
-    text = PTX.read_text()
-    described = re.findall(r"^//   (\w+)  +\w+[, ]", text, re.MULTILINE)
-
-    assert tuple(re.findall(r"\.visible \.entry (\w+)", text)) == tuple(described) == tuple(KERNELS)
-
-
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the wheel with ptxas is of x86-64")
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", sampled(ARCHITECTURES, (0, 6, 9)))
 def test_ptxas_assembles_the_kernels_without_a_warning(tmp_path, architecture):
     """Form only: no GPU is there to run them."""
     spec = find_spec("nvidia.cuda_nvcc")

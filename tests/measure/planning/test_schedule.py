@@ -24,39 +24,15 @@ from gpucheck.model.device import Device
 from gpucheck.simulator.machine import build as machine
 from gpucheck.topology import build
 
-# Rounds on each simulated machine with more than one GPU: of ordered pairs if a GPU may send and receive in one round,
+# Rounds on the simulated machines whose pairs share paths: of ordered pairs if a GPU may send and receive in one round,
 # of ordered pairs if it may not, of pairs with both directions. The first and last are what a search with Kempe chains,
-# lower bounds and tabu moves needed, which first-fit replaced; the second is twice the tournament where all paths are
-# alike. A later machine has the amounts of the one with the same topology.
+# lower bounds and tabu moves needed, which first-fit replaced. Every other machine takes a tournament.
 SEARCHED = {
-    "a100-mig-x8": (7, 14, 7),
-    "a100-pcie-x2-nvlink": (1, 2, 1),
     "a100-pcie-x8": (16, 18, 20),
-    "a100-sxm-x4": (3, 6, 3),
-    "a6000-x4-nvlink": (3, 6, 3),
     "dgx1-p100": (12, 17, 12),
     "dgx1-v100": (12, 17, 12),
-    "dgx2-v100": (15, 30, 15),
-    "gb200-x4": (3, 6, 3),
-    "gb300-x4": (3, 6, 3),
-    "h100-nvl-x2": (1, 2, 1),
-    "hgx-a100-x8": (7, 14, 7),
-    "hgx-b200-x8": (7, 14, 7),
-    "hgx-b300-x8": (7, 14, 7),
-    "hgx-h100-x8": (7, 14, 7),
-    "hgx-h200-x8": (7, 14, 7),
     "l40s-x4": (4, 6, 5),
-    "mixed-x4": (3, 6, 3),
-    "oci-h100-x8": (7, 14, 7),
-    "aws-p4d-x8": (7, 14, 7),
-    "slingshot-a100-x4": (3, 6, 3),
-    "p100-pcie-x2": (1, 2, 1),
-    "p100-pcie-x2-sys": (1, 2, 1),
-    "rtx3090-x2-nvlink": (1, 2, 1),
-    "rtx4090-x2": (1, 2, 1),
-    "rtx4090-x8": (7, 14, 7),
     "rtx-pro-6000-x8": (16, 18, 20),
-    "rtx5090-x2": (1, 2, 1),
     "rtx5090-x8": (16, 17, 16),
 }
 
@@ -82,26 +58,23 @@ def hold(items, schedule, pairs=None):
         assert all(count == 1 for count in used.values())
 
 
-def test_every_machine_with_several_gpus_has_a_row():
-    profiles = map(simulator.load, simulator.profile_names())
-    with_several = {profile.name for profile in profiles if len(machine(profile, profile.driver.state()).gpus) > 1}
-
-    assert set(SEARCHED) == with_several
+PROFILES = map(simulator.load, simulator.profile_names())
+SEVERAL = [profile.name for profile in PROFILES if len(machine(profile, profile.driver.state()).gpus) > 1]
 
 
-@pytest.mark.parametrize("name", SEARCHED)
+@pytest.mark.parametrize("name", SEVERAL)
 def test_no_machine_takes_more_rounds_than_a_search_needed(activate, name):
     activate(name)
     host = live_source(isolated=False, deadline_s=20)
     reading, pci = host.read("nvml").nvml, host.read("pci").pci
     between = paths(reading.gpus, pci, build(reading, pci, simulated=True))
     to_host = ports_to_host(reading.gpus, pci)
-    gpus = range(len(reading.gpus))
+    count = len(reading.gpus)
 
     def resources(a, b):
         return flow_resources(Flow(src=a, dst=b), between, to_host)
 
-    unidirectional, bidirectional = list(permutations(gpus, 2)), list(combinations(gpus, 2))
+    unidirectional, bidirectional = list(permutations(range(count), 2)), list(combinations(range(count), 2))
     counts = []
     one_direction = [resources(a, b) for a, b in unidirectional]
     both_directions = [resources(a, b) | resources(b, a) for a, b in bidirectional]
@@ -114,7 +87,7 @@ def test_no_machine_takes_more_rounds_than_a_search_needed(activate, name):
         hold(items, schedule, None if ring else ends)
         counts.append(len(schedule))
 
-    assert tuple(counts) == SEARCHED[name]
+    assert tuple(counts) == SEARCHED.get(name, (count - 1, 2 * (count - 1), count - 1))
 
 
 @pytest.mark.parametrize(("count", "fewest"), [(8, 14), (72, 142)])

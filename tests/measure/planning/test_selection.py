@@ -62,32 +62,31 @@ def test_mig_is_a_skip_with_its_cause():
     assert (finding.code, finding.seen) == ("measure.mig-on", "GPU 0: MIG is on")
 
 
-def test_a_busy_gpu_is_refused_unless_that_is_wanted():
-    busy = sick(GPUS[1], processes=(GpuProcess(pid=4711, kind="compute", name="python"),))
-
-    with pytest.raises(Unmeasurable, match=r"process 4711 \(python\).*--allow-busy-gpus"):
-        admit([GPUS[0], busy], contended=False)
-    assert admit([GPUS[0], busy], contended=True)[0].startswith("contended: process 4711")
+JOB = GpuProcess(pid=4711, kind="compute", name="python")
+DESKTOP = GpuProcess(pid=1, kind="graphics", name="Xorg")
+MPS = GpuProcess(pid=7, kind="compute", name="/usr/bin/nvidia-cuda-mps-server")
 
 
-def test_a_desktop_on_the_gpu_is_no_other_user():
-    desktop = sick(GPUS[1], processes=(GpuProcess(pid=1, kind="graphics", name="Xorg"),))
-
-    assert admit([desktop], contended=False) == ()
-
-
-def test_an_idle_mps_server_is_no_load_and_its_clients_are():
-    server = GpuProcess(pid=7, kind="compute", name="/usr/bin/nvidia-cuda-mps-server")
-    client = GpuProcess(pid=8, kind="compute", name="python")
-
-    assert admit([sick(GPUS[0], processes=(server,))], contended=False) == ()
-    with pytest.raises(Unmeasurable, match=r"in use by process 8 \(python\):"):
-        admit([sick(GPUS[0], processes=(server, client))], contended=False)
+@pytest.mark.parametrize("idle", [(), (DESKTOP,), (MPS,)])
+def test_a_desktop_or_an_mps_server_without_a_client_is_no_other_user(idle):
+    assert admit([sick(GPUS[0], processes=idle)], contended=False) == ()
 
 
-def test_a_gpu_that_takes_no_process_is_refused():
-    with pytest.raises(Unmeasurable, match="compute mode is prohibited"):
-        admit([sick(GPUS[0], compute_mode="prohibited")], contended=False)
+@pytest.mark.parametrize(
+    ("health", "words"),
+    [
+        ({"processes": (JOB,)}, r"process 4711 \(python\).*--allow-busy-gpus"),
+        ({"processes": (MPS, JOB)}, r"in use by process 4711 \(python\):"),
+        ({"compute_mode": "prohibited"}, "compute mode is prohibited"),
+    ],
+)
+def test_a_gpu_that_others_use_or_nobody_may_is_refused(health, words):
+    with pytest.raises(Unmeasurable, match=words):
+        admit([GPUS[1], sick(GPUS[0], **health)], contended=False)
+
+
+def test_a_busy_gpu_is_measured_where_that_is_wanted():
+    assert admit([sick(GPUS[0], processes=(JOB,))], contended=True)[0].startswith("contended: process 4711")
 
 
 def full(free):
@@ -129,13 +128,10 @@ def test_a_sample_lasts_long_enough_and_fits_the_queue():
     assert repeats_for(1e-9) == MAX_REPEATS
 
 
-def test_flows_that_are_nearly_alike_copy_equally_often_and_so_end_together():
+def test_flows_copy_as_often_as_each_needs_and_equally_often_if_nearly_alike():
     """2.49 and 2.51 ms alone would be six copies and five: for a sixth of the time only one of them would run."""
     assert (repeats_for(0.00249), repeats_for(0.00251)) == (6, 5)
     assert repeats_together([0.00249, 0.00251]) == (6, 6)
-
-
-def test_flows_that_differ_copy_as_often_as_each_needs():
     assert repeats_together([0.0025, 0.0125]) == (5, 1)
 
 

@@ -15,6 +15,7 @@ from gpucheck.model import Verdict
 from gpucheck.model.diagnosis.observations import Measured
 from tests.measure.benches import EIGHT_NVSWITCH, TWO_PCIE, Here, by_check
 from tests.measure.formulas import FormulaEngine
+from tests.shared import sampled
 
 pytestmark = pytest.mark.slow
 
@@ -64,10 +65,8 @@ def stated(results):
 @pytest.mark.parametrize(
     ("error", "kind", "words"),
     [
-        ("AttributeError('no such thing')", "defect", "a defect of gpucheck"),
         ("KeyError('peer access 217')", "defect", "a defect of gpucheck"),
         ("OSError(24, 'Too many open files')", "no-resources", "the host has no space"),
-        ("RuntimeError('The size of tensor a must match')", "defect", "a defect of gpucheck"),
         ("MemoryError('out of memory')", "no-memory", "out of memory"),
     ],
 )
@@ -92,7 +91,7 @@ def test_a_defect_is_placed_for_whoever_reports_it():
     assert len(results.failures) <= MOST_LOST + 1
 
 
-@pytest.mark.parametrize("place", ["Broken.fill", "cpu._compared", "cpu.signed"])
+@pytest.mark.parametrize("place", sampled(["Broken.fill", "cpu._compared", "cpu.signed"], (1,)))
 def test_an_exception_between_the_copies_is_no_corrupt_data(place):
     """Also one inside a device's own process, where its buffers are filled and compared."""
     results, _, _ = measured("MemoryError()", place)
@@ -103,9 +102,7 @@ def test_an_exception_between_the_copies_is_no_corrupt_data(place):
     assert {finding.verdict for finding in findings["p2p-copies"]} == {Verdict.UNKNOWN}
 
 
-@pytest.mark.parametrize(
-    "error", ["AttributeError('x')", "ImportError('libcudnn.so.9')", "KeyError(0)", "OSError(5, 'x')"]
-)
+@pytest.mark.parametrize("error", ["ImportError('libcudnn.so.9')", "OSError(5, 'x')"])
 def test_an_engine_that_does_not_open_for_whatever_reason_is_unknown(error):
     results, _, _ = measured(error, "Broken.open")
     (finding,) = gaps(results, gpus=False, loaded=False)
