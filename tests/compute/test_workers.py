@@ -73,16 +73,6 @@ def test_a_signal_does_not_wait_for_the_step_of_a_child(monkeypatch, hurry, pati
     assert given == pytest.approx([patience_s] * 2)
 
 
-def test_a_child_that_cannot_start_is_a_failure():
-    made = Workers(DEVICES, command=("/does/not/exist",))
-    try:
-        first = made.open()
-    finally:
-        made.close()
-
-    assert {one.kind for one in first} == {"no-process"}
-
-
 class Broken:
     """An engine that raises."""
 

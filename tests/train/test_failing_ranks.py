@@ -10,6 +10,7 @@ from gpucheck.processes import temporary
 from gpucheck.train import run_smoke, smoke
 from gpucheck.train.spec import FaultKind, SmokeOptions, TrainingFault
 from gpucheck.train.strategies import all_strategies
+from tests.shared import sampled
 from tests.train.conftest import STALL_S, Run
 
 
@@ -44,50 +45,53 @@ def fault(kind: FaultKind, phase: str = "backward", **more: Any) -> TrainingFaul
     return TrainingFault(kind=kind, phase=phase, step=3, **more)
 
 
+WAYS: list[tuple[dict[str, Any], tuple[object, ...], dict[str, object]]] = [
+    # No rank is at fault if all wait in one collective.
+    (
+        {"fault": fault("hang", "allreduce", rank=None), "stall_s": STALL_S},
+        ("hang", None, None, 3, "allreduce"),
+        {},
+    ),
+    # SIGTERM does not reach a stopped process; only SIGKILL ends it.
+    (
+        {"fault": fault("stop", "allreduce"), "stall_s": STALL_S},
+        ("hang", 1, "toy:1", 3, "allreduce"),
+        {"process_state": "T"},
+    ),
+    # A limit of the process or its cgroup refuses memory.
+    ({"fault": fault("out-of-memory")}, ("raised", 1, "toy:1", 3, "backward"), {"error_type": "MemoryError"}),
+    ({"toy": "crash"}, ("died", 1, "toy:1", 3, "forward"), {"signal": "SIGSEGV"}),
+    # Its connections close first and its core is written after: the peer's exception comes before the crash.
+    ({"toy": "slow-crash"}, ("died", 1, "toy:1", 3, "forward"), {"signal": "SIGSEGV"}),
+    (
+        {"fault": fault("raise", "optimizer")},
+        ("raised", 1, "toy:1", 3, "optimizer"),
+        {"error_type": "ArithmeticError", "detail": "ArithmeticError: injected failure"},
+    ),
+    ({"fault": fault("garbage")}, ("garbage", 1, "toy:1", 3, "backward"), {}),
+    (
+        {"toy": "leave"},
+        ("garbage", 1, "toy:1", 3, "forward"),
+        {"detail": "it ended with exit status 0 and left no report"},
+    ),
+    (
+        {"toy": "leave-badly"},
+        ("died", 1, "toy:1", 3, "forward"),
+        {"detail": "ended with exit status 7 and no word"},
+    ),
+    ({"toy": "missing"}, ("missing-package", 1, "toy:1", 3, "forward"), {"missing": "gpucheck_no_such_package"}),
+    # No hang of training, which has not begun.
+    (
+        {"fault": TrainingFault(kind="hang", phase="import"), "timeout_s": 1.5},
+        ("timeout-start", 1, None, None, "import"),
+        {},
+    ),
+]
+
+
 @pytest.mark.parametrize(
     ("options", "expected", "fields"),
-    [
-        # No rank is at fault if all wait in one collective.
-        (
-            {"fault": fault("hang", "allreduce", rank=None), "stall_s": STALL_S},
-            ("hang", None, None, 3, "allreduce"),
-            {},
-        ),
-        # SIGTERM does not reach a stopped process; only SIGKILL ends it.
-        (
-            {"fault": fault("stop", "allreduce"), "stall_s": STALL_S},
-            ("hang", 1, "toy:1", 3, "allreduce"),
-            {"process_state": "T"},
-        ),
-        # A limit of the process or its cgroup refuses memory.
-        ({"fault": fault("out-of-memory")}, ("raised", 1, "toy:1", 3, "backward"), {"error_type": "MemoryError"}),
-        ({"toy": "crash"}, ("died", 1, "toy:1", 3, "forward"), {"signal": "SIGSEGV"}),
-        # Its connections close first and its core is written after: the peer's exception comes before the crash.
-        ({"toy": "slow-crash"}, ("died", 1, "toy:1", 3, "forward"), {"signal": "SIGSEGV"}),
-        (
-            {"fault": fault("raise", "optimizer")},
-            ("raised", 1, "toy:1", 3, "optimizer"),
-            {"error_type": "ArithmeticError", "detail": "ArithmeticError: injected failure"},
-        ),
-        ({"fault": fault("garbage")}, ("garbage", 1, "toy:1", 3, "backward"), {}),
-        (
-            {"toy": "leave"},
-            ("garbage", 1, "toy:1", 3, "forward"),
-            {"detail": "it ended with exit status 0 and left no report"},
-        ),
-        (
-            {"toy": "leave-badly"},
-            ("died", 1, "toy:1", 3, "forward"),
-            {"detail": "ended with exit status 7 and no word"},
-        ),
-        ({"toy": "missing"}, ("missing-package", 1, "toy:1", 3, "forward"), {"missing": "gpucheck_no_such_package"}),
-        # No hang of training, which has not begun.
-        (
-            {"fault": TrainingFault(kind="hang", phase="import"), "timeout_s": 1.5},
-            ("timeout-start", 1, None, None, "import"),
-            {},
-        ),
-    ],
+    sampled(WAYS, (0, 1, 3, 5, 6, 7, 10)),
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
 def test_failing_rank_is_named_with_device_step_and_phase(run: Run, options, expected, fields):
