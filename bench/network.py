@@ -17,6 +17,7 @@ import tempfile
 import time
 import tracemalloc
 from collections import Counter
+from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -42,21 +43,36 @@ MEASURED = run.select(run.all_steps(), level="full", only=("nic-bandwidth",), sk
 LOUD = (Verdict.WARN, Verdict.FAIL)
 
 
+@cache
+def library() -> Path:
+    """One NVML library for all machines: it reads whichever the environment names."""
+    return simulator.activate("p100-pcie-x2") / "lib"
+
+
 def look(name: str, faults: tuple[str, ...], steps: tuple[run.RunStep, ...]) -> list[Finding]:
     """Return what is found, without what points to another finding. Raises ValueError for a fault it cannot have."""
     with tempfile.TemporaryDirectory() as folder:
         directory, profile = Path(folder) / "machine", simulator.load(name)
         simulator.write_machine(profile, directory, driver=profile.driver.state(), faults=faults, software=True)
-        (directory / "lib").symlink_to(simulator.activate("p100-pcie-x2") / "lib")
+        (directory / "lib").symlink_to(library())
         os.environ["GPUCHECK_SIMULATOR"] = str(directory)
         found = run.verify(LiveSource(Place(isolated=False, deadline_s=5.0, machine=directory)), steps).findings
         return [one for one in found if not follows(one)]
 
 
-def compute(machine: Machine, name: str) -> tuple[list[int], list[int]]:
+@cache
+def machine_of(name: str) -> Machine:
+    profile = simulator.load(name)
+    return build(profile, profile.driver.state())
+
+
+@cache
+def compute(name: str) -> tuple[list[int], list[int]]:
     """Numbers of the cards of GPUs, and of the others."""
-    source = LiveSource(Place(isolated=False, deadline_s=5.0, machine=simulator.activate(name)))
-    facts = source.read("rdma", "pci")
+    machine = machine_of(name)
+    with tempfile.TemporaryDirectory() as folder:
+        simulator.write_machine(machine.profile, Path(folder) / "machine", driver=machine.profile.driver.state())
+        facts = LiveSource(Place(isolated=False, deadline_s=5.0, machine=Path(folder) / "machine")).read("rdma", "pci")
     own = {card.pci.bus_id for card in cards_of_gpus(facts.rdma, facts.pci)}
     count = len({device.bus_id for device in machine.profile.devices if device.infiniband})
     places = {number: machine.nic(number).bus_id for number in range(count)}
@@ -77,10 +93,10 @@ def table() -> None:
     total: Counter[str] = Counter()
     for key, samples in rows.items():
         for profile in PROFILES:
-            machine = build(simulator.load(profile), simulator.load(profile).driver.state())
+            machine = machine_of(profile)
             if not any(device.infiniband for device in machine.profile.devices):
                 continue
-            own, others = compute(machine, profile)
+            own, others = compute(profile)
             counts: Counter[str] = Counter()
             steps = MEASURED if samples[0][0].get("steps") == "network" else QUICK
             for number in (*own[1:2], *others[:1]):
