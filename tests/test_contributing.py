@@ -1,7 +1,6 @@
 """The recipes of CONTRIBUTING.md: each adds one more in a temporary directory, and nothing else has to change."""
 
 import re
-import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -11,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from gpucheck import imports, simulator
+from gpucheck import imports
 from gpucheck.host.live import NAMED, READERS
 from gpucheck.images import fill as image_fill
 from gpucheck.images.versions import FILE as IMAGES
@@ -24,7 +23,6 @@ from tests.fakes import facts
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 PATHS = sorted(set(re.findall(r"`((?:gpucheck|tests|docs|images|playbooks|bench)/[\w./-]+)`", PAGE)))
-COMPONENT = "nvidia_modprobe"
 
 CHECK = '''"""Demo: how many GPUs are there?
 
@@ -154,17 +152,6 @@ def test_fault_is_one_function(added, capsys):
     assert run(capsys, "verify", *machine, "--only", "shared-memory")[0] == 2
 
 
-def test_simulated_machine_is_one_file(added, capsys, tmp_path):
-    profile = ROOT / "gpucheck/simulator/profiles/p100-pcie-x2.yml"
-    shutil.copy(profile, tmp_path / "my-box.yml")
-
-    status, out, _ = run(capsys, "topo", "--simulate", str(tmp_path / "my-box.yml"))
-
-    assert status == 0
-    assert "P100" in out
-    assert profile.stem in simulator.profile_names()
-
-
 def test_kind_is_one_module(added, capsys, tmp_path):
     added("gpucheck.imports", "demo_tool", KIND)
     (tmp_path / "paste.txt").write_text("$ demotool\ndemotool: all is well\n", encoding="utf-8")
@@ -199,20 +186,6 @@ def test_component_is_one_module(tmp_path):
 
     assert "demo " in printed(RESOLVED)
     assert "demo-package" in printed(PLANNED)
-
-
-def test_component_is_four_files():
-    """No file of the package names the example but those of the recipe; with stack.yml and a test they are four."""
-    sources = [path for kind in ("py", "yml") for path in (ROOT / "gpucheck").rglob(f"*.{kind}")]
-    naming = {str(path.relative_to(ROOT)) for path in sources if COMPONENT in path.read_text(encoding="utf-8")}
-    recipe = PAGE.partition("### Add a stack component")[2].partition("### ")[0]
-    required = recipe.partition("Only if")[0]
-
-    assert COMPONENT in (ROOT / "stack.yml").read_text(encoding="utf-8")
-    assert {*naming, f"tests/stack/components/test_{COMPONENT}.py"} == set(
-        re.findall(r"`([\w./-]+/[\w./-]+)`", required)
-    )
-    assert len(naming) == 2
 
 
 def test_image_is_one_row(tmp_path):

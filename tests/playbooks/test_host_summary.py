@@ -101,25 +101,6 @@ def test_check_mode_writes_nothing_and_says_what_would_change(callback, tmp_path
     assert not (tmp_path / "provision.json").exists()
 
 
-def test_other_playbooks_are_left_alone(callback, tmp_path):
-    callback.kind = "verify"
-    planned(callback, "node", {})
-
-    callback.write()
-
-    assert not (tmp_path / "provision.json").exists()
-
-
-def test_what_a_run_did_beside_the_reports_is_no_report(callback, tmp_path):
-    """fleet report on the whole folder neither chokes on it nor takes it for a host."""
-    from gpucheck.fleet import read_reports
-
-    planned(callback, "node", {})
-    callback.write()
-
-    assert list(read_reports([tmp_path / "provision.json"])) == []
-
-
 def test_the_table_of_a_fleet_leaves_out_what_nothing_happened_to(callback):
     """500 lines of `unchanged` hide the one that matters."""
     for number in range(25):

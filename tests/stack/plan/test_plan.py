@@ -97,25 +97,15 @@ def test_the_controller_claims_nothing_about_managed_repositories_which_it_does_
     assert report.groups[0].reasons == ()
 
 
-def said(found) -> dict[str, str]:
-    """Spec and why."""
-    return {row.spec: row.because for row in found.unconfirmed}
-
-
-def test_plan_text_lists_unconfirmed_packages():
-    text = plan_text(planned("rocky-9", "h100-sxm5-x8"))
-
-    assert "unconfirmed, no record shows" in text
-    assert "nvidia-fabricmanager-620.70.06-1.el9" in text.partition("not confirmed")[2].replace("\n    ", " ")
-
-
-def test_resolved_set_lists_unconfirmed_packages_of_its_plan():
+def test_set_and_plan_list_unconfirmed_packages():
     target = target_of(["H100 SXM"] * 8, "rocky-9", nvswitches=4)
     found = resolve_target(target, StackSpec())
     assert isinstance(found, StackSet)
     told = planned_set(target, found, StackSpec())
     assert isinstance(told, StackSet)
 
-    assert "nvidia-fabricmanager-620.70.06-1.el9" in said(told)
+    assert "nvidia-fabricmanager-620.70.06-1.el9" in {row.spec for row in told.unconfirmed}
     assert "unconfirmed, no record shows" in stack_text(told)
     assert "unconfirmed" not in stack_text(found)
+    text = plan_text(planned("rocky-9", "h100-sxm5-x8"))
+    assert "nvidia-fabricmanager-620.70.06-1.el9" in text.partition("not confirmed")[2].replace("\n    ", " ")
