@@ -162,13 +162,6 @@ def test_nvml_reads_the_same_through_the_lowest_and_the_installed_binding(gpuche
     assert "recorded on" in gpucheck("verify", "--from", "lowest.json", "--level", "quick", status=None)
 
 
-def test_a_fleet_is_merged(gpucheck, tmp_path):
-    gpucheck("verify", "--simulate", "p100-pcie-x2", "--level", "quick", "--format", "json", "-o", "reports/a.json")
-    gpucheck("fleet", "report", "reports", "--write", "fleet.html")
-
-    assert "<html" in (tmp_path / "fleet.html").read_text()
-
-
 def test_uv_takes_the_options_of_a_bundle(environment):
     """For every C library that a host may have."""
     code = (
