@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from gpucheck import simulator
 from gpucheck.host import source
 from gpucheck.host.recording import recording as recorded
 from gpucheck.model import Check, DriverState, Finding, Verdict
@@ -16,6 +17,7 @@ from gpucheck.run import verification as runs
 from gpucheck.run.guard import Guard
 from tests import forked
 from tests.fakes import SYSTEM, facts, live
+from tests.shared import sampled
 
 FAULTS = ("--fault", "pcie-width:gpu=1,width=8", "--fault", "nvlink-down:gpu=0,link=3")
 
@@ -109,31 +111,30 @@ def outcome(report):
     return document["verdict"], [tuple(finding.get(key) for key in keys) for finding in document["findings"]]
 
 
-@pytest.mark.parametrize(
-    ("profile", "fault"),
-    [
-        ("hgx-h100-x8", "gpu-lost:gpu=2"),
-        ("l40s-x4", "xid:gpu=1,code=79"),
-        ("h100-nvl-x2", "nvlink-down:gpu=0,link=3"),
-        ("gb200-x4", None),
-        ("rtx4090-x2", "nccl-env"),
-        ("a100-mig-x8", None),
-        ("p100-pcie-x2", "driver-mismatch"),
-        ("t4-vm-x1", "row-remap-pending:gpu=0"),
-    ],
-)
-def test_a_redacted_replay_comes_to_the_same_verdicts(run, tmp_path, monkeypatch, profile, fault):
-    monkeypatch.setenv("CUDA_MODULE_LOADING", "EAGER")
-    options = ("--simulate", profile, *(("--fault", fault) if fault else ()))
-    outcomes = []
-    for how in ((), ("--no-redact",)):
-        monkeypatch.setenv("GPUCHECK_SIMULATOR", "")
-        assert run("record", *options, *how, "-o", tmp_path / "r")[0] == 0
-        monkeypatch.setenv("GPUCHECK_SIMULATOR", "")
-        outcomes.append(outcome(run("verify", "--format", "json", "--from", tmp_path / "r")[1]))
+FAULT_OF = {
+    "hgx-h100-x8": "gpu-lost:gpu=2",
+    "l40s-x4": "xid:gpu=1,code=79",
+    "h100-nvl-x2": "nvlink-down:gpu=0,link=3",
+    "rtx4090-x2": "nccl-env",
+    "p100-pcie-x2": "driver-mismatch",
+    "t4-vm-x1": "row-remap-pending:gpu=0",
+}
 
-    assert outcomes[0] == outcomes[1]
-    assert len(outcomes[0][1]) > 20
+
+@pytest.mark.parametrize("profile", sampled(simulator.profile_names(), lambda _, name: name in FAULT_OF))
+def test_a_redacted_replay_has_the_verdicts_of_the_host(run, tmp_path, monkeypatch, profile):
+    """Of every machine, some with a fault."""
+    monkeypatch.setenv("CUDA_MODULE_LOADING", "EAGER")
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", "")
+    options = ("--simulate", profile, *(("--fault", FAULT_OF[profile]) if profile in FAULT_OF else ()))
+    quick = ("verify", "--level", "quick", "--format", "json")
+    assert run("record", *options, "-o", tmp_path / "r")[0] == 0
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", "")
+    live = outcome(run(*quick, *options)[1])
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", "")
+
+    assert outcome(run(*quick, "--from", tmp_path / "r")[1]) == live
+    assert len(live[1]) > 20
 
 
 def test_what_was_redacted_is_counted_and_kept(run, tmp_path):
