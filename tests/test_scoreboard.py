@@ -24,6 +24,8 @@ TRACEBACK = "Traceback (most recent call last)\nKeyError"
     [
         (STATUS, 1, "GPU 2: NVLink 3 is down", "named"),
         (STATUS, 1, "0000:4c:00.0 nvlink", "named"),
+        (STATUS, 1, "NVLink down on GPUs: [2:GPU-ee53]", "named"),
+        (STATUS, 1, "NVLink down on GPU(s): [2]", "named"),
         (STATUS, 1, "GPU 12: NVLink 3 is down", "weak"),
         (STATUS, 1, "something is wrong with GPU 2", "weak"),
         (STATUS, 0, "GPU 2: NVLink 3 is down", "value"),
@@ -82,9 +84,9 @@ def test_a_recipe_that_could_not_be_installed_is_named_on_the_page():
     assert "| gpucheck | 1 of 1 | 0 | 0 of 1 | 0 |" in text
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def outside():
-    """A folder that no folder of a peer covers, wherever pytest has its own."""
+    """A folder that no folder of a peer covers, wherever pytest has its own, with a cache."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         yield Path(folder)
 
@@ -108,11 +110,18 @@ def test_a_folder_that_the_peers_folders_would_cover_is_refused(monkeypatch, cap
         ("touch /usr/new /etc/new", 60, 1, "Read-only file system"),
         ("bash -c 'echo > /dev/tcp/192.0.2.1/80'", 60, 1, "unreachable"),
         ("yes", 60, 1, "y\n"),
+        (
+            f"python3 -c 'import os, signal; [os.fork() or signal.pause() for _ in range({run.MOST_PROCESSES})]'",
+            60,
+            1,
+            "Traceback",
+        ),
+        ("printf '\\033[2J\\033]0;title\\007 FAIL'", 60, 0, "\x1b[2J\x1b]0;title"),
     ],
 )
 def test_a_checker_that_misbehaves_costs_its_own_row(tmp_path, outside, command, limit_s, status, printed):
     work = outside / "work"
-    (work / "cache").mkdir(parents=True, mode=0o700)
+    (work / "cache").mkdir(parents=True, mode=0o700, exist_ok=True)
     peer = {"name": "x", "run": [command], "timeout_s": limit_s}
     found, output = run.run(work, peer, tmp_path / "none", 0, machine="p100-pcie-x2", faults=[], gpus=2)
 

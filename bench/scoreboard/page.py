@@ -46,7 +46,9 @@ LIMITS = """\
 {authors}
 - The rows were chosen by people who know gpucheck. Faults that only other checkers look for are missing; name one.
 - Only what runs once, on one host and without a load is compared: no monitoring, no tests of hours, no cluster.
-- "named" is found by patterns: a checker that prints the fault in other words is "weak" or "value".
+- "named", "weak", "value" and "silent" are decided by patterns, and these were written after outputs of the checkers
+  had been seen (post hoc): the counts describe these runs and predict nothing. A checker that prints a fault in other
+  words is "weak" or "value".
 - systemd units and the CUDA runtime are not simulated. gpucheck is run with `--level quick`; copies are measured by
   `gpucheck bandwidth`, which names `p2p-slow`.
 """

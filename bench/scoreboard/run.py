@@ -2,8 +2,8 @@
 
 WORK is a folder outside the checkout for environments and results. --built sichek=DIR: a folder with the built program
 and its source. --mock DIR: libnvidia-ml.so.1, config.yaml and nvml-mock-ctl of NVIDIA/k8s-test-infra. A peer gets a
-time limit, no network, a file system that it cannot change, small private folders and a process namespace that ends
-with it.
+time limit, no network, a file system that it cannot change, small private folders, and a limited number of processes,
+which end with it.
 """
 
 import argparse
@@ -17,16 +17,20 @@ import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import yaml
 from page import page
 
+from gpucheck.printable import one_line
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 GPUCHECK = Path(sys.executable).parent / "gpucheck"
-LIMIT_S, GRACE_S, MOST_BYTES = 300, 60, 1_000_000
+LIMIT_S, GRACE_S, MOST_BYTES, MOST_PROCESSES = 300, 60, 1_000_000, 500
 TIMED_OUT = (124, 137)
+PIDS = ("/sys/fs/cgroup/pids", "/sys/fs/cgroup")  # of cgroup v1 and v2
 COVERED = ("/dev/shm", "/run", "/var/log")  # noqa: S108 - a peer gets empty ones
 VARIES = re.compile(
     r"\x1b\[[0-9;?]*[A-Za-z]|\d{4}-\d\d-\d\d[T ]\S+|\d\d:\d\d:\d\d\S*|\bin \d+\.\d+ ?s\b|\b\d+\.\d+ ?(ms|s)\b"
@@ -35,7 +39,12 @@ VARIES = re.compile(
 INSIDE = """set -e
 mount --bind "$CACHE" "$CACHE"
 mount -o remount,bind,ro /
-for folder in "$CELL" $COVERED; do mount -t tmpfs -o size=64m tmpfs "$folder"; done
+mount -t tmpfs -o size=64m tmpfs "$CELL"
+if [ -n "$WRITABLE" ]; then
+  mkdir "$CELL/upper" "$CELL/lower"
+  mount -t overlay -o "lowerdir=$WRITABLE,upperdir=$CELL/upper,workdir=$CELL/lower" overlay "$WRITABLE"
+fi
+for folder in $COVERED; do mount -t tmpfs -o size=64m tmpfs "$folder"; done
 export HOME="$CELL" TMPDIR="$CELL"
 ulimit -f 65536
 cd "$CELL"
@@ -55,7 +64,7 @@ def environment(work, peer):
     if stamp.exists() and stamp.read_text() == recipe:
         return folder, None
     if "install" not in peer:
-        return folder, None if programs.exists() else f"not built: {peer['build']}"
+        return folder, None if programs.exists() else peer["build"]
     shutil.rmtree(folder, ignore_errors=True)
     pip = [sys.executable, "-m", "uv", "pip", "install", "-q", "--python", str(programs / "python")]
     commands = [[sys.executable, "-m", "uv", "venv", "-q", "-p", sys.executable, str(folder)], [*pip, *peer["install"]]]
@@ -66,7 +75,7 @@ def environment(work, peer):
     for command in commands:
         done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         if done.returncode:
-            return folder, f"not installed: {done.stderr.strip().splitlines()[-1][:200]}"
+            return folder, f"not installed: {one_line(done.stderr.strip().splitlines()[-1], 200)}"
     stamp.write_text(recipe)
     return folder, None
 
@@ -91,13 +100,16 @@ def run(work, peer, folder, number, *, machine, faults, gpus, mock=None):
         "CACHE": str(work / "cache"),
         "CELL": str(cell),
         "COVERED": " ".join(COVERED),
+        "WRITABLE": peer.get("writable", ""),
         "XDG_CACHE_HOME": str(work / "cache"),
         "FILES": files,
         "NO_COLOR": "1",
         "COLUMNS": "200",
         **extra,
     }
-    shell = f"({shlex.join(inside)}) 2>&1 < /dev/null | head -c {MOST_BYTES}"
+    group = few_processes(f"{os.getpid()}-{number}")
+    enter = f"echo $BASHPID > {group}/cgroup.procs; " if group else ""
+    shell = f"({enter}exec {shlex.join(inside)}) 2>&1 < /dev/null | head -c {MOST_BYTES}"
     with subprocess.Popen(
         ["bash", "-o", "pipefail", "-c", shell], env=variables, stdout=subprocess.PIPE, start_new_session=True
     ) as process:
@@ -107,7 +119,21 @@ def run(work, peer, folder, number, *, machine, faults, gpus, mock=None):
             os.killpg(process.pid, 9)
             out, _ = process.communicate()
             process.returncode = 124
+    if group:
+        with suppress(OSError):
+            group.rmdir()
     return process.returncode, out.decode(errors="replace")
+
+
+def few_processes(name):
+    """A control group for at most MOST_PROCESSES; None where this host lets none be made."""
+    for top in PIDS:
+        group = Path(top, f"gpucheck-board-{name}")
+        with suppress(OSError):
+            group.mkdir()
+            (group / "pids.max").write_text(f"{MOST_PROCESSES}\n")
+            return group
+    return None
 
 
 def injected(mock, row, overrides):
@@ -144,7 +170,7 @@ def outcome(peer, row, status, output, healthy):
         return "crashed"
     gpu = row.get("gpu")
     number, _, bus = (gpu or "").partition("|")
-    who = rf"(gpu|index|device|nvidia)\W{{0,12}}{number}\b|^\W*{number}\b|{bus}" if gpu else ""
+    who = rf"(gpu|gpus|gpu\(s\)|index|device|nvidia)\W{{0,12}}{number}\b|^\W*{number}\b|{bus}" if gpu else ""
     says = re.search(row["names"], new, re.I) and re.search(who, new, re.I | re.M)
     if not peer.get("viewer") and complains(peer, status, output, healthy):
         return "named" if says else "weak"
@@ -171,7 +197,8 @@ def jobs_of(peer, table, mock):
         for index, row in enumerate(table[kind]):
             machine = row.get("machine", table["machine"])
             faults = [row["fault"]] if kind == "faults" else row.get("faults", [])
-            there = peer.get("only", machine) == machine
+            # The recipe of one machine states how many GPUs it has.
+            there = "only" not in peer or (machine, row.get("gpus", table["gpus"])) == (peer["only"], table["gpus"])
             yield (
                 f"{kind}-{index}",
                 {"machine": machine, "faults": faults, "gpus": row.get("gpus", table["gpus"])} if there else None,
