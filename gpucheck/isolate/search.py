@@ -357,9 +357,6 @@ class Known:
         good = self.good if self._is_near(name, peer) else self.far
         return min(good[name], good[peer])
 
-    def _good_across(self, name: str) -> int:
-        return sum(n - self.bad[name][peer] for peer, n in self.met[name].items() if not self._is_near(name, peer))
-
     def _is_near(self, name: str, peer: str) -> bool:
         return name in self.switch_of and self.switch_of[name] == self.switch_of.get(peer)
 

@@ -35,7 +35,7 @@ ON_NODE = f"""#!/bin/sh
 case $1 in verify) exec {GPUCHECK} "$@" --simulate p100-pcie-x2 ;; esac
 exec {GPUCHECK} "$@"
 """
-# Where ranks are not what is tested: nodes that answer at once. gpc2 fails its quick checks.
+# Nodes without ranks, for tests of Slurm alone. gpc2 fails its quick checks.
 WITHOUT_RANKS = """#!/bin/sh
 case $1-$SLURMD_NODENAME in
 verify-gpc2) echo '{"verdict": "fail", "findings": [{"verdict": "fail", "check": "nvlink", "seen": "17 NVLinks"}]}' ;;

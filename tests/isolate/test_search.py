@@ -106,7 +106,7 @@ def test_nodes_that_are_slow_only_together_are_narrowed_down():
 
 
 def test_nodes_that_are_slow_at_times_are_named_where_tests_show_it():
-    """In half of their tests, so that many are never seen; nobody else is named."""
+    """Half of their tests are good, so that many do not show; no other node is named."""
     named = 0
     for seed in range(60):
         fleet, tested = searched(Spec(nodes=64, sometimes=2, seed=seed))
