@@ -18,37 +18,17 @@ def completed(line):
     return {item.value: item for item in ShellComplete(cli, {}, "gpucheck", "X").get_completions(words, last)}
 
 
-@pytest.mark.parametrize("command", ["verify", "topo", "bandwidth", "smoke", "record"])
-def test_profiles(command):
-    found = completed(f"{command} --simulate hgx-")
-
-    assert {"hgx-h100-x8", "hgx-a100-x8"} <= found.keys()
-    assert all(name.startswith("hgx-") for name in found)
-    assert found["hgx-h100-x8"].help
-
-
-def test_a_profile_that_is_a_file():
-    (item,) = completed("verify --simulate ./my").values()
-
-    assert (item.type, item.value) == ("file", "./my")
-
-
-@pytest.mark.parametrize("command", ["verify --simulate p100-pcie-x2", "simulate p100-pcie-x2"])
-def test_faults(command):
-    found = completed(f"{command} --fault pcie-")
-
-    assert {"pcie-gen", "pcie-width"} <= found.keys()
-    assert "lanes" in found["pcie-width"].help
-
-
-def test_steps_and_tags():
-    assert {"nvlink", "nvlink-errors"} <= completed("verify --only nvl").keys()
-    assert "quick" in completed("verify --skip qui")
-
-
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
+        *(
+            (f"{command} --simulate hgx-", "hgx-h100-x8")
+            for command in ("verify", "topo", "bandwidth", "smoke", "record")
+        ),
+        ("verify --simulate p100-pcie-x2 --fault pcie-", "pcie-width"),
+        ("simulate p100-pcie-x2 --fault pcie-", "pcie-width"),
+        ("verify --only nvl", "nvlink"),
+        ("verify --skip qui", "quick"),
         ("explain nvlink-do", "nvlink-down"),
         ("explain shared-m", "shared-memory"),
         ("explain gpu.power-limit-l", "gpu.power-limit-lowered"),
@@ -64,10 +44,14 @@ def test_steps_and_tags():
     ],
 )
 def test_names(line, expected):
-    assert expected in completed(line)
+    found = completed(line)
+
+    assert expected in found
+    assert all(name.startswith(line.rpartition(" ")[2]) for name in found)
 
 
-def test_a_program_after_the_profile_is_left_to_the_shell():
+def test_files_are_left_to_the_shell():
+    assert [(item.type, name) for name, item in completed("verify --simulate ./my").items()] == [("file", "./my")]
     assert {item.type for item in completed("simulate hgx-h100-x8 -- ./prog").values()} <= {"file"}
 
 

@@ -108,26 +108,16 @@ def test_it_is_a_step_of_verify_with_its_numbers(run):
     }
 
 
-@pytest.mark.parametrize(("profile", "verdict"), [("no-gpu", "skip"), ("a100-mig-x8", "skip")])
-def test_verify_skips_where_no_whole_gpu_is(run, profile, verdict):
+@pytest.mark.parametrize("profile", ["no-gpu", "a100-mig-x8"])
+def test_verify_skips_where_no_whole_gpu_is(run, profile):
     _, text, _ = run("verify", "--simulate", profile, "--only", "compute", "--format", "json")
 
-    assert [f["verdict"] for f in json.loads(text)["findings"]] == [verdict]
+    assert [f["verdict"] for f in json.loads(text)["findings"]] == ["skip"]
 
 
 def test_verify_does_not_pass_over_gpus_in_use(run):
-    words = (
-        "verify",
-        "--simulate",
-        "p100-pcie-x2",
-        "--fault",
-        "busy-gpu:gpu=0",
-        "--only",
-        "compute",
-        "--format",
-        "json",
-    )
-    status, text, _ = run(*words)
+    words = "verify --simulate p100-pcie-x2 --fault busy-gpu:gpu=0 --only compute --format json"
+    status, text, _ = run(*words.split())
     report = json.loads(text)
 
     assert status == 3

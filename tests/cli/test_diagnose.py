@@ -45,15 +45,6 @@ def test_observations_become_json_with_the_verdict_and_exit_status(diagnose, tmp
     assert all(row["why"] and row["fix"] for row in answer["findings"] if row["verdict"] in ("warn", "fail", "unknown"))
 
 
-def test_the_text_names_cause_reason_and_remedy(diagnose, tmp_path):
-    code, text = diagnose("--observations", written(tmp_path, "wrx90-2switch-uplink-gen2"))
-
-    assert code == 2
-    assert "cause     uplink-downgraded (certain)" in text
-    assert "0000:20:01.1: PCIe uplink Gen2 x16, expected Gen5 x16" in text
-    assert "sudo lspci -vv -s 0000:20:01.1" in " ".join(text.split())
-
-
 def test_observations_add_what_no_tool_prints(diagnose, tmp_path):
     extra = tmp_path / "host.yml"
     extra.write_text("host: {iommu: off, acs_redirect: true}\n", encoding="utf-8")

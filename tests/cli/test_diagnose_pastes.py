@@ -6,7 +6,7 @@ import json
 import pytest
 
 from gpucheck.imports import all_kinds
-from tests.imports.pastes.samples import KERNEL, MATRIX, P2P_SAMPLE, samples
+from tests.imports.pastes.samples import KERNEL, MATRIX, samples
 
 USAGE = 64
 
@@ -34,15 +34,6 @@ def refused(answer):
     return err
 
 
-def test_several_tools_in_one_file(diagnose):
-    code, out, _ = diagnose("--format", "json", texts=[f"Our box:\n{MATRIX}\nAnd then:\n{KERNEL}"])
-    answer = json.loads(out)
-
-    assert (code, answer["verdict"], answer["gpus"]) == (2, "fail", 4)
-    assert [one["kind"] for one in answer["read"]] == ["nvidia-smi-topo", "kernel-log"]
-    assert [(one["first_line"], one["last_line"]) for one in answer["unread"]] == [(1, 1), (8, 8)]
-
-
 def test_the_answer_is_first_and_frames_are_verbose(diagnose):
     paste = f"Our box:\n{MATRIX}\nAnd then it hangs\n{KERNEL}\njob 7: error: 12 of 16\n"
     short, whole = (diagnose(*options, texts=[paste])[1] for options in ((), ("-v",)))
@@ -57,21 +48,17 @@ def test_the_answer_is_first_and_frames_are_verbose(diagnose):
 
 @pytest.mark.parametrize("kind", samples())
 def test_a_kind_that_the_user_names_is_read_as_that(diagnose, kind):
-    assert (
-        diagnose("--format", "json", texts=[samples()[kind]])[:1] == diagnose("--as", kind, texts=[samples()[kind]])[:1]
-    )
+    _, out, _ = diagnose("--as", kind, "--format", "json", texts=[samples()[kind]])
+
+    assert {one["kind"] for one in json.loads(out)["read"]} == {kind}
 
 
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         (b"", "input is empty"),
-        (b" \n\n\t\n", "input is empty"),
-        (bytes(range(256)) * 9, "binary"),
-        (b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0", "binary"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "binary"),
         ("Dear all,\nthe GPUs are slow.\n", "nothing in the input is recognized"),
-        ('{"some": "json"}\n', "nothing in the input is recognized"),
         (b"\x1f\x8b\x08\0damaged", "cut off in the middle"),
     ],
 )
@@ -116,16 +103,6 @@ def test_markdown_names_none_of_several_hosts(diagnose):
 
     assert "gpu-lost" in out
     assert "node0" not in out
-
-
-def test_files_that_do_not_fit_are_both_judged_and_named(diagnose):
-    code, out, _ = diagnose("--format", "json", texts=[MATRIX, P2P_SAMPLE])
-    answer = json.loads(out)
-
-    assert code == 2
-    assert [one["gpus"] for one in answer["machines"]] == [4, 2]
-    assert "0.txt" in answer["findings"][0]["seen"]
-    assert "1.txt" in answer["findings"][0]["seen"]
 
 
 def test_stdin_is_read_without_an_argument(run):
@@ -203,17 +180,6 @@ def test_markdown_names_no_host_user_address_or_serial_number(diagnose, tmp_path
     assert "0000:3b:00.0" in redacted
     assert not [word for word in ("node07", "bob", "203.0.113.7", "1321021036387", str(tmp_path)) if word in redacted]
     assert "0.txt" in open_
-
-
-def test_the_page_says_what_was_read_and_what_was_not(diagnose, tmp_path):
-    page = tmp_path / "page.html"
-    diagnose("--format", "html", "-o", str(page), texts=[f"Our box:\n{KERNEL}"])
-    text = page.read_text(encoding="utf-8")
-
-    assert "read as kernel-log: line" in text
-    assert "<h3>not understood</h3>" in text
-    assert "line 1: Our box:" in text
-    assert "<dt>not proven</dt>" in text
 
 
 def test_the_first_places_that_were_not_understood_are_listed_and_the_rest_counted(diagnose):

@@ -55,15 +55,6 @@ def test_fail_on_unknown_accepts_a_warning_and_not_what_is_unknown(topo, paste):
     assert topo("--import", file, "--fail-on", "unknown")[0] == 3
 
 
-def test_nccl_xml_is_recognised(topo, paste):
-    status, out, _ = topo("--import", paste(nccl.hgx()), "--format", "json")
-    answer = json.loads(out)
-
-    assert (status, answer["source"]) == (0, "nccl-xml")
-    assert answer["pairs"][0]["class"] == "NV18"
-    assert answer["nics"][0]["classes"][:2] == ["PIX", "NODE"]
-
-
 def test_best_shows_the_gpus_of_a_job_and_how_to_start_it(topo, paste):
     file = paste(nccl.mesh())
     status, out, _ = topo("--import", file, "--best", "4")

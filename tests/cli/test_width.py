@@ -7,6 +7,7 @@ import pytest
 from gpucheck.cli._shared.width import fitted, table
 from tests.cli.commands import on_a_terminal
 from tests.forked import gpucheck
+from tests.shared import sampled
 
 HEAD = "FAIL    nvlink, fabric  GPU 2 (0000:4c:00.0): 17 NVLinks, expected 18, and more words"
 WHY = "        why       NVLink 3 is inactive on this NVIDIA H100 80GB HBM3, and its other end too."
@@ -87,7 +88,7 @@ def test_a_markdown_table_is_printed_as_records():
     assert table(rows, 40) == "torch\n  serves   Pascal, Volta, Turing,\n           Ampere, Ada, Hopper"
 
 
-@pytest.mark.parametrize("words", [["profiles"], ["explain"], ["image", "list"]], ids=" ".join)
+@pytest.mark.parametrize("words", sampled([(["profiles"],), (["explain"],), (["image", "list"],)], (2,)), ids=" ".join)
 def test_lists_fit_the_terminal(words):
     """All but names, which are not broken, and no word is lost."""
     status, text = on_a_terminal(*words, COLUMNS="70", TERM="dumb")
