@@ -95,13 +95,13 @@ def stands_on(found: tuple[Finding, ...], fact: str) -> bool:
     return all(fact in EVIDENCE.get(one.check, ()) for one in problems)
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("name", sampled(PLAIN, lambda number, _: number % 4 == 0))
 def test_no_public_machine_is_better_with_less(name: str) -> None:
     assert not improved(case(name)["observations"])
 
 
-@pytest.mark.parametrize("first", sampled(range(0, 400, 50), lambda number, _: number % 4 == 0))
+@pytest.mark.parametrize("first", sampled(range(0, 400, 25), lambda number, _: number % 8 == 0))
 def test_no_generated_machine_is_better_with_less(first: int) -> None:
-    found = {seed: worse for seed in range(first, first + 50) if (worse := improved(machine(seed).observations))}
+    found = {seed: worse for seed in range(first, first + 25) if (worse := improved(machine(seed).observations))}
 
     assert not found

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from gpucheck.diagnose import diagnose
+from gpucheck.diagnose.document import read
 from gpucheck.model import Verdict
 from tests.diagnose.results import accused, diagnosed, named, verdict
 
@@ -41,6 +43,46 @@ def test_the_slowest_port_of_a_way_up_bounds_it() -> None:
         gpu["path"] = [slot, {**port, "bus_id": f"0000:1{i // 2}:00.0", "kind": "switch", "max_gen": 5}]
 
     assert "uplink-downgraded" not in accused(diagnosed(seen)), diagnosed(seen)
+
+
+GB200 = "gpus: {{count: 4, model: NVIDIA GB200}}\nmeasured: {{host_device: [{{gpu: 0, h2d_gb_s: {}, d2h_gb_s: {}}}]}}"
+GH200 = GB200.replace("count: 4, model: NVIDIA GB200", "count: 1, model: NVIDIA GH200 480GB")
+TWO_NODES = "\nhost: {sockets: 2}"
+TWO_RANKS = """
+gpus: {{count: 2, model: NVIDIA H100 NVL}}
+matrix: [[X, NV12], [NV12, X]]
+measured: {{collectives: [{{op: {}, ranks: 2, bytes: 4294967296, busbw_gb_s: {}}}]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "check", "expected"),
+    [
+        # Copies between a GPU and its Grace CPU are compared with NVLink-C2C, not with PCIe.
+        (GB200.format(201, 193), "host-copies", Verdict.PASS),  # Azure/AI-benchmarking-guide, ND GB200 v6
+        (GH200.format(346, 295), "host-copies", Verdict.PASS),  # NVIDIA/nvbandwidth#23
+        (GB200.format(201, 150), "host-copies", Verdict.WARN),
+        (GB200.format(60, 60), "host-copies", Verdict.FAIL),
+        (GH200.format(60, 60), "host-copies", Verdict.FAIL),
+        (GH200.format(346, 110), "host-copies", Verdict.FAIL),
+        # The memory may be that of the other Grace CPU, and how fast copies from there are is not known.
+        (GB200.format(160, 150) + TWO_NODES, "host-copies", Verdict.UNKNOWN),
+        # A transfer between two ranks is compared with what NCCL reaches between two, and is never a failure.
+        (TWO_RANKS.format("sendrecv", 180), "collectives-bandwidth", Verdict.PASS),  # NVIDIA/nccl-tests#268
+        (TWO_RANKS.format("sendrecv", 100), "collectives-bandwidth", Verdict.WARN),
+        (TWO_RANKS.format("sendrecv", 20), "collectives-bandwidth", Verdict.WARN),
+        (TWO_RANKS.format("all_reduce", 240), "collectives-bandwidth", Verdict.PASS),
+        (TWO_RANKS.format("all_reduce", 180), "collectives-bandwidth", Verdict.WARN),
+        (TWO_RANKS.format("all_reduce", 100), "collectives-bandwidth", Verdict.FAIL),
+    ],
+)
+def test_nvlink_c2c_and_two_ranks_have_limits_of_their_own(text: str, check: str, expected: Verdict) -> None:
+    (found,) = (finding for finding in diagnose(read(text)) if finding.check == check)
+
+    assert found.verdict is expected
+    if check == "host-copies":
+        assert str(found.values["basis"]).startswith("NVLink-C2C")
+        assert found.cause is None, "no cause of PCIe explains it"
 
 
 def collective(**row: Any) -> dict[str, Any]:

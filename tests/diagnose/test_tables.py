@@ -16,16 +16,16 @@ def verdict(text):
     return diagnosis([imports.read_all(text.encode(), "paste")], sources=("paste",)).verdict
 
 
-def sixth(number, _):
-    return number % 6 == 0
+def in_sample(number, _):
+    return number % 23 == 0
 
 
-@pytest.mark.parametrize(("name", "text"), sampled(SLOW, sixth))
+@pytest.mark.parametrize(("name", "text"), sampled(SLOW, in_sample))
 def test_slow_table_does_not_pass(name, text):
     assert verdict(text).value != "pass"
 
 
-@pytest.mark.parametrize(("name", "text"), sampled(HEALTHY, sixth))
+@pytest.mark.parametrize(("name", "text"), sampled(HEALTHY, in_sample))
 def test_healthy_table_is_not_accused(name, text):
     assert verdict(text) not in BAD
 

@@ -1,4 +1,4 @@
-"""Findings of a diagnosis as values: a healthy machine, a narrow link with other suspects, several causes, a rack."""
+"""Findings of a diagnosis as values: a narrow link with other suspects, and a rack."""
 
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.finding import Alternative, Step
@@ -46,23 +46,9 @@ def passed(seen="56 copies, all as the links allow"):
     return Finding(check="links", verdict=Verdict.PASS, subject="host", seen=seen)
 
 
-def healthy():
-    return (passed(),)
-
-
 def winner():
     """One narrow link; another suspect is the uplink."""
     return finding(), passed("42 copies between the other GPUs, as the links allow")
-
-
-def several():
-    """Two causes at once."""
-    return (
-        finding(subject=f"gpu:{bus_id(1)}", gpu_index=1),
-        finding(subject=f"gpu:{bus_id(6)}", gpu_index=6),
-        finding(subject="host", gpu_index=None, cause="iommu-translation", confidence="certain", alternatives=(),
-                seen="DMA-FQ", wanted="identity or off", unit=None, why="The IOMMU translates."),
-    )  # fmt: skip
 
 
 def rack():
@@ -70,18 +56,4 @@ def rack():
     return (finding(subject=f"gpu:{bus_id(17)}", gpu_index=17, cause="nvlink-down"),)
 
 
-def no_numbers():
-    """Only what was read."""
-    return (
-        finding(subject="host", gpu_index=None, cause="geforce-p2p-disabled", confidence="certain", seen="CNS",
-                wanted=None, unit=None, alternatives=()),
-    )  # fmt: skip
-
-
-ALL = {
-    "healthy": (healthy, 8),
-    "winner": (winner, 8),
-    "several": (several, 8),
-    "rack": (rack, 72),
-    "no-numbers": (no_numbers, 2),
-}
+ALL = {"winner": (winner, 8), "rack": (rack, 72)}

@@ -23,7 +23,7 @@ from gpucheck.render.subjects import bandwidth, collectives, compute
 from gpucheck.render.subjects import diagnosis as subject
 from gpucheck.run.pastes import diagnosis
 from tests.fleet.reports import bad, merged, report, steady
-from tests.shared import from_yaml
+from tests.shared import from_yaml, sampled
 
 PASTES = sorted((Path(__file__).parents[1] / "data" / "pastes").glob("*.yml"))
 VERIFIED = (
@@ -165,18 +165,18 @@ def _marks(page, findings):
     yield from ["marked, no problem"] if marked and not worst & set(TROUBLE) else []
 
 
-@pytest.mark.parametrize("path", PASTES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sampled(PASTES, lambda number, _: number % 4 == 0), ids=lambda path: path.stem)
 def test_a_diagnosis_never_contradicts_itself(path):
     assert complaints(of_paste(path)) == []
 
 
-@pytest.mark.parametrize("words", VERIFIED, ids=" ".join)
+@pytest.mark.parametrize("words", sampled([(words,) for words in VERIFIED], (1, 3)), ids=" ".join)
 def test_a_verification_never_contradicts_itself(words, capsys):
     assert complaints(of_verify(capsys, *words)) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", MEASURED, ids=" ".join)
+@pytest.mark.parametrize("words", sampled([(words,) for words in MEASURED], (1, 3)), ids=" ".join)
 def test_a_measurement_never_contradicts_itself(words, capsys):
     assert complaints(of_measurement(capsys, *words)) == []
 

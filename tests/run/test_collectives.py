@@ -64,12 +64,6 @@ def on_gpus(monkeypatch):
     return go
 
 
-def test_level_standard_runs_collectives_after_the_copies_and_before_training():
-    names = [step.name for step in run.select(run.all_steps(), level="standard", only=(), skip=())]
-
-    assert names.index("p2p") < names.index("collectives") < names.index("smoke-ddp")
-
-
 def test_every_gpu_takes_part_in_what_training_uses(on_gpus):
     report, [(options, ranks, _)] = on_gpus(ended(8))
 

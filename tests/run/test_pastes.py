@@ -23,15 +23,6 @@ def part(machine: str | None = None, looked_at: tuple[str, ...] = (), **facts) -
     return Reading(parts=(Part(machine=machine, ranges=(where,), looked_at=looked_at, facts=Facts(**facts)),))
 
 
-def test_two_tools_of_one_machine_are_judged_together():
-    found = diagnosis(reading(MATRIX, KERNEL), sources=("0.txt", "1.txt"))
-
-    assert found.verdict is Verdict.FAIL
-    assert found.gpus == 4
-    assert {"kernel-log"} <= {finding.check for finding in found.findings}
-    assert {one.kind for one in found.read} == {"nvidia-smi-topo", "kernel-log"}
-
-
 def test_one_text_says_the_same_as_its_pieces():
     apart = diagnosis(reading(MATRIX, KERNEL), sources=("a",))
     whole = diagnosis(reading(f"{MATRIX}\n{KERNEL}"), sources=("a",))
@@ -81,14 +72,6 @@ def test_jobs_on_two_hosts_are_two_machines():
     assert rates == [[12.68], [3.68]]
 
 
-def test_a_machine_is_chosen():
-    log = KernelLog(lines=(KernelLine(text=KERNEL.splitlines()[2]),), source="pasted log")
-    sick, well = part("node07", kernel_log=log), part("node08")
-
-    assert diagnosis([sick, well], sources=("a",), machine="node07").verdict is Verdict.FAIL
-    assert diagnosis([sick, well], sources=("a",), machine="node08").verdict is not Verdict.FAIL
-
-
 def test_a_machine_that_no_input_names_is_refused():
     with pytest.raises(NoSuchMachine, match=r"node08.*The inputs name node07"):
         diagnosis([part("node07")], sources=("a",), machine="node08")
@@ -131,13 +114,6 @@ def test_one_gpu_s_own_result_fits_a_machine_of_several():
     assert found.observations is not None
     assert [gpu.model for gpu in found.observations.gpus] == [None, "NVIDIA A100", None, None]
     assert found.observations.measured.host_device == (row,)
-
-
-def test_the_model_that_no_input_names_is_the_user_s():
-    found = diagnosis(reading(MATRIX), sources=("a",), model="NVIDIA A100-SXM4-80GB")
-
-    assert found.observations is not None
-    assert {gpu.model for gpu in found.observations.gpus} == {"NVIDIA A100-SXM4-80GB"}
 
 
 def test_what_says_nothing_of_health_is_unknown():

@@ -1,11 +1,8 @@
 """PASS only where proven: what a level must show, what a site may exclude, and what the last line then says."""
 
 import json
-import subprocess
-import sys
 
 import click
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -248,32 +245,3 @@ def test_what_the_caller_excludes_from_a_level_is_not_proven(level, only, skip, 
     chosen = run.select(steps, level=level, only=only, skip=skip)
 
     assert run.left_out(run.select(steps, level=level, only=(), skip=()), chosen, only, skip) == expected
-
-
-def verify(*arguments, absent: str = "") -> tuple[int, str]:
-    """``gpucheck verify`` in a process of its own, whose Python environment lacks a package."""
-    code = (
-        "import importlib.util as util, sys; real = util.find_spec\n"
-        f"util.find_spec = lambda name, *rest: None if name == {absent!r} else real(name, *rest)\n"
-        "from gpucheck.cli import main\nmain(sys.argv[1:])"
-    )
-    words = [sys.executable, "-c", code, "verify", "--simulate", "p100-pcie-x2", *arguments]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
-    assert "Traceback" not in done.stderr
-    return done.returncode, done.stdout
-
-
-def test_level_standard_without_torch_ends_with_exit_status_3():
-    status, text = verify(absent="torch")
-
-    assert (status, text.splitlines()[-1].split("  ")[0]) == (
-        3,
-        "UNKNOWN (not proven: collectives between GPUs, torch is not installed; training, torch is not installed)",
-    )
-
-
-def test_a_report_without_the_key_is_still_read():
-    report = msgspec.to_builtins(verified(facts(), "inventory"))
-    del report["not_proven"]
-
-    assert msgspec.convert(report, type=run.Report).not_proven == ()

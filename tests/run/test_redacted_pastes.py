@@ -42,7 +42,7 @@ def outcome(text):
     )
 
 
-@pytest.mark.parametrize("name", sampled(TEXTS, lambda number, _: number % 3 == 0))
+@pytest.mark.parametrize("name", sampled(TEXTS, lambda number, _: number % 9 == 0))
 def test_redaction_changes_no_outcome(name):
     text = TEXTS[name]
     redact = Redaction((), [text]).text

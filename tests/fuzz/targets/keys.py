@@ -13,7 +13,6 @@ def openpgp_key(data: bytes) -> None:
     openpgp = shared("openpgp")
     with refusing():
         key = openpgp.read_key(data)
-        # fingerprint: before a key file was refused that holds several.
-        found = openpgp.fingerprints(key) if hasattr(openpgp, "fingerprints") else [openpgp.fingerprint(key)]
+        found = openpgp.fingerprints(key)
         assert found
         assert all(len(one) in (40, 64) for one in found)

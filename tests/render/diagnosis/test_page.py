@@ -2,15 +2,13 @@
 
 import re
 
+import msgspec
 import pytest
 
+from gpucheck.model.diagnosis import UnreadRange
 from tests.browser import find
 from tests.render.pages import DIAGNOSES, PAGES, without_scripts
 from tests.render.views import diagnosis_markdown
-
-
-def test_the_page_of_72_gpus_stays_small():
-    assert len(PAGES["diagnosis-rack"]) < 100_000
 
 
 def test_markdown_names_the_cause_and_the_other_suspects():
@@ -18,6 +16,15 @@ def test_markdown_names_the_cause_and_the_other_suspects():
 
     assert "- cause: pcie-width-reduced (likely)" in text
     assert "- or: uplink-downgraded: lspci" in text
+    assert "- confirm: `lspci -vv -s 0000:13:00.0`" in text
+
+
+def test_markdown_names_lines_that_were_not_read_without_their_text():
+    unread = UnreadRange(source="a.txt", first_line=10, last_line=11, text="secret: error: 7", why="")
+    text = diagnosis_markdown(msgspec.structs.replace(DIAGNOSES["winner"], unread=(unread,)))
+
+    assert "lines 10-11" in text
+    assert "secret" not in text
 
 
 def test_hostile_words_are_no_markdown():

@@ -1,15 +1,12 @@
 """What is shown can be read back, is never cut, and says SIMULATED where it is."""
 
-import json
-
 import click
 import msgspec
 import pytest
 from hypothesis import given, settings
 
 from gpucheck import imports
-from gpucheck.model import Topology, Verdict
-from gpucheck.render.json import to_json
+from gpucheck.model import Topology
 from gpucheck.topology import build
 from tests.imports.corpus import CASES, raw
 from tests.machines import h100, on_bus, p100, reading
@@ -66,11 +63,6 @@ def test_pairs_that_expect_the_same_are_one_line():
     assert "6 pairs: 0-1, 0-2, 0-3, 1-2, 1-3, 2-3" in text
 
 
-def test_each_class_has_its_colour():
-    assert click.style("NV18", fg="green") in topology_text(H100S)
-    assert click.style("PIX", fg="cyan") in topology_text(P100S)
-
-
 def test_a_finding_says_what_why_and_what_to_do():
     disagreeing = build(reading(p100(0), p100(1), ancestor="SYS"), on_bus(p100(0), p100(1)), simulated=False)
     text = plain(disagreeing)
@@ -78,28 +70,6 @@ def test_a_finding_says_what_why_and_what_to_do():
     assert "NVML reports SYS, the bridge chain in sysfs is PIX" in text
     assert "\n        why       " in text
     assert "\n        fix       " in text
-
-
-def test_json_keeps_the_contract():
-    """DESIGN's key names are read by other programs."""
-    answer = json.loads(to_json(P100S))
-
-    assert answer["schema"] == "gpucheck.topology/1"
-    assert (answer["simulated"], answer["source"]) == (True, "nvml")
-    assert answer["matrix"] == [["X", "PIX"], ["PIX", "X"]]
-    assert {"index", "name", "uuid", "pci_bus_id", "numa_node", "cpu_affinity"} <= answer["gpus"][0].keys()
-    (pair,) = answer["pairs"]
-    assert (pair["a"], pair["b"], pair["class"]) == (0, 1, "PIX")
-    assert pair["expected"].keys() == {"unidirectional_gb_s", "low_gb_s", "high_gb_s", "basis"}
-    assert (answer["nics"], answer["findings"]) == ([], [])
-
-
-def test_json_findings_have_lower_case_verdicts():
-    case = next(case for case in CASES if case["id"] == "topo-dgx2-16gpu-first-rows")
-    answer = json.loads(to_json(imports.read(raw(case))))
-
-    assert answer["findings"][0]["verdict"] == Verdict.UNKNOWN.value == "unknown"
-    assert answer["matrix"][15][14] is None
 
 
 def test_a_faulty_gpu_is_marked_and_the_text_is_still_read():
