@@ -147,7 +147,12 @@ def test_every_fault_has_its_row_on_at_least_three_machines():
     assert {name for row in ROWS for name in row["profiles"]} <= set(PROFILES)
 
 
-STEPS = {"quick": (), "measured": MEASURED, "computed": COMPUTED, "network": NETWORK}
+STEPS: dict[str, tuple[run.RunStep, ...]] = {
+    "quick": (),
+    "measured": MEASURED,
+    "computed": COMPUTED,
+    "network": NETWORK,
+}
 
 
 @pytest.mark.parametrize(
