@@ -13,6 +13,7 @@ from gpucheck.measure.values import HOST, DataCheck, Flow, Timing
 from gpucheck.model import AcsControl, EccCounts, Verdict
 from tests.machines import p100
 from tests.measure.benches import EIGHT_NVSWITCH, EIGHT_PCIE, TWO_PCIE, Bench, by_check, fault
+from tests.shared import sampled
 
 
 def cells(matrix):
@@ -190,8 +191,11 @@ def test_the_iommu_is_known_where_a_group_says_so(changes, virtual, iommu):
     assert (host.iommu, host.virtual) == (iommu, virtual is not None)
 
 
-@pytest.mark.parametrize("bench", [TWO_PCIE, EIGHT_NVSWITCH], ids=["two PCIe", "eight NVSwitch"])
-@pytest.mark.parametrize("kind", ["zeros", "stale", "untouched", "other-pair", "shifted", "bit-flip"])
+KINDS = ("zeros", "stale", "untouched", "other-pair", "shifted", "bit-flip")
+DAMAGED = [(bench, kind) for bench in (TWO_PCIE, EIGHT_NVSWITCH) for kind in KINDS]
+
+
+@pytest.mark.parametrize(("bench", "kind"), sampled(DAMAGED, range(len(KINDS) + 1)))
 def test_damaged_data_is_observed_by_its_kind(bench, kind):
     seen = bench.seen(fault("p2p-corrupt", kind=kind)).measured
     (damaged,) = seen.damaged

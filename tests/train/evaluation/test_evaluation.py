@@ -78,9 +78,6 @@ def test_cupy_that_finds_no_gpu_on_a_host_with_gpus_is_unknown():
     assert evaluate(failure, gpus=None)[0].verdict is Verdict.SKIP
 
 
-LATE = replace(STEP_10, parameters=(A, B), gradients=(A, B), optimizer=(A, B))
-
-
 @pytest.mark.parametrize(
     ("change", "seen"),
     [
