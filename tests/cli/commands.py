@@ -5,14 +5,11 @@ import os
 import pty
 import subprocess
 import sys
-import uuid
 from contextlib import suppress
-from typing import NamedTuple
 
 import pytest
 
 from gpucheck.cli import main
-from tests.train.conftest import processes_with
 
 GPUCHECK = [sys.executable, "-m", "gpucheck"]
 
@@ -50,27 +47,3 @@ def on_a_terminal(*words, stream="stdout", **environment):
     os.close(other)
     text = read_all(main)
     return command.wait(timeout=120), text
-
-
-class Marked(NamedTuple):
-    """A name in the environment of a command, which all its processes inherit."""
-
-    name: str
-    value: str
-
-    @classmethod
-    def new(cls):
-        return cls("GPUCHECK_TEST_RUN", str(uuid.uuid4()))
-
-    @property
-    def marker(self):
-        return f"{self.name}={self.value}"
-
-    @property
-    def environment(self):
-        """Without the simulated machine that another test of this process may have left."""
-        inherited = {name: value for name, value in os.environ.items() if name != "GPUCHECK_SIMULATOR"}
-        return inherited | {self.name: self.value}
-
-    def processes(self):
-        return processes_with(self.marker)

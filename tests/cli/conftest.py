@@ -1,13 +1,14 @@
 """What the tests of several commands share."""
 
 import functools
+import os
 import sys
 
 import pytest
 
 from tests.cli import commands
 from tests.fleet.reports import report, steady, write
-from tests.train.conftest import end_processes_with
+from tests.train.conftest import Marked
 
 
 @pytest.fixture
@@ -67,6 +68,7 @@ def refused(run):
 @pytest.fixture
 def marked():
     """What marks the processes of a command. Those that a failed test leaves are ended."""
-    mark = commands.Marked.new()
-    yield mark
-    end_processes_with(mark.marker)
+    with Marked() as mark:
+        # Without the simulated machine that another test of this process may have left.
+        mark.environment |= {name: value for name, value in os.environ.items() if name != "GPUCHECK_SIMULATOR"}
+        yield mark

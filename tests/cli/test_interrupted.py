@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.cli.commands import GPUCHECK, read_all
 from tests.shared import sampled
 from tests.train.conftest import heed_interrupts, hidden_gpus, wait_until
@@ -35,7 +36,7 @@ AT_ONCE_S = 5.0
 def running(marked, words):
     done = subprocess.run(["ps", "-eww", "-o", "pid=,args="], capture_output=True, text=True, check=True)
     found = {int(line.split()[0]) for line in done.stdout.splitlines() if words in line}
-    return bool(found & set(marked.processes()))
+    return bool(found & set(marked.running()))
 
 
 def in_a_step(pid, terminal):
@@ -78,7 +79,7 @@ def cut(tmp_path, marked):
             out, err = (text.decode() for text in command.communicate(timeout=60))
             status = command.returncode
         seconds = time.monotonic() - began
-        return status, seconds, out, err, marked.processes(), list(temporary.iterdir())
+        return status, seconds, out, err, marked.running(), list(temporary.iterdir())
 
     return run
 
@@ -115,11 +116,16 @@ def test_the_json_report_is_whole_and_marked(cut):
     assert report["verdict"] != "pass"
 
 
-def test_a_driver_that_hangs_is_not_accused_by_an_interrupted_run(cut):
-    report = json.loads(cut("nvml", signal.SIGINT, arguments=["--format", "json"])[2])
+def test_a_driver_that_hangs_is_not_accused_by_an_interrupted_report_and_it_is_no_baseline(cut, tmp_path):
+    text = cut("nvml", signal.SIGINT, arguments=["--format", "json"])[2]
+    report = json.loads(text)
 
     assert {f["check"] for f in report["findings"] if f["verdict"] not in ("pass", "skip")} == {"verify"}
     assert report["verdict"] == "unknown"
+    (tmp_path / "part").write_text(text)
+    done = forked.gpucheck("verify", *HANG[:-1], "--baseline", tmp_path / "part")
+    assert (done.returncode, done.stdout) == (64, "")
+    assert "an interrupted run" in done.stderr
 
 
 def test_a_file_keeps_the_last_complete_report(cut, tmp_path):
@@ -135,25 +141,16 @@ def test_a_file_keeps_the_last_complete_report(cut, tmp_path):
     assert not list(tmp_path.glob(".gpucheck*"))
 
 
-def test_an_interrupted_report_is_no_baseline(cut, tmp_path):
-    (tmp_path / "part").write_text(cut("nvml", signal.SIGINT, arguments=["--format", "json"])[2])
-    words = [*VERIFY, *HANG[:-1], "--baseline", str(tmp_path / "part")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-
-    assert (done.returncode, done.stdout) == (64, "")
-    assert "an interrupted run" in done.stderr
-
-
 def test_an_interrupted_report_that_cannot_be_written_is_74(cut):
     assert cut("nvml", signal.SIGINT, arguments=["-o", "/dev/full"])[0] == 74
 
 
-@pytest.mark.parametrize("signals", [[signal.SIGTERM] * 2, [signal.SIGINT] * 2], ids=["timeout", "forwarded"])
-def test_a_signal_that_comes_twice_at_once_is_one(cut, signals):
+@pytest.mark.parametrize("number", sampled(STATUS, (1,)))
+def test_a_signal_that_comes_twice_at_once_is_one(cut, number):
     """timeout(1) sends SIGTERM twice, and a wrapper forwards the Ctrl-C that the terminal also sends."""
-    status, _, out, _, processes, files = cut("training", *signals)
+    status, _, out, _, processes, files = cut("training", number, number)
 
-    assert (status, processes, files) == ({signal.SIGTERM: 143, signal.SIGINT: 130}[signals[0]], [], [])
+    assert (status, processes, files) == (STATUS[number], [], [])
     assert "interrupted after" in out
 
 
@@ -179,7 +176,7 @@ def test_a_second_ctrl_c_ends_at_once(marked):
         time.sleep(0.5)
 
     assert process.wait(20) == 130
-    wait_until(lambda: marked.processes() == [])
+    wait_until(lambda: marked.running() == [])
 
 
 def test_a_signal_that_was_held_back_is_not_lost():

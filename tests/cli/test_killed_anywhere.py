@@ -56,7 +56,7 @@ def test_a_signal_at_any_moment_leaves_nothing(tmp_path, monkeypatch, marked, co
     time.sleep(random.Random(f"{command} {number} {seed}").uniform(0.05, longest))
     process.send_signal(number)
     _, printed = process.communicate(timeout=30)
-    wait_until(lambda: marked.processes() == [], 3.0)
+    wait_until(lambda: marked.running() == [], 3.0)
 
     # Python's own start and end cannot be interrupted cleanly, and have nothing of ours yet or any more.
     assert process.returncode in (-number, 128 + number, 0, 1, 2, 3), printed

@@ -75,16 +75,20 @@ def damaged(draw: st.DrawFn) -> str:
     return "\n".join(lines)
 
 
-@settings(max_examples=150, deadline=None)
-@given(damaged())
-def test_what_is_readable_is_judged_next_to_damaged_text(text):
-    found = diagnosed(f"{text}\n\n{XID}")
+@pytest.mark.parametrize("count", sampled((40, 400), (0,)))
+def test_what_is_readable_is_judged_next_to_damaged_text(count):
+    @settings(max_examples=count)
+    @given(damaged())
+    def check(text):
+        found = diagnosed(f"{text}\n\n{XID}")
 
-    assert found is not None, "exit 64 although a kernel message is readable"
-    assert found.verdict is Verdict.FAIL
+        assert found is not None, "exit 64 although a kernel message is readable"
+        assert found.verdict is Verdict.FAIL
+
+    check()
 
 
-@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize("name", sampled(MIXED, lambda number, _: number % 3 == 0))
 def test_text_without_one_of_its_parts_never_passes_if_all_of_it_does_not(name):
     texts = MIXED[name]
     complete = diagnosed(*texts)
@@ -187,13 +191,6 @@ def test_list_of_gpus_alone_is_unknown():
     text = "GPU 0: NVIDIA A10 (UUID: GPU-d1b93026-6d5b-03bd-3a71-f85b47a61bde)\n"
 
     assert diagnosed(text).verdict is Verdict.UNKNOWN
-
-
-def test_unread_text_is_listed_and_does_not_change_the_verdict():
-    found = diagnosed(f"Hello,\nthis is our new machine.\n\n{NVB}")
-
-    assert found.verdict is Verdict.PASS
-    assert [(one.first_line, one.last_line, one.why) for one in found.unread] == [(1, 2, "")]
 
 
 def test_list_of_other_pci_devices_is_another_machine():

@@ -68,7 +68,7 @@ def in_sample(number, _):
     return command == QUICK[row % 3] or (resource, command) in {("small /tmp", "smoke"), ("600 MB of memory", "smoke")}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def caches(tmp_path_factory, cache):
     """The cache of each user, with the machine: it is not the simulator that is tested."""
     users = tmp_path_factory.getbasetemp() / "users-cache"
