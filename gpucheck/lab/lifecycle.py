@@ -52,13 +52,18 @@ def library_files() -> dict[str, bytes | Path]:
     return files
 
 
+def mirror_stamp(lab: Lab, image: str, wheels: Path) -> str:
+    """Return what a mirror is made of: a folder that was made again at the same path is another one."""
+    return fingerprint([image, str(lab.mirror_ip), str(wheels), str(wheels.stat().st_ino)])
+
+
 def ensure_mirror(client: "DockerClient", lab: Lab, image: str, wheels: Path) -> str:
     """Start the mirror with the content of the catalogue. Returns the fingerprint of its signing key.
 
     The key is made in the container when it first runs and never leaves it.
     """
     name = lab.container("mirror")
-    stamp = fingerprint([image, str(lab.mirror_ip), str(wheels)])
+    stamp = mirror_stamp(lab, image, wheels)
     container = kept(lab_containers(client, lab.name).get(name), stamp)
     if container is None:
         container = create(

@@ -1,6 +1,7 @@
 """Down removes the lab's things and nobody else's; status says what is there."""
 
 import json
+import os
 
 import pytest
 
@@ -8,7 +9,7 @@ import gpucheck
 from gpucheck.cli import main
 from gpucheck.lab import lifecycle
 from gpucheck.lab.containers import create
-from gpucheck.lab.lifecycle import down, status
+from gpucheck.lab.lifecycle import down, mirror_stamp, status
 from gpucheck.lab.model import LABEL, LABEL_FLAVOUR, checkout, make_lab
 from gpucheck.lab.system import LabError, LabUsageError
 from tests.cli.documents import follows
@@ -75,6 +76,20 @@ def test_a_container_name_that_somebody_has_is_refused(engine):
         LabUsageError, match=r"a container named shop-db is there, and no lab made it \(image busybox:1\)"
     ):
         create(engine, lab, "shop-db", hostname="x", image="y", ip=lab.mirror_ip, labels={})
+
+
+def test_a_mirror_is_made_again_for_a_checkout_that_was_made_again(tmp_path):
+    """Its container still has the wheels of the removed one, an empty folder by now."""
+    lab, wheels = make_lab("unit", "10.99.7.0/24"), tmp_path / "wheels"
+    wheels.mkdir()
+    first = mirror_stamp(lab, "image", wheels)
+    assert mirror_stamp(lab, "image", wheels) == first
+    mounted = os.open(wheels, os.O_RDONLY)
+    wheels.rmdir()
+    wheels.mkdir()
+
+    assert mirror_stamp(lab, "image", wheels) != first
+    os.close(mounted)
 
 
 @pytest.mark.parametrize(
