@@ -87,6 +87,11 @@ class Child:
             self.process.stdin.write(line + b"\n")
             self.process.stdin.flush()
 
+    @property
+    def has_line(self) -> bool:
+        """Whether a line was read that nobody took."""
+        return bool(self._lines)
+
     def read_line(self, deadline: float) -> bytes | None:
         """Return the next line, None if the child closed the pipe. Raises TimeoutError at the deadline (monotonic)."""
         if not self._lines:

@@ -101,11 +101,15 @@ class NvmlChild:
         """Return the result, or the reason for none. Call it once."""
         if self.failure is not None:
             return self.failure
-        seen = _Transcript()
+        seen, late = _Transcript(), False
         try:
-            # What is there already is heard, however late we come for it.
+            # What is there already is heard, however late we come for it; from then on a child may write on for ever.
             deadline = max(self.started + self.total_s, time.monotonic() + LATECOMER_S)
             while seen.answer is None:
+                if time.monotonic() >= deadline and not self.child.has_line:
+                    if late:
+                        return _late(seen, time.monotonic() - seen.entered)
+                    late = True
                 until = deadline if seen.call in INITIALISING else min(deadline, seen.entered + self.deadline_s)
                 line = self.child.read_line(until)
                 if line is None:

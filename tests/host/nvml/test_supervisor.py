@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 
 import pynvml
@@ -10,7 +11,7 @@ import pytest
 from gpucheck.host import live_source
 from gpucheck.host.nvml.calls import Calls
 from gpucheck.host.nvml.reading import fabric
-from gpucheck.host.nvml.supervisor import NvmlChild, query_child, query_twice
+from gpucheck.host.nvml.supervisor import NvmlChild, _Transcript, query_child, query_twice
 from gpucheck.model import (
     CRASHED,
     DEFECT,
@@ -89,10 +90,12 @@ def test_a_child_that_is_killed_from_outside_says_nothing_of_the_driver(signal, 
     assert (failure.code, f"killed by {signal}" in failure.detail) == (code, True)
 
 
-def test_chatter_does_not_move_the_deadline():
-    """Calls keep coming, an answer does not."""
-    body = "while True: os.write(pipe, b'> nvmlDeviceGetName gpu\\n' * 2000)"
-    failure = failure_of(query_child(3.0, script(body)))
+def test_chatter_does_not_move_the_deadline(monkeypatch):
+    """Calls keep coming faster than they are read, an answer does not."""
+    take = _Transcript.take
+    monkeypatch.setattr(_Transcript, "take", lambda self, line: (time.sleep(0.0002), take(self, line)))
+    body = "while True: os.write(pipe, (b'> nvmlDeviceGetName ' + b'g' * 1000 + b'\\n') * 50)"
+    failure = failure_of(query_child(1.0, script(body)))
 
     assert (failure.call, failure.code) == ("nvmlDeviceGetName", LATE)
 
