@@ -96,7 +96,8 @@ def ran(folder, cases):
         if case.lease:
             (folder / f"{case.host}.lease").mkdir()
             held = {"run": {"id": "me"}, "boot": read("/proc/sys/kernel/random/boot_id"), "lease_s": 600}
-            case.until = held["until"] = float(read("/proc/uptime").split()[0]) + case.lease
+            held["until"] = float(read("/proc/uptime").split()[0]) + case.lease
+            (folder / f"{case.host}.until").write_text(str(held["until"]))
             (folder / f"{case.host}.lease/run.lock").write_text(json.dumps(held))
     site = {"folder": str(folder), "programs": f"{folder}:{os.environ['PATH']}"}
     site["ansible_become_exe"] = script(folder / "sudo", SUDO)
