@@ -89,7 +89,7 @@ class Child:
 
     @property
     def has_line(self) -> bool:
-        """Whether a line was read that nobody took."""
+        """Whether a line was read and not taken yet."""
         return bool(self._lines)
 
     def read_line(self, deadline: float) -> bytes | None:
