@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpucheck.processes.child import GRACE_S, Child, Ending
-from gpucheck.processes.contention import waited_s
+from gpucheck.processes.contention import ran_s, waited_s
 from gpucheck.processes.environment import copying_environment
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.signals import in_a_hurry
@@ -18,6 +18,7 @@ from gpucheck.processes.temporary import private_environment, temporary_folder
 
 # A child that hangs spins, and so waits for a processor as well: it is stuck after so many times the limit.
 MOST_WAITING = 9.0
+MOST_SIMULATED = 99.0  # only a defect of the simulator makes one compute for ever
 LEAST_WAITING_S = 0.05
 LostKind = Literal["stuck", "crashed", "killed", "no-resources", "defect"]
 
@@ -48,9 +49,11 @@ def workplace(name: str) -> Iterator[tuple[dict[str, str], tuple[str, ...]]]:
 
 
 class Worker:
-    """Started at once. Raises OSError if it cannot start."""
+    """Started at once. Raises OSError if it cannot start. simulated: its work is done by the processor, not a GPU."""
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str]) -> None:
+    def __init__(self, command: Sequence[str], environment: dict[str, str], *, simulated: bool = False) -> None:
+        self._simulated = simulated
+        self._most = MOST_SIMULATED if simulated else MOST_WAITING
         self._child = Child(command, environment, stdin=subprocess.PIPE)
         self.pid = self._child.process.pid
 
@@ -62,7 +65,9 @@ class Worker:
         """Return the next answer, of this shape. since: time.monotonic() from which the limit counts, by default now.
 
         The limit counts no time in which the child waited for a processor, within MOST_WAITING: on a host with many
-        more running processes than processors it would be a statement about the host. Raises Lost.
+        more running processes than processors it would be a statement about the host. Nor, within MOST_SIMULATED, that
+        in which a simulated GPU computed: a processor of any speed moves its bytes, and a copy that hangs there sleeps.
+        Raises Lost.
         """
         try:
             return msgspec.json.decode(self._line(time.monotonic() if since is None else since, limit_s), type=shape)
@@ -74,17 +79,20 @@ class Worker:
             raise Lost("defect", f"its output is invalid: {error}") from error
 
     def _line(self, since: float, limit_s: float) -> bytes:
-        before, allowed = waited_s(self.pid), 0.0
+        before, allowed = self._excused_s(), 0.0
         while True:
             with suppress(TimeoutError):
                 line = self._child.read_line(since + limit_s + allowed)
                 if line is not None:
                     return line
                 raise _lost(self._child.how_it_ended())
-            longer = min(waited_s(self.pid) - before, MOST_WAITING * limit_s)
+            longer = min(self._excused_s() - before, self._most * limit_s)
             if longer - allowed < LEAST_WAITING_S:
                 raise Lost("stuck", f"no progress for {limit_s:g} s")
             allowed = longer
+
+    def _excused_s(self) -> float:
+        return waited_s(self.pid) + (ran_s(self.pid) if self._simulated else 0.0)
 
     def end(self, *, by_itself: bool = False) -> None:
         """End it. by_itself: it is idle, and may end by the end of its input; while a signal ends us it may not."""

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from msgspec.structs import replace
 
+from gpucheck.host.simulated import machine_directory
 from gpucheck.measure.planning.plan import CopyPaths, MeasurementRequest, alone
 from gpucheck.measure.values import (
     HOST,
@@ -294,7 +295,7 @@ class Supervised:
 
     def open(self) -> Opened | Failure:
         try:
-            self.worker = Worker(self.command, self.environment)
+            self.worker = Worker(self.command, self.environment, simulated=machine_directory() is not None)
         except OSError as error:
             return Failure(kind="no-process", purpose="open", detail=f"no child process: {error}")
         # A device that hangs for the first child also hangs for the second, so its limit is shorter.

@@ -6,6 +6,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 
+from gpucheck.measure.running import runner
 from gpucheck.measure.running.runner import Supervised
 from gpucheck.measure.values import Answer, CopyStep, Failure, Flow, Opened
 from gpucheck.processes import worker
@@ -82,6 +83,18 @@ def test_time_without_a_processor_does_not_count(monkeypatch, waited, kind):
         child.open()
         seen = iter([0.0] + [waited] * 99)
         monkeypatch.setattr(worker, "waited_s", lambda pid: next(seen))
+        answer = child.run_step(STEP)
+
+    assert (answer.kind if isinstance(answer, Failure) else None) == kind
+
+
+@pytest.mark.parametrize(("simulated", "kind"), [(True, None), (False, "stuck")])
+def test_time_in_which_a_simulated_gpu_computes_does_not_count(monkeypatch, simulated, kind):
+    """A processor moves its bytes: on a slow machine a copy of a healthy simulated host was called hung."""
+    monkeypatch.setattr(runner, "machine_directory", lambda: "/machine" if simulated else None)
+    busy = 'while time.process_time() < 3: pass\nos.write(fd, b\'{"type":"answer"}\\n\')'
+    with Supervised(setup(), 0.5, saying(busy)) as child:
+        child.open()
         answer = child.run_step(STEP)
 
     assert (answer.kind if isinstance(answer, Failure) else None) == kind
