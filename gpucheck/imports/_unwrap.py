@@ -3,7 +3,6 @@
 The number of lines stays, so that every message can name the line of the input.
 """
 
-import html
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -123,6 +122,8 @@ def _dedented(lines: list[str]) -> list[str]:
 def _unquoted(lines: list[str]) -> list[str]:
     """Without marks of mail and Markdown; entities as characters."""
     if any("&" in line for line in lines):
+        import html
+
         lines = [html.unescape(line).replace("\xa0", " ") if ENTITY.search(line) else line for line in lines]
     if any(line.lstrip().startswith(">") for line in lines):
         lines = [line[match.end() :] if (match := QUOTE.match(line)) else line for line in lines]

@@ -27,7 +27,7 @@ from gpucheck.checks.kernel._events import (
     without_restored,
 )
 from gpucheck.knowledge.codes import Subject
-from gpucheck.knowledge.messages import Family, Harmless, families, trouble
+from gpucheck.knowledge.messages import Family, Harmless, Patterns, families, trouble
 from gpucheck.model import Check, Finding, KernelLine, KernelLog, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.printable import counted
@@ -222,13 +222,13 @@ NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 OTHER = re.compile(r"[\w.-]{1,255} (?:\S{1,100}\[\d{1,10}\]|[\w./-]{1,60}\.desktop\S{0,20}): |.{0,60}\+0x[0-9a-f]+/0x")
 
 
-class _Compiled(NamedTuple):
+class _Known(NamedTuple):
     """A family. plain: its lines that are harmless without a condition; rest: those that need one."""
 
     family: Family
-    pattern: re.Pattern[str]
-    plain: re.Pattern[str]
-    rest: tuple[tuple[Harmless, re.Pattern[str]], ...]
+    patterns: Patterns
+    plain: Patterns
+    rest: tuple[tuple[Harmless, Patterns], ...]
 
 
 def strangers(log: Iterable[LogMessage], known: frozenset[str], gpus: frozenset[str]) -> Iterator[Finding]:
@@ -260,21 +260,21 @@ def _of_family(family: Family, verdict: Verdict, subject: str, found: list[LogMe
     return of.finding(verdict, code, seen, advice=family.steps, family=family.key)
 
 
-def _family(text: str) -> _Compiled | None:
+def _family(text: str) -> _Known | None:
     if not _any_word().search(text) or OTHER.match(text):
         return None
-    having = (_compiled(family.key) for family in families() if any(word in text for word in family.words))
-    return next((one for one in having if one.pattern.search(text)), None)
+    having = (_known(family.key) for family in families() if any(word in text for word in family.words))
+    return next((one for one in having if one.patterns.search(text)), None)
 
 
-def _is_harmless(message: LogMessage, of: _Compiled, known: frozenset[str]) -> bool:
+def _is_harmless(message: LogMessage, of: _Known, known: frozenset[str]) -> bool:
     if of.plain.match(message.text):
         return True
     seconds = message.line.seconds
     return any(
         known.intersection(row.of) if row.of else seconds is not None and seconds < (row.within or 0)
-        for row, pattern in of.rest
-        if pattern.match(message.text)
+        for row, patterns in of.rest
+        if patterns.match(message.text)
     )
 
 
@@ -284,16 +284,12 @@ def _gpu_named(text: str, gpus: frozenset[str]) -> str:
 
 
 @cache
-def _compiled(key: str) -> _Compiled:
-    """Compiled when a line has a word of the family: all of them cost more than the rest of the check."""
+def _known(key: str) -> _Known:
     family = next(one for one in families() if one.key == key)
     plain = [p for row in family.harmless if not row.of and row.within is None for p in row.patterns]
     rest = [row for row in family.harmless if row.of or row.within is not None]
-    return _Compiled(
-        family,
-        re.compile("|".join(family.patterns)),
-        re.compile("|".join(plain) or "(?!)"),
-        tuple((row, re.compile("|".join(row.patterns))) for row in rest),
+    return _Known(
+        family, Patterns(family.patterns), Patterns(plain), tuple((row, Patterns(row.patterns)) for row in rest)
     )
 
 

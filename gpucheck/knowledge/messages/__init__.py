@@ -4,6 +4,7 @@ Kernel messages have a table of their own (knowledge/kernel_messages.yml), since
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -15,11 +16,14 @@ from gpucheck.knowledge.causes import Advice
 
 FOLDER = Path(__file__).parent
 NEVER = "(?!)"  # the pattern of a message that a reader finds in other ways
-# One element of a pattern: an escape, a class, a group's bracket, a count, or a character.
+# One element of a pattern: an escape, a class, a group's bracket, a count, characters that stand for themselves (but
+# not the last of them before a count), or one character.
 ELEMENT = re.compile(
-    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?(?:P<\w+>|[:=!]|<[=!]))?|\)|[*+?]\??|\{[\d,]+\}\??|.", re.DOTALL
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?(?:P<\w+>|[:=!]|<[=!]))?|\)|[*+?]\??|\{[\d,]+\}\??"
+    r"|[\w ,:;'\"=/-]+(?![*?{])|.",
+    re.DOTALL,
 )
-ESCAPED = re.compile(r"\\[^A-Za-z0-9]")
+PLAIN = re.compile(r"\\[^A-Za-z0-9]|[^\\\[()^$.+*?{|].*")
 SHORTEST = 3
 
 
@@ -135,6 +139,22 @@ def _any_of(texts: tuple[str, ...], line: str) -> bool:
     return texts[0] in line if len(texts) == 1 else any(text in line for text in texts)
 
 
+class Patterns:
+    """Patterns that are tried in order. One is compiled when a line has a text that it needs: few ever are."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._tried = tuple((pattern, needed_texts(pattern)) for pattern in patterns)
+
+    def search(self, line: str) -> bool:
+        return any(_pattern(pattern).search(line) for pattern in self._near(line))
+
+    def match(self, line: str) -> bool:
+        return any(_pattern(pattern).match(line) for pattern in self._near(line))
+
+    def _near(self, line: str) -> Iterator[str]:
+        return (pattern for pattern, needed in self._tried if not needed or _any_of(needed, line))
+
+
 def needed_texts(pattern: str) -> tuple[str, ...]:
     """Texts of which every match of the pattern holds one: one for each alternative; empty where one has none."""
     found, start, depth, end = [], 0, 0, 0
@@ -165,8 +185,8 @@ def needed_text(pattern: str) -> str:
             runs.append(run[:-1])
             run = ""
             continue
-        elif depth == 0 and (ESCAPED.fullmatch(element) or (len(element) == 1 and element not in "^$.+*?{")):
-            run += element[-1]
+        elif depth == 0 and PLAIN.fullmatch(element):
+            run += element.removeprefix("\\")
             continue
         runs.append(run)
         run = ""
