@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from gpucheck.processes.contention import Waiting
 from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.processes.ranks.supervisor import Ending, rank_specs, supervise
 from tests.processes.rank_program import Report, ranks
@@ -33,11 +34,26 @@ def test_ranks_that_finish_leave_their_reports(run):
 
 @pytest.mark.parametrize(("waited", "least"), [(1.5, 2.5), (1e6, 4.0)])
 def test_time_without_a_processor_is_no_part_of_the_limit_up_to_a_bound(run, monkeypatch, waited, least):
-    monkeypatch.setattr("gpucheck.processes.ranks.supervisor.waited_s", lambda pid: waited)
+    monkeypatch.setattr(Waiting, "look", lambda self, now: waited)
 
     ending = run("hang", timeout_s=1.0)
 
     assert ending.reason == "deadline"
+    assert ending.seconds >= least
+
+
+@pytest.mark.parametrize(("share", "least"), [(0.5, 1.6), (10.0, 3.2)])
+def test_ranks_that_wait_for_a_processor_stand_still_for_longer(run, monkeypatch, share, least):
+    """On a busy machine healthy ranks were called stuck. share: of the time."""
+    monkeypatch.setattr(Waiting, "look", lambda self, now: share * now)
+    begins: dict[tuple[bytes, ...], float] = {}
+
+    def is_stalled(lines, now):
+        return now - begins.setdefault(tuple(lines), now) > 0.8
+
+    ending = run("hang", timeout_s=60.0, is_stalled=is_stalled)
+
+    assert ending.reason == "stalled"
     assert ending.seconds >= least
 
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from gpucheck.processes.child import Child
-from gpucheck.processes.contention import waited_s
+from gpucheck.processes.contention import Waiting
 from gpucheck.processes.group import end
 from gpucheck.processes.lifeline import stack_of
 from gpucheck.processes.python import python_module
@@ -50,7 +50,8 @@ class RankRun(msgspec.Struct, Generic[Report], frozen=True, kw_only=True):
     processes: ranks over all hosts, the same number on each. timeout_s: does not count the time in which ranks waited
     for a processor, up to MOST_WAITING times as much: on a host with many more running processes than processors the
     limit would be a statement about the host. is_stalled: whether ranks with these progress lines no longer move, at
-    this time.monotonic(). keep: a signal is an ending, and not raised.
+    this time.monotonic() less what they have waited since they moved, with the same bound. keep: a signal is an ending,
+    and not raised.
     """
 
     name: str
@@ -250,10 +251,15 @@ def _text(path: Path) -> str:
 
 def _watch(ranks: Sequence[_Rank[Report]], run: RankRun[Report], started: float) -> Reason:
     broken_since: float | None = None
+    waiting = Waiting([rank.child.process.pid for rank in ranks])
+    lines, moved, waited_before = [rank.progress for rank in ranks], started, 0.0
     while True:
         for rank in ranks:
             rank.listen()
         now = time.monotonic()
+        waited = waiting.look(now)
+        if lines != (lines := [rank.progress for rank in ranks]):
+            moved, waited_before = now, waited
         running = [rank for rank in ranks if rank.status is None]
         if broken_since is None and not all(rank.is_sound() for rank in ranks if rank not in running):
             broken_since = now
@@ -262,16 +268,12 @@ def _watch(ranks: Sequence[_Rank[Report]], run: RankRun[Report], started: float)
         if not running:
             return "finished"
         late_s = now - started - run.timeout_s
-        if broken_since is None and late_s > 0 and late_s > _waited_s(ranks, MOST_WAITING * run.timeout_s):
+        if broken_since is None and late_s > 0 and late_s > min(waited, MOST_WAITING * run.timeout_s):
             return "deadline"
-        if broken_since is None and run.is_stalled([rank.progress for rank in ranks], now):
+        no_part = min(waited - waited_before, MOST_WAITING / (1 + MOST_WAITING) * (now - moved))
+        if broken_since is None and run.is_stalled(lines, now - no_part):
             return "stalled"
         time.sleep(POLL_S)
-
-
-def _waited_s(ranks: Sequence[_Rank[Report]], most_s: float) -> float:
-    """How long the rank that waited longest for a processor has waited since its start."""
-    return min(most_s, max((waited_s(rank.child.process.pid) for rank in ranks), default=0.0))
 
 
 def _wait_for_stacks(ranks: Sequence[_Rank[Report]]) -> None:
