@@ -79,9 +79,19 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "cache", lambda folder: None)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _module_leaves_no_simulated_machine() -> Iterator[None]:
+    """Nor a fixture of all tests of a module, which the next module must not meet."""
+    yield from _as_before()
+
+
 @pytest.fixture(autouse=True)
 def _leaves_no_simulated_machine() -> Iterator[None]:
     """A command with --simulate that runs in this process sets it: the next test must not meet that machine."""
+    yield from _as_before()
+
+
+def _as_before() -> Iterator[None]:
     before = os.environ.get("GPUCHECK_SIMULATOR", "")
     yield
     os.environ["GPUCHECK_SIMULATOR"] = before
