@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,9 +31,9 @@ pytestmark = [
 NAMES = [f"gpc{at}" for at in range(4)]
 GPUCHECK = str(Path(sys.executable).with_name("gpucheck"))
 SMALL = ("--sizes", "8K,4M")
-# Nodes without a GPU: the quick checks are those of a simulated machine.
+# Nodes without a GPU: the quick checks and recordings are those of a simulated machine.
 ON_NODE = f"""#!/bin/sh
-case $1 in verify) exec {GPUCHECK} "$@" --simulate p100-pcie-x2 ;; esac
+case $1 in verify|record) exec {GPUCHECK} "$@" --simulate p100-pcie-x2 ;; esac
 exec {GPUCHECK} "$@"
 """
 # Nodes without ranks, for tests of Slurm alone. gpc2 fails its quick checks.
@@ -231,6 +232,18 @@ def gate(cluster: Cluster, on_node: str, folder: Path, *words: str) -> "subproce
     # Ranks of four nodes on two processors start slowly.
     command = cluster.gpucheck("gate", "--within", "400", "--lists", str(folder), *words, remote=on_node)
     return subprocess.run(command, capture_output=True, text=True, check=False, env=cluster.environment)
+
+
+def test_the_archive_about_a_slow_node_is_made_on_it(both, on_node, tmp_path):
+    cluster = both["ssh"]
+    with slow_link("gpc2"):
+        (tmp_path / "search.json").write_text(json.dumps(cluster.isolate()))
+    command = (GPUCHECK, "fleet", "evidence", *cluster.options, "--remote", on_node, "-o", str(tmp_path))
+    subprocess.run((*command, str(tmp_path / "search.json")), check=True, capture_output=True)
+    with tarfile.open(tmp_path / "gpc2.tar.gz") as archive:
+        found = {Path(info.name).name: archive.extractfile(info) for info in archive.getmembers()}
+    assert {"recording.json.gz", "report.json", "kernel.log", "gpus.csv", "tests.md"} <= found.keys()
+    assert "Tesla P100" in found["gpus.csv"].read().decode()
 
 
 def test_a_job_starts_without_its_slow_node(allocation, on_node, tmp_path):
