@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.release.conftest import MACHINE, PYTHON, TOP, only, own
+from release import source
+from release.python import wheel
+from tests.release.conftest import DATE, MACHINE, PYTHON, TOP, only, own
+from tests.shared import made_once
 
 pytestmark = [pytest.mark.more_labs, pytest.mark.skipif(shutil.which("docker") is None, reason="Docker is missing")]
 
@@ -23,6 +26,13 @@ gpucheck bandwidth --simulate p100-pcie-x2 --level quick || [ $? = 3 ]
 """
 SCRIPT = "/usr/share/bash-completion/completions/gpucheck"
 GONE = f'hash -r; test -z "$(command -v gpucheck; ls -d /usr/lib/gpucheck-cluster {SCRIPT})"'
+LATER_DEB = """
+dpkg-deb --raw-extract /release/*.deb /tmp/later
+sed -i 's/^Version: .*/Version: 0.1.1/' /tmp/later/DEBIAN/control
+rm /tmp/later/usr/share/zsh/vendor-completions/_gpucheck
+dpkg-deb --build /tmp/later /tmp/later.deb; apt-get install --yes --quiet /tmp/later.deb
+dpkg-query --show gpucheck-cluster | grep 0.1.1; test ! -e /usr/share/zsh/vendor-completions/_gpucheck
+"""
 SHELL = f"bash -c '. {SCRIPT}; complete -p gpucheck'\n"
 
 
@@ -97,11 +107,61 @@ def test_the_sources(container, release, tmp_path):
     )
 
 
+@pytest.fixture(scope="session")
+def later(tmp_path_factory):
+    """A wheel of the next version, of the files as they are here."""
+
+    def make(top: Path) -> None:
+        source.copy(TOP, source.tracked(TOP), top / "checkout")
+        stated = top / "checkout/gpucheck/__init__.py"
+        stated.write_text(stated.read_text().replace("0.1.0", "0.1.1"))
+        (top / "out").mkdir()
+        wheel(top / "checkout", "any", top / "out", int(DATE))
+
+    return only(made_once(tmp_path_factory, "later", make) / "out", "*.whl")
+
+
+def index(folder: Path, *files: Path) -> None:
+    """Write a package index as pip reads it: a page of links for each project."""
+    for file in files:
+        project = folder / file.name.partition("-")[0].lower().replace("_", "-").replace(".", "-")
+        project.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, project)
+        with (project / "index.html").open("a") as page:
+            page.write(f'<a href="{file.name}">{file.name}</a>\n')
+
+
+def test_an_index_gives_the_wheel_of_the_machine_and_the_next_one(container, release, dependencies, later, tmp_path):
+    """What the older one recorded is read by the newer one, and nothing of the older one stays."""
+    wheels = [*release.glob("*.whl"), *dependencies.glob("*.whl")]
+    unique = {file.name: file for file in wheels}.values()
+    index(tmp_path / "index", *unique)
+    index(tmp_path / "next", *unique, later)
+    pip = "pip install --no-cache-dir --index-url file:///test"
+    printed = container(
+        "apt-host",
+        f"""python{PYTHON} -m venv /venv; PATH=/venv/bin:$PATH
+{pip}/index gpucheck-cluster; {TRY}
+gpucheck record --simulate p100-pcie-x2 -o /tmp/r
+gpucheck verify --level quick --from /tmp/r >/tmp/before || [ $? -le 3 ]
+{pip}/next --upgrade gpucheck-cluster
+gpucheck --version; pip check
+gpucheck verify --level quick --from /tmp/r >/tmp/after || [ $? -le 3 ]
+for seen in before after; do tail -n 1 "/tmp/$seen" | sed 's/ in [0-9.]* s / /' >"/tmp/end-$seen"; done
+cmp /tmp/end-before /tmp/end-after
+! ls -d /venv/lib/python*/site-packages/gpucheck_cluster-0.1.0*
+""",
+    )
+
+    works(printed)
+    assert "gpucheck, version 0.1.1" in printed
+
+
 @pytest.mark.skipif(PYTHON != "3.11", reason="the container has Python 3.11")
 def test_the_deb(container, release):
     install = f"apt-get install --yes --quiet /release/{only(release, '*.deb').name}"
     remove = "apt-get purge --yes --quiet gpucheck-cluster"
-    printed = container("apt-host", f"{install}; {TRY}{SHELL}{remove}; {GONE}")
+    printed = container("apt-host", f"{install}; {TRY}{SHELL}{LATER_DEB}{TRY}{remove}; {GONE}")
 
     works(printed)
     assert "-F _gpucheck_completion gpucheck" in printed
