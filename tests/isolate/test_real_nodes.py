@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ import pytest
 
 from tests.isolate.nodes import nodes, run, shape
 from tests.isolate.slurm import CGROUP_V1, DEVICES, GPUS, slurm
+from tests.isolate.test_evidence import HAS, members
 
 NEEDED = ("ip", "tc", "ssh", "ssh-keygen", "/usr/sbin/sshd")
 pytestmark = [
@@ -240,10 +240,9 @@ def test_the_archive_about_a_slow_node_is_made_on_it(both, on_node, tmp_path):
         (tmp_path / "search.json").write_text(json.dumps(cluster.isolate()))
     command = (GPUCHECK, "fleet", "evidence", *cluster.options, "--remote", on_node, "-o", str(tmp_path))
     subprocess.run((*command, str(tmp_path / "search.json")), check=True, capture_output=True)
-    with tarfile.open(tmp_path / "gpc2.tar.gz") as archive:
-        found = {Path(info.name).name: archive.extractfile(info) for info in archive.getmembers()}
-    assert {"recording.json.gz", "report.json", "kernel.log", "gpus.csv", "tests.md"} <= found.keys()
-    assert "Tesla P100" in found["gpus.csv"].read().decode()
+    found = members(tmp_path / "gpc2.tar.gz")
+    assert found.keys() == HAS
+    assert b"Tesla P100" in found["gpus.csv"]
 
 
 def test_a_job_starts_without_its_slow_node(allocation, on_node, tmp_path):
