@@ -1,6 +1,7 @@
 """Record host state to a file for offline analysis"""
 
 import sys
+import time
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -47,6 +48,8 @@ TEXTS = (
 )
 GPUS = "/proc/driver/nvidia/gpus"
 FOLDERS = ("/dev", "/dev/nvidia-caps", "/sys/class/infiniband", "/sys/class/iommu")
+# The part of --within in which programs run: one that is ended at its limit, and redaction, take the rest.
+FOR_PROGRAMS = 0.85
 LIBRARIES = ("libcuda", "libcudart", "libcudnn", "libnccl", "libnvidia-ml")
 
 
@@ -101,6 +104,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.host.recording import encode, recording
     from gpucheck.host.recording.redaction import encodable, of_recording
 
+    began = time.monotonic()
     source = open_host(profile, faults, None, deadline_s=timeout)
     _read_all(source)
     if full:
@@ -115,7 +119,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     mode = 0o600 if no_redact else PRIVATE
     clean = None if no_redact else of_recording(kept)
     if full:
-        kept = _with_full(source, kept, clean, output, mode, within)
+        left_s = FOR_PROGRAMS * (within - (time.monotonic() - began))
+        kept = _with_full(source, kept, clean, output, mode, left_s)
         # Again and all of it: a program may have printed a name that was not known before.
         clean = None if no_redact else of_recording(kept)
     kept = _clean(kept, clean)
@@ -128,11 +133,11 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
 
 def _with_full(
-    source: Source, kept: "Recording", clean: "Redaction | None", output: Path, mode: int, within: float
+    source: Source, kept: "Recording", clean: "Redaction | None", output: Path, mode: int, whole_s: float
 ) -> "Recording":
     """Run every program, and write the file after each that ran: an end at any moment leaves what there was until then.
 
-    clean: the redaction of kept. Raises Problem.
+    clean: the redaction of kept. whole_s: for all programs. Raises Problem.
     """
     from msgspec.structs import replace
 
@@ -144,7 +149,7 @@ def _with_full(
         if replaces(output):
             write_result(encode(_clean(kept, clean)), output, mode=mode)
 
-    programs = take(source, PROGRAMS, whole_s=within)
+    programs = take(source, PROGRAMS, whole_s=whole_s)
     write()
     for number, program in enumerate(PROGRAMS, 1):
         note(f"{number} of {len(PROGRAMS)}: {program.name}, at most {program.limit_s:g} s")

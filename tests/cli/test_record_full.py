@@ -278,6 +278,18 @@ def test_what_does_not_fit_into_the_time_is_named_and_the_rest_has_less(monkeypa
     assert full.complete
 
 
+def test_the_programs_leave_time_to_end_and_to_redact(run, tmp_path, some_programs, monkeypatch):
+    """--within is of the whole command, and a recording of eight GPUs took 127 to 139 s of 120."""
+    some_programs("cuda")
+    given = []
+    take = programs.take
+    monkeypatch.setattr(programs, "take", lambda *rest, whole_s: given.append(whole_s) or take(*rest, whole_s=whole_s))
+
+    full_record(run, tmp_path / "r.json.gz", "--simulate", PAIR, "--within", "1000")
+
+    assert 0 < given[0] < 900
+
+
 def test_gpus_in_use_are_only_read(run, tmp_path, some_programs):
     some_programs("every NVML call", "copies", "compute", "verify")
     recorded, err = full_record(run, tmp_path / "r", "--simulate", PAIR, "--fault", "busy-gpu:gpu=0")
