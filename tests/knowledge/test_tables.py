@@ -9,7 +9,7 @@ import yaml
 from gpucheck import knowledge
 from gpucheck.knowledge import find_gpu, generation_of, gpus, links, nvlink_rate, tables
 from gpucheck.knowledge._load import FOLDER
-from gpucheck.knowledge.messages import NEVER, kinds, needed_text, needed_texts, rows
+from gpucheck.knowledge.messages import NEVER, Patterns, kinds, needed_text, needed_texts, rows
 from gpucheck.knowledge.packages import packages
 from gpucheck.stack.versions import cc, major, parse
 
@@ -172,6 +172,15 @@ def test_the_longest_text_outside_of_groups(pattern, needed):
 def test_each_alternative_has_a_text_of_its_own():
     assert needed_texts(r"GPU_IS_LOST|GPU is (?:lost|gone)") == ("GPU_IS_LOST", "GPU is ")
     assert needed_texts(r"lost|\d{3}") == ()
+
+
+def test_patterns_are_tried_where_a_line_has_their_text_in_any_case_if_they_ignore_it():
+    patterns = Patterns([r"GPU \d has fallen", r"(?i)timed out"])
+
+    assert patterns.search("NVRM: GPU 3 has fallen off")
+    assert not patterns.match("NVRM: GPU 3 has fallen off")
+    assert patterns.match("TIMED OUT")
+    assert not patterns.search("GPU has fallen")
 
 
 def test_nearly_every_pattern_of_a_message_names_letters():

@@ -143,7 +143,8 @@ class Patterns:
     """Patterns that are tried in order. One is compiled when a line has a text that it needs: few ever are."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        self._tried = tuple((pattern, needed_texts(pattern)) for pattern in patterns)
+        # The texts of a pattern that ignores case are in any case: such a pattern is tried on every line.
+        self._tried = tuple((one, () if one.startswith("(?i)") else needed_texts(one)) for one in patterns)
 
     def search(self, line: str) -> bool:
         return any(_pattern(pattern).search(line) for pattern in self._near(line))
