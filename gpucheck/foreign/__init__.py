@@ -5,6 +5,7 @@ The result is the content, or an error of one line.
 
 from gpucheck.foreign.files import (
     UnreadableInput,
+    bounded,
     opened,
     read_bytes,
     read_text,
@@ -14,4 +15,14 @@ from gpucheck.foreign.files import (
     unpacked_pieces,
 )
 
-__all__ = ["UnreadableInput", "opened", "read_bytes", "read_text", "shown", "text_of", "unpacked", "unpacked_pieces"]
+__all__ = [
+    "UnreadableInput",
+    "bounded",
+    "opened",
+    "read_bytes",
+    "read_text",
+    "shown",
+    "text_of",
+    "unpacked",
+    "unpacked_pieces",
+]

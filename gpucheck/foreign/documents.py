@@ -11,21 +11,17 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
+from gpucheck.foreign.files import bounded
+
 T = TypeVar("T")
 
 MOST_DEPTH = 32
-MOST_SHOWN = 250
 MOST_NODES = 500_000
 # Each is compared with all before it.
 MOST_DIRECTIVES = 8
 STRING_TAG = "tag:yaml.org,2002:str"
 # The C parser is eight times faster; some builds of PyYAML lack it.
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def bounded(what: str) -> str:
-    """Return a message without the middle of a long one: its value may be the whole file."""
-    return what if len(what) <= 2 * MOST_SHOWN else f"{what[:MOST_SHOWN]} ... {what[-MOST_SHOWN:]}"
 
 
 class DocumentProblem(ValueError):

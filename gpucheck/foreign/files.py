@@ -19,6 +19,7 @@ from typing import BinaryIO
 STDIN = "-"
 PIECE_BYTES = 1 << 20
 ADVICE = "Give a file, or - for stdin"
+MOST_SHOWN = 250  # characters, of each end of a message
 GZIP, XZ, ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 MAX_WINDOW = 1 << 27  # what a Zstandard or xz stream may ask for; the formats would allow 2 GiB and more
 KINDS = {
@@ -92,6 +93,11 @@ def opened(source: str | Path, do: str = ADVICE) -> Iterator[BinaryIO]:
 
 def shown(source: str | Path) -> str:
     return "stdin" if str(source) == STDIN else str(source)
+
+
+def bounded(what: str) -> str:
+    """Return a message without the middle of a long one: its value may be the whole file."""
+    return what if len(what) <= 2 * MOST_SHOWN else f"{what[:MOST_SHOWN]} ... {what[-MOST_SHOWN:]}"
 
 
 @contextmanager

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from gpucheck.foreign import text_of
-from gpucheck.foreign.documents import DocumentProblem, bounded, compose
+from gpucheck.foreign import bounded, text_of
+from gpucheck.foreign.documents import DocumentProblem, compose
 from gpucheck.printable import excerpt
 
 UNKNOWN = {"", "~", "null", "unknown", "n/a", "?"}

@@ -5,6 +5,8 @@ from pathlib import Path
 
 PROC = Path("/proc")
 LOOK_S = 1.0
+# What hangs may spin, and so wait for a processor as well: it is stuck after so many times its limit on top of it.
+MOST_WAITING = 9.0
 
 
 def waited_s(pid: int, proc: Path = PROC) -> float:

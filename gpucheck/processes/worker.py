@@ -10,14 +10,12 @@ from typing import Any, Literal
 import msgspec
 
 from gpucheck.processes.child import GRACE_S, Child, Ending
-from gpucheck.processes.contention import ran_s, waited_s
+from gpucheck.processes.contention import MOST_WAITING, ran_s, waited_s
 from gpucheck.processes.environment import copying_environment
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.signals import in_a_hurry
 from gpucheck.processes.temporary import private_environment, temporary_folder
 
-# A child that hangs spins, and so waits for a processor as well: it is stuck after so many times the limit.
-MOST_WAITING = 9.0
 MOST_SIMULATED = 99.0  # only a defect of the simulator makes one compute for ever
 LEAST_WAITING_S = 0.05
 LostKind = Literal["stuck", "crashed", "killed", "no-resources", "defect"]

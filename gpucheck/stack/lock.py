@@ -12,8 +12,8 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from gpucheck.foreign import read_text
-from gpucheck.foreign.documents import bounded, parse
+from gpucheck.foreign import bounded, read_text
+from gpucheck.foreign.documents import parse
 from gpucheck.knowledge import generation_of, gpu_by_pci_id, tables
 from gpucheck.stack.components import COMPONENTS, exact_spec
 from gpucheck.stack.components.driver import WAY, present_driver

@@ -76,7 +76,7 @@ def train_in_ranks(
         least = min(p.order() for p in positions)
         if not started and least >= SECOND_STEP:
             started.append(now)
-        patience_s = options.stall_s if started else max(options.stall_s, options.start_s)
+        patience_s = options.stall_s if started else max(options.stall_s, options.first_s)
         return is_late(now) or (least[0] > 0 and now - max(p.entered for p in positions) > patience_s)
 
     ranks = RankRun(

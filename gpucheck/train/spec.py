@@ -87,7 +87,8 @@ class SmokeOptions(msgspec.Struct, frozen=True, kw_only=True):
     steps: optimizer steps, 10 or more (fewer cannot show that the loss falls).
     data: a directory with the MNIST idx files, None for the synthetic set.
     timeout_s: from the moment at which every rank has its first step behind it; enforced from outside the ranks.
-    start_s: added before that, for imports, contexts and kernels that the driver compiles; 0 counts the start too.
+    start_s: added before that, for imports and contexts; 0 counts the start too. first_s: the longest phase before that
+    moment, where it is longer than stall_s: kernels that the driver compiles.
     stall_s: once every rank trains, the longest that all of them together may go without entering a new phase.
     check_every: parameters and optimizer state are compared across ranks after every that many steps, and at the end.
     """
@@ -108,6 +109,7 @@ class SmokeOptions(msgspec.Struct, frozen=True, kw_only=True):
     check_every: int = 5
     timeout_s: float = 60.0
     start_s: float = 0.0
+    first_s: float = 0.0
     stall_s: float = 30.0
     nodes: Nodes | None = None
     limits: SmokeLimits = SmokeLimits()

@@ -97,6 +97,7 @@ def test_options_reach_the_run(smoke):
     (asked,) = smoke(ON_CPU, "--steps", "77", "--timeout", "12.5", "--framework", "torch", "--strategy", "ddp")[3]
 
     assert (asked.steps, asked.timeout_s, asked.fault) == (77, 12.5, None)
+    assert asked.start_s > 60, "a host that reads torch for a minute has no hung rank"
 
 
 @pytest.mark.parametrize(

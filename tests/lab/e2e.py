@@ -80,6 +80,18 @@ def report(reports: Path, host: str) -> dict[str, Any]:
     return answer
 
 
+def unproven(reports: Path) -> str:
+    """Each finding that did not pass, whole: the output shows the first of them and their number."""
+    findings = [
+        (path.stem, found)
+        for path in sorted(reports.glob("lab-*.json"))
+        for found in json.loads(path.read_text())["findings"]
+    ]
+    return "\n".join(
+        f"{host}: {json.dumps(found)}" for host, found in findings if found["verdict"] not in ("pass", "skip")
+    )
+
+
 def container(host: str) -> str:
     """The container of a host."""
     return f"{LAB}-{host.removeprefix('lab-')}"

@@ -24,6 +24,7 @@ from tests.lab.e2e import (
     packages,
     provision_json,
     report,
+    unproven,
     with_spec,
 )
 
@@ -33,7 +34,7 @@ GPUS = {"lab-apt": 2, "lab-dnf": 8}
 
 
 def test_one_command_takes_two_bare_hosts_to_a_merged_report(first, reports):
-    assert first.status == 0, first.text
+    assert first.status == 0, f"{first.text}\n{unproven(reports)}"
     for host in HOSTS:
         assert first.recap(host)["failed"] == first.recap(host)["unreachable"] == 0
         assert re.search(rf"^PASS +{host} .*SIMULATED", re.sub(r"\x1b\[[0-9;]*m", "", first.text), re.MULTILINE)

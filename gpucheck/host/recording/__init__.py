@@ -7,8 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.foreign import UnreadableInput, read_bytes, unpacked
-from gpucheck.foreign.documents import bounded
+from gpucheck.foreign import UnreadableInput, bounded, read_bytes, unpacked
 from gpucheck.foreign.files import GZIP
 from gpucheck.model import NotRecorded
 from gpucheck.model.facts import BY_NAME, Facts

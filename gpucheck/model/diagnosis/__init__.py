@@ -33,19 +33,18 @@ class UnreadRange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # Frames of tables, times, levels, bus ids, numbers in columns, names with values; and frames of a Python stack.
-OUTPUT = re.compile(
+# Compiled when a line is looked at: few commands do that.
+OUTPUT = (
     r"^\s{0,40}[|+\u2500-\u257f]|^\[ {0,8}\d|\d\d:\d\d:\d\d|\b(?:ERROR|WARN|WARNING|FATAL|FAIL|FAILED|INFO|EE|WW)\b"
     r"|\b[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b|\b\d[\d.]{0,20}\s{1,20}\d[\d.]{0,20}\s{1,20}\d|^\s{0,40}[\w()/.-]{2,40}\s{0,40}[:=]\s{0,20}\S{0,60}\d"
     r"|\w{3,40}(?:Error|Exception): |^\w[\w./-]{1,40}: [a-z]|: error: "
 )
-STACK = re.compile(
-    r'^\s{0,40}(?:File "|Traceback \(|During handling|The above exception|\^|\S{1,40} ?line \d{1,6}, in )'
-)
+STACK = r'^\s{0,40}(?:File "|Traceback \(|During handling|The above exception|\^|\S{1,40} ?line \d{1,6}, in )'
 
 
 def is_output(line: str) -> bool:
     """Whether a line looks like output of a tool, not like prose or a frame of a stack."""
-    return OUTPUT.search(line) is not None and STACK.match(line) is None
+    return re.search(OUTPUT, line) is not None and re.match(STACK, line) is None
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from gpucheck.processes.child import Child
-from gpucheck.processes.contention import Waiting
+from gpucheck.processes.contention import MOST_WAITING, Waiting
 from gpucheck.processes.group import end
 from gpucheck.processes.lifeline import stack_of
 from gpucheck.processes.python import python_module
@@ -26,8 +26,6 @@ POLL_S = 0.02
 SETTLE_S = 1.0  # the end of one rank makes the others raise: wait for their errors, then find which was first
 STACK_S = 1.0
 TERM_S = 1.0
-# Ranks that hang spin, and so wait for a processor as well: they are stuck after so many times the limit.
-MOST_WAITING = 3.0
 KILL_S = 5.0  # a process in an uninterruptible call outlives even SIGKILL; it is reported, not waited for
 OUTPUT_LINES, OUTPUT_WIDTH = 8, 200
 Reason = Literal["finished", "broken", "stalled", "deadline", "interrupted"]

@@ -38,7 +38,8 @@ from gpucheck.train.spec import SmokeOptions, TrainingFault
 from gpucheck.train.strategies import Strategy, all_strategies
 
 SIMULATED_STALL_S = 8.0
-# On real GPUs: contexts of eight GPUs, and kernels that the driver compiles for a GPU newer than the build.
+# torch from a slow or busy disk and contexts of eight GPUs; on GPUs newer than the build a phase as long, in which the
+# driver compiles kernels.
 START_S = 240.0
 TAGS = frozenset({"training", "measure"})
 # Around the deadlines of the runs: every variant of a strategy has its start and a minute, and its ranks some seconds.
@@ -124,7 +125,7 @@ def train(
         on_gpus = gpus_here > 0 and options.visible_devices != ""
         if instances and options.visible_devices is None and options.nodes is None:
             options = replace(options, mig_uuids=instances)
-        outcome = run_smoke(replace(options, start_s=START_S) if on_gpus else options)
+        outcome = run_smoke(replace(options, start_s=START_S, first_s=START_S if on_gpus else 0.0))
         gpus = real_gpus(source) if options.visible_devices is None else None
         before = Training(strategy, outcome, evaluate(outcome, gpus=gpus))
         yield before

@@ -70,7 +70,7 @@ def open_rank(spec: RankSpec, progress: Progress, *, group: bool) -> Rank:
     options = spec.options
     settle(torch, options.precision)
     progress.enter("init")
-    patience_s = options.timeout_s + PATIENCE_S
+    patience_s = options.start_s + options.timeout_s + PATIENCE_S
     store = open_store(dist, spec.store, options.nodes, spec.rank, spec.processes, patience_s)
     where = agree(store, spec, view(torch))
     numbers = [spec.local_rank] if spec.processes > 1 or group else range(options.world_size)
