@@ -39,6 +39,7 @@ RULE = regex(r"^\s*[+|][-=+\s]{20,300}[+|]?\s*$")
 BAR = regex(r"^\s*\|.{3,300}$")
 BEGIN = regex(f"{TITLE.pattern}|{FIRST.pattern.replace('?P<', '?P<f_')}")
 DATE = regex(r"^\s*\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\s*$")
+HEADER = regex(r"^\s*\|\s{1,4}(?:GPU\s{1,4}Name|Fan\s{1,4}Temp)\s|^\s*\|[\s|]{20,120}MIG M\.\s*\|\s*$")
 INSIDE = regex(f"{RULE.pattern}|{BAR.pattern}")
 
 
@@ -159,7 +160,9 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
             is_next = last + 1 < len(lines) and TITLE.search(lines[last + 1]) and RULE.match(lines[last])
             yield first, last - 1 if is_next and last > first else last
 
-    return with_lines_above(lines, without_next_rule(), lambda line: RULE.match(line) or DATE.match(line))
+    return with_lines_above(
+        lines, without_next_rule(), lambda line: RULE.match(line) or DATE.match(line) or HEADER.match(line)
+    )
 
 
 KIND = Kind(NAME, "the table of nvidia-smi", parse, holds="GPU state", hints=("NVIDIA-SMI", "MiB |"), blocks=_blocks)

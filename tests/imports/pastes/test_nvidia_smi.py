@@ -178,6 +178,13 @@ def test_a_page_without_its_indentation_is_read():
     assert {one.check for one in found.findings} <= {one.check for one in whole.findings} | {"power-limit"}
 
 
+def test_a_table_without_its_first_rows_is_read_from_its_header():
+    whole = SAMPLES[H100_TABLE]
+    found = diagnosed(whole[whole.index("| GPU  Name") :])
+    assert found.unread == ()
+    assert len(found.observations.gpus) == len(diagnosed(whole).observations.gpus)
+
+
 def test_ns_without_the_command_may_be_of_nvlink_and_is_not_taken():
     rows = " \tGPU0\tGPU1\n GPU0\tX\tNS\n GPU1\tNS\tX"
     assert diagnosed(rows).observations.p2p_status is None
