@@ -434,7 +434,7 @@ def _nvlinks(topology: Topology) -> Iterator[Block]:
         yield Table(
             [*words("GPU"), *numbers("links up"), *words("to", kind="wordy")],
             [
-                [_gpus(indexes), Cell(f"{count} fewer", tone="off") if count < most else str(count), ends]
+                [_gpus(indexes), Cell(f"{count} of {most}", tone="off") if count < most else str(count), ends]
                 for (count, ends, *_), indexes in equal.items()
             ],
             "NVLink",
