@@ -159,6 +159,8 @@ def _start(launcher: Launcher, nodes: Nodes, number: int) -> list[_Running]:
 
 def _open(launcher: Launcher, name: str, command: str, seconds: float) -> _Running:
     """Start a command on one node. Raises OSError if this host cannot start the client."""
+    # Without the trap the shell ends first, and timeout(1) with it: a stopped program would stay on the node.
+    command = f"trap 'exit 143' TERM; {command}"
     script = WATCHED.format(seconds=seconds, command=f"sh -c {shlex.quote(command)}")
     if launcher.slurm:
         step = ["srun", "--overlap", "--nodes=1", "--ntasks=1", f"--nodelist={name}", "--kill-on-bad-exit=0", "--quiet"]

@@ -27,7 +27,7 @@ SCONTROL = """#!/bin/sh
 [ "$1 $2" = "show hostnames" ] && echo "$3" | tr , '\\n'
 """
 GPUCHECK = """#!{python}
-import json, os, sys, time
+import json, os, signal, sys, time
 from pathlib import Path
 
 nodes, node = Path(os.environ["NODES"]), os.environ["NODE"]
@@ -58,7 +58,11 @@ else:
     while len(list(here.glob(f"{{port}}-*"))) < int(count):
         time.sleep(0.01)
     states = [path.read_text() for path in here.glob(f"{{port}}-*")]
-    while "hangs" in states:
+    while state == "stops":
+        for end in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(end, lambda *_: os.kill(os.getpid(), signal.SIGSTOP))
+        os.kill(os.getpid(), signal.SIGSTOP)
+    while "hangs" in states or "stops" in states:
         time.sleep(0.05)
         if (nodes / "ended").exists():
             sys.exit(143)

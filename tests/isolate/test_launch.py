@@ -80,8 +80,9 @@ def test_a_test_does_not_wait_for_the_peers_of_a_node_that_failed(stand_ins, mon
     assert not processes(nodes)
 
 
-def test_nothing_is_left_where_a_search_ends_early(stand_ins):
-    nodes = stand_ins(a="hangs")
+@pytest.mark.parametrize("state", ["hangs", "stops"])
+def test_nothing_is_left_where_a_search_ends_early(stand_ins, state):
+    nodes = stand_ins(a=state)
     running = run_round(launcher("a", "b", "c", "d", seconds=100.0), [("a", "b"), ("c", "d")], 0)
     assert next(running)[1].state == "done"
     assert processes(nodes)
