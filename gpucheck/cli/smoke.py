@@ -67,7 +67,7 @@ NAMES = [*dict.fromkeys(name for _, name in STRATEGIES), "all"]
     metavar="DIR",
     help="Directory with the MNIST idx files, plain or .gz. Default: generated data of the same shape.",
 )
-@timeout_option("one training, on GPUs from the first step on", DEFAULTS.timeout_s)
+@timeout_option("one training from its first step on", DEFAULTS.timeout_s)
 @fail_on_option
 @output_options(*FORMATS)
 @simulation_options

@@ -5,7 +5,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 LOOK_S = 1.0
-# What hangs may spin, and so wait for a processor as well: it is stuck after so many times its limit on top of it.
+# A process that hangs may spin, and then waits for a processor too: it is stuck after its limit and so many times more.
 MOST_WAITING = 9.0
 
 
