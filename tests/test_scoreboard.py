@@ -84,6 +84,29 @@ def test_a_recipe_that_could_not_be_installed_is_named_on_the_page():
     assert "| gpucheck | 1 of 1 | 0 | 0 of 1 | 0 |" in text
 
 
+@pytest.mark.parametrize(
+    ("peer", "base", "with_fault", "word"),
+    [
+        ({}, "status 124\n", "status 124\n", "not observable"),
+        ({}, "status 0\nfine", "status 124\n", "hung"),
+        ({}, "status 0\nfine", "status 0\nfine", "silent"),
+        ({"blind": {"foreign": "an old driver"}}, "status 0\nfine", "status 0\nfine", "not observable"),
+        ({"blind": {"foreign": "an old driver"}}, "status 0\nfine", "status 1\nGPU 1 lost", "named"),
+    ],
+)
+def test_a_fault_is_not_observable_where_a_checker_does_not_check_the_machine_without_it(
+    tmp_path, peer, base, with_fault, word
+):
+    folder = tmp_path / "output" / "x"
+    folder.mkdir(parents=True)
+    (folder / "foreign-0.txt").write_text(base)
+    (folder / "foreign-1.txt").write_text(with_fault)
+
+    results = run.judged(tmp_path, [{"name": "x", **peer}], {})
+    assert results["x"]["foreign"] == {"fail --mode lost --gpu 1": word}
+    assert f"| x | {int(word == 'named')} of {int(word != 'not observable')} |" in page.totals(results, ["x"])
+
+
 @pytest.fixture(scope="module")
 def outside():
     """A folder that no folder of a peer covers, wherever pytest has its own, with a cache."""

@@ -10,6 +10,7 @@ KINDS = {
     "foreign": "Faults of NVIDIA's injector",
     "healthy": "Machines without a fault",
 }
+UNSEEN = ("not observable", "no recipe")
 HEAD = """\
 # Scoreboard
 
@@ -29,7 +30,7 @@ fault. Corrections: open an issue or change a recipe.
 | silent | its output does not show the fault |
 | false alarm | it complains about a machine without a fault |
 | crashed, hung | it ended with an exception, or did not end |
-| not observable | it reads this where `simulate --mount` shows nothing |
+| not observable | it reads this where nothing is shown here, or does not check this machine without the fault either |
 | not compared | it compares set-ups, and this column would only repeat its requirements |
 """
 TWO_AUTHORS = """\
@@ -106,7 +107,7 @@ def first(results, names):
 def totals(results, names):
     lines = ["| checker | named | weak or value | false alarms | crashed or hung |", "|---|---|---|---|---|"]
     for name in names:
-        words = [*results[name]["faults"].values(), *results[name]["foreign"].values()]
+        words = [word for kind in ("faults", "foreign") for word in results[name][kind].values() if word not in UNSEEN]
         healthy = list(results[name]["healthy"].values())
         cells = (
             f"{words.count('named')} of {len(words)}",

@@ -242,7 +242,7 @@ def judged(work, peers, missing):
         if not kept:
             own["missing"] = own["missing"] or "not run"
         for kind in ("faults", "healthy", "foreign"):
-            base = kept.get("foreign-0" if kind == "foreign" else "healthy-0", (0, ""))[1]
+            base_status, base = kept.get("foreign-0" if kind == "foreign" else "healthy-0", (0, ""))
             for index, row in enumerate(table[kind]):
                 key = row.get("fault") or row["machine"] + (" with six GPUs hidden" if row.get("faults") else "")
                 found = kept.get(f"{kind}-{index + (kind == 'foreign')}")
@@ -253,8 +253,14 @@ def judged(work, peers, missing):
                 # The mock is no whole machine, it has no device files: only what comes with the fault counts.
                 judge = {**peer, "baseline": True} if kind == "foreign" and "alarm" in peer else peer
                 word = well(peer, *found) if kind == "healthy" else outcome(judge, row, *found, base)
-                blind = peer.get("blind", {}).get(key.partition(":")[0])
-                own[kind][key] = "not observable" if blind and word == "silent" else word
+                unseen = peer.get("blind", {}).keys() & {kind, key.partition(":")[0]}
+                # A fault cannot be seen where the checker does not end without it either.
+                own[kind][key] = (
+                    "not observable"
+                    if (word == "silent" and unseen)
+                    or (word == "hung" and kind != "healthy" and base_status in TIMED_OUT)
+                    else word
+                )
     return results
 
 
