@@ -29,7 +29,10 @@ def differences(gpus: Iterable[Gpu], full: FullRecord) -> tuple[Difference, ...]
         reader = READERS.get(ran.name, _findings if ran.name.startswith("train") else None)
         if reader is not None:
             found += reader(ran)
-    return tuple(dict.fromkeys(found))
+    once: dict[tuple[str, str, str], Difference] = {}
+    for one in found:  # both levels of verify find the same
+        once.setdefault((one.subject, one.seen, one.expected), one)
+    return tuple(once.values())
 
 
 def _models(gpus: Iterable[Gpu]) -> Iterator[Difference]:
@@ -89,8 +92,9 @@ def _trial(ran: Ran) -> Iterator[Difference]:
 
 def _findings(ran: Ran) -> Iterator[Difference]:
     for one in _document(ran.output).get("findings", ()):
-        if one["verdict"] not in FAULTLESS:
-            seen, expected = f"{one['verdict'].upper()} {one['seen']}", str(one.get("wanted") or "")
+        if one["verdict"] not in FAULTLESS and not one.get("because_of"):
+            seen = f"{one['verdict'].upper()} {one['seen'] or one['why']}"
+            expected = str(one.get("wanted") or "")
             yield Difference(source=ran.name, subject=f"{one['check']}, {one['subject']}", seen=seen, expected=expected)
 
 

@@ -160,9 +160,11 @@ def _not_run(program: Program, limit_s: float, why: str) -> Ran:
 def _ran(program: Program, limit_s: float) -> Ran:
     words = program.command
     if words[0] != "-m":
-        if shutil.which(words[0]) is None:
+        # ldconfig is not in the PATH of users other than root.
+        found = shutil.which(words[0]) or shutil.which(words[0], path="/usr/sbin:/sbin")
+        if found is None:
             return _not_run(program, limit_s, f"not run: {words[0]} is not installed")
-        words = ("-c", EXEC, *words)
+        words = ("-c", EXEC, found, *words[1:])
     try:
         done = completed([sys.executable, *words], limit_s)
     except OSError as error:

@@ -195,7 +195,14 @@ def test_the_differences_come_first_and_name_a_wrong_kernel_a_strange_code_and_e
     def ran(name, output, **rest):
         return Ran(name=name, command=("-m", "x"), limit_s=1.0, **{"status": 0, "output": output, **rest})
 
-    report = {"findings": [{"check": "ecc", "subject": "GPU 0", "verdict": "unknown", "seen": "?", "wanted": 18}]}
+    doubt = {"subject": "GPU 0", "verdict": "unknown", "seen": "?", "wanted": 18, "why": "unknown"}
+    report = {
+        "findings": [
+            {"check": "ecc", **doubt},
+            {"check": "kernel-log", **doubt, "seen": None, "why": "not readable"},
+            {"check": "mig", **doubt, "because_of": "driver"},
+        ]
+    }
     full = FullRecord(
         cuda=CudaFailure(why="libcuda.so.1 was not found"),
         bandwidth=None,
@@ -213,6 +220,7 @@ def test_the_differences_come_first_and_name_a_wrong_kernel_a_strange_code_and_e
                 '{"copy_mib":64,"way":"gate","gb_s":[99.0]}\n{"copy_mib":64,"way":"spin","gb_s":[50.0]}\n'
                 '{"copy_mib":64,"way":"events","gb_s":[100.0]}\n{"copy_mib":256,"way":"gate","why":"full"}',
             ),
+            ran("verify, level quick", json.dumps(report)),
             ran("verify", json.dumps(report)),
             ran("train: cupy", "", status=-11, why="ended by SIGSEGV"),
             ran("nvbandwidth -j", "", status=None, why="not run: nvbandwidth is not installed"),
@@ -227,7 +235,8 @@ def test_the_differences_come_first_and_name_a_wrong_kernel_a_strange_code_and_e
         ("kernels and ways to time", "GPU 0: fill"): "wrong answer with 27 words",
         ("kernels and ways to time", "copies of 64 MiB timed by spin"): "50.0 GB/s",
         ("kernels and ways to time", "copies of 256 MiB timed by gate"): "full",
-        ("verify", "ecc, GPU 0"): "UNKNOWN ?",
+        ("verify, level quick", "ecc, GPU 0"): "UNKNOWN ?",
+        ("verify, level quick", "kernel-log, GPU 0"): "UNKNOWN not readable",
         ("train: cupy", "program"): "ended by SIGSEGV",
     }
 
@@ -258,6 +267,14 @@ def test_nothing_stops_at_a_failure_and_copies_are_kept_up_to_a_cut(monkeypatch)
         (7, None),
     ]
     assert (full.timings, full.bandwidth, full.not_measured, full.complete) == ((timing,), None, programs.LATE, True)
+
+
+def test_a_program_of_the_system_is_found_outside_the_path_of_a_user(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    *_, full = programs.take(facts(), (programs.Program("libraries", 20.0, ("ldconfig", "-p")),))
+
+    assert full.programs[0].status == 0
+    assert "libc.so.6" in full.programs[0].output
 
 
 def test_what_does_not_fit_into_the_time_is_named_and_the_rest_has_less(monkeypatch):
