@@ -41,6 +41,7 @@ LATE = "not at its end within its limit"
 CUT = "the recording was ended before this was measured"
 COPIES, READ_CUDA = "copies", "cuda"
 COMPUTE, TRAIN = "compute", "train"
+REFUSED = 64  # the status of a command that these GPUs or this host cannot run
 EXEC = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
 
 
@@ -170,12 +171,16 @@ def _ran(program: Program, limit_s: float) -> Ran:
     except OSError as error:
         return _not_run(program, limit_s, f"it did not start: {error.strerror}")
     killed = done.status is not None and done.status < 0
+    why = LATE if done.status is None else f"ended by {signal_name(-(done.status or 0))}" if killed else None
+    if words[0] == "-m" and done.status == REFUSED:  # such as bf16 on GPUs without it
+        last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or [""])[-1]
+        why = f"not run: {last.removeprefix('Error: ')}"
     return Ran(
         name=program.name,
         command=program.command,
         limit_s=limit_s,
         status=done.status,
-        why=LATE if done.status is None else f"ended by {signal_name(-(done.status or 0))}" if killed else None,
+        why=why,
         output=done.stdout[:MOST_OUTPUT].decode("utf-8", "replace"),
         errors=done.stderr[-MOST_ERRORS:].decode("utf-8", "replace"),
     )

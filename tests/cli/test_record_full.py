@@ -166,6 +166,21 @@ def test_every_answer_of_nvml_and_of_the_kernels_is_in_it_without_what_identifie
     assert "it is made for a public issue" in err
 
 
+def test_without_nvml_only_its_start_is_no_expected_answer(run, tmp_path, some_programs):
+    some_programs("every NVML call")
+    recorded, _ = full_record(run, tmp_path / "r", "--simulate", PAIR, "--fault", "driver-mismatch")
+
+    assert [one["subject"] for one in recorded["differences"]] == ["nvmlInit"]
+
+
+def test_a_training_that_these_gpus_cannot_run_is_not_run(run, tmp_path, some_programs):
+    some_programs("train: torch ddp, gpt, bf16")
+    recorded, _ = full_record(run, tmp_path / "r", "--simulate", PAIR)
+
+    assert recorded["full"]["programs"][0]["why"].startswith("not run: --precision bf16")
+    assert recorded["differences"] == []
+
+
 def test_computing_is_kept_step_by_step_with_clocks_watts_and_throttle_reasons(run, tmp_path, some_programs):
     some_programs("compute")
     recorded, _ = full_record(run, tmp_path / "r", "--simulate", PAIR, "--fault", "throttle-thermal:gpu=1")

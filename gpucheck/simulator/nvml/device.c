@@ -64,7 +64,13 @@ TEXT(nvmlDeviceGetSerial, "serial")
 TEXT(nvmlDeviceGetVbiosVersion, "vbios")
 TEXT(nvmlDeviceGetBoardPartNumber, "part_number")
 TEXT(nvmlDeviceGetInforomImageVersion, "inforom.image")
-TEXT(nvmlDeviceGetGspFirmwareVersion, "gsp.version")
+
+/* The caller states no length: NVML_GSP_FIRMWARE_VERSION_BUF_SIZE of nvml.h. */
+nvmlReturn_t nvmlDeviceGetGspFirmwareVersion(nvmlDevice_t device, char *version)
+{
+    return device_text(__func__, device, "gsp.version", version, 0x40);
+}
+
 PAIR(nvmlDeviceGetGspFirmwareMode, "gsp.enabled", "gsp.default")
 NUMBER(nvmlDeviceGetIndex, "index")
 NUMBER(nvmlDeviceGetMinorNumber, "minor")

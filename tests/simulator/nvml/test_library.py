@@ -92,6 +92,14 @@ def test_text_that_does_not_fit_is_not_written(library, gpu):
     assert buffer.raw[:40] == b"Tesla P100-PCIE-16GB\0" + b"#" * 19
 
 
+def test_the_firmware_version_has_no_length_that_its_caller_states(machine, library, gpu):
+    edit(machine, **{"gpu.0.gsp.version": "580.178.04"})
+    buffer = ctypes.create_string_buffer(64)
+    # A third argument stands for what the register happens to hold.
+    assert library.nvmlDeviceGetGspFirmwareVersion(gpu, buffer, 0) == SUCCESS
+    assert buffer.value == b"580.178.04"
+
+
 def test_cpu_set_that_is_too_small(library, gpu):
     """CPUs 0-13 and 28-41 need one word; with none there is nowhere to write."""
     words = (ctypes.c_ulong * 2)(7, 7)
