@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from gpucheck.isolate.search import Known, Limits, search
@@ -28,6 +29,7 @@ from gpucheck.isolate.simulated import GB_S, SimulatedFleet, parse_spec
 from gpucheck.model.isolation import GroupTest
 
 PROMISED = "20 slow nodes"  # five times as many seeds
+AT_TIMES, REPEATS = "4 slow at times", (2, 4, 8)
 CASES = [
     ("healthy", "nodes=1024"),
     ("1 slow node", "nodes=16,bad=1"),
@@ -37,7 +39,7 @@ CASES = [
     ("20 slow nodes, loss 10 %", "nodes=1024,bad=20,loss=0.1"),
     ("5 that hang, 5 that die", "nodes=1024,hangs=5,dies=5"),
     ("5 that return wrong data", "nodes=1024,wrong=5"),
-    ("4 slow at times", "nodes=1024,sometimes=4"),
+    (AT_TIMES, "nodes=1024,sometimes=4"),
     ("1 slow connection", "nodes=128,links=1"),
     ("1 slow switch", "nodes=1024,switches=1"),
     ("1 slow rail", "nodes=1024,nics=1"),
@@ -77,9 +79,9 @@ class Fleet(SimulatedFleet):
         return results
 
 
-def ours(fleet: Fleet) -> Named:
-    """The search of gpucheck isolate --expected."""
-    steps = search(Known(fleet.nodes, fleet.switch_of, Limits(GB_S)))
+def ours(fleet: Fleet, repeat: int = 1) -> Named:
+    """The search of gpucheck isolate --expected --repeat."""
+    steps = search(Known(fleet.nodes, fleet.switch_of, Limits(GB_S, repeat=repeat)))
     try:
         given = next(steps)
         while True:
@@ -190,6 +192,8 @@ def main() -> None:
     print("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |")
     for what, spec in CASES:
         print(row(what, spec, "gpucheck", ours, 5 * seeds if what == PROMISED else seeds), flush=True)
+        for repeat in REPEATS if what == AT_TIMES else ():
+            print(row(what, spec, f"gpucheck --repeat {repeat}", partial(ours, repeat=repeat), seeds), flush=True)
         print(row(what, spec, "bisection", bisection, seeds), flush=True)
         if parse_spec(spec).nodes <= MOST_PAIRS:
             print(row(what, spec, "all pairs", all_pairs, max(1, seeds // 50)), flush=True)

@@ -37,6 +37,14 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Bus bandwidth of a healthy all_reduce. With it, all nodes together are tested.",
 )
 @click.option("--nics", multiple=True, callback=separated, metavar="NIC,...", help="Test each of these NICs alone too.")
+@click.option(
+    "--repeat",
+    type=click.IntRange(1, 16),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Give each node N first tests, with other nodes each time: for nodes that are slow at times.",
+)
 @click.option("--sizes", default="8K,128M", show_default=True, metavar="LIST", help="A small and a large message.")
 @click.option(
     "--timeout",
@@ -58,6 +66,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     switches: Path | None,
     expected: float | None,
     nics: tuple[str, ...],
+    repeat: int,
     sizes: str,
     timeout: float,
     remote: str,
@@ -93,7 +102,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
             launcher=Launcher(
                 peers=peers, slurm=slurm, seconds=timeout, gpucheck=remote, sizes=sizes, nics=tuple(nics)
             ),
-            limits=Limits(expected),
+            limits=Limits(expected, repeat=repeat),
             switch_of=of_switch,
             lemons=lemons(labels),
             state=state,

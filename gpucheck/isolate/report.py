@@ -35,7 +35,7 @@ class Searched(NamedTuple):
 
 def findings(tested: Searched, limits: Limits, nodes: int) -> tuple[Finding, ...]:
     """Return the findings of a search."""
-    out = [*_accused(tested.outcome, limits), *_doubts(tested)]
+    out = [*_accused(tested, limits), *_doubts(tested)]
     if tested.cut:
         out.append(_of("host").unknown(tested.cut, f"{len(tested.rounds)} complete rounds"))
     if not out:
@@ -49,18 +49,22 @@ def _of(name: str) -> Subject:
     return Subject(check=CHECK, name=name)
 
 
-def _accused(outcome: Outcome, limits: Limits) -> Iterator[Finding]:
+def _accused(tested: Searched, limits: Limits) -> Iterator[Finding]:
+    outcome = tested.outcome
+    pairs = [one for each in tested.rounds for one in each if len(one.nodes) == 2]
     low = f"{outcome.limit_gb_s:.3g} GB/s" if outcome.limit_gb_s is not None else "the limit"
     for name in outcome.nodes:
-        tests = [one for one in outcome.bad if name in one.nodes and len(one.nodes) == 2]
+        tests = [one for one in pairs if name in one.nodes]
         # What a test with another named node shows may be of that node.
-        bad = [one for one in tests if not set(one.nodes) - {name} & set(outcome.nodes)] or tests
+        alone = [one for one in tests if not set(one.nodes) - {name} & set(outcome.nodes)]
+        tests = alone if any(one in outcome.bad for one in alone) else tests
+        bad = [one for one in tests if one in outcome.bad]
         code = next(code for state, code in BY_STATE if any(one.state == state for one in bad))
         others = [peer for one in bad for peer in one.nodes if peer != name]
         verdict = Verdict.UNKNOWN if code in NOTHING_KNOWN else Verdict.FAIL
         evidence = tuple(f"{' - '.join(one.nodes)}: {describe(one)}" for one in bad)
         subject = _of(f"node:{name}").with_evidence(*evidence)
-        seen = f"{len(bad)} bad tests with {len(set(others))} nodes"
+        seen = f"{len(bad)} of {len(tests)} tests bad, with {len(set(others))} nodes"
         # Values that the text does not need would keep equal findings apart.
         values: dict[str, Any] = {"others": _some(others), "node": name} if code in NOTHING_KNOWN else {"limit": low}
         yield subject.finding(verdict, code, seen, **values)

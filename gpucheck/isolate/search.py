@@ -43,7 +43,8 @@ class Limits(NamedTuple):
     """expected_gb_s: bus bandwidth of all nodes together, None if unknown. share: of the normal; less is slow.
 
     latency: a small message may take so many times as long as with others; None: its noise is unlimited.
-    brief: pairs once and suspects only, for a job that waits.
+    brief: pairs once and suspects only, for a job that waits. repeat: how often each node has its first tests, with
+    other nodes each time, for nodes that are slow at times.
     """
 
     expected_gb_s: float | None = None
@@ -51,6 +52,11 @@ class Limits(NamedTuple):
     share: float = 0.945  # halfway between noise of 1 % and a loss of 10 %, as `reference` lies above the middle
     rounds: int = MOST_ROUNDS
     brief: bool = False
+    repeat: int = 1
+
+    @property
+    def most_rounds(self) -> int:
+        return self.rounds + 2 * (self.repeat - 1)
 
 
 class _EndedError(Exception):
@@ -95,14 +101,17 @@ def search(known: "Known") -> Search:
 def _rounds(known: "Known") -> Steps:
     order, limits = known.order, known.limits
     whole = limits.expected_gb_s is not None and len(order) > 2
-    if whole:
+    for _ in range(limits.repeat if whole else 0):
         known.add((yield [tuple(order)]))
-        if known.rest:
-            return
-    for tests in _first_pairs(order, every=limits.expected_gb_s is None and not limits.brief):
+        if not known.rest:
+            break
+    if known.rest:
+        return
+    every = limits.expected_gb_s is None and not limits.brief
+    for tests in (tests for time in range(limits.repeat) for tests in _first_pairs(order, time, every=every)):
         known.add((yield _apart(tests, order, known.rank)))
     yield from _settle(known, whole=whole)
-    if whole and not known.rest and known.round < limits.rounds:
+    if whole and not known.rest and known.round < limits.most_rounds:
         for tests in _ring(known.unnamed()):
             known.add((yield tests))
         yield from _settle(known, whole=whole)
@@ -110,8 +119,11 @@ def _rounds(known: "Known") -> Steps:
         yield from _halves(known)
 
 
-def _first_pairs(order: Sequence[str], *, every: bool) -> Iterator[Round]:
-    """Yield nodes with nodes far away, on another switch. every: then neighbours, or every pair of a few nodes."""
+def _first_pairs(order: Sequence[str], time: int, *, every: bool) -> Iterator[Round]:
+    """Yield nodes with nodes far away, on another switch. every: then neighbours, or every pair of a few nodes.
+
+    time: how often this was done; each time with other nodes.
+    """
     half = len(order) // 2
     if every and len(order) < FEW:  # the circle method: each node meets each other once
         ring: list[str | None] = [*order, *([None] if len(order) % 2 else [])]
@@ -120,9 +132,11 @@ def _first_pairs(order: Sequence[str], *, every: bool) -> Iterator[Round]:
             yield [(a, b) for a, b in pairs if a is not None and b is not None]
             ring = [ring[0], ring[-1], *ring[1:-1]]
         return
-    yield [(order[at], order[at + half]) for at in range(half)]
+    # Of an odd number of nodes, another one has no partner each time.
+    order = [*order[time % len(order) :], *order[: time % len(order)]] if len(order) % 2 else order
+    yield [(order[at], order[half + (at + time) % half]) for at in range(half)]
     if every:
-        yield [(order[at], order[at + 1]) for at in range(0, len(order) - 1, 2)]
+        yield [(order[at - time % 2], order[at + 1 - time % 2]) for at in range(time % 2, len(order) - 1, 2)]
 
 
 def _apart(tests: Round, order: Sequence[str], lemons: Mapping[str, int]) -> Round:
@@ -149,7 +163,7 @@ def _ring(order: Sequence[str]) -> Iterator[Round]:
 
 def _settle(known: "Known", *, whole: bool) -> Steps:
     """Test suspects with nodes that were good until nothing is left to learn, and all others together once."""
-    while known.round < known.limits.rounds:
+    while known.round < known.limits.most_rounds:
         tests = known.next_tests()
         busy = {name for test in tests for name in test}
         others = tuple(name for name in known.unnamed() if name not in busy)
@@ -168,7 +182,7 @@ def _settle(known: "Known", *, whole: bool) -> Steps:
 def _halves(known: "Known") -> Steps:
     """Narrow down a group that is slow although each pair is good, to the smallest that is slow twice."""
     group = tuple(known.unnamed())
-    while len(group) > 3 and known.round < known.limits.rounds:
+    while len(group) > 3 and known.round < known.limits.most_rounds:
         halves = [group[: len(group) // 2], group[len(group) // 2 :]]
         known.add((yield halves))
         slow = [half for half, result in zip(halves, known.tests[-2:], strict=True) if not known.is_good(result)]
@@ -303,7 +317,7 @@ class Known:
         tests: Round = [pair for names in doubtful for pair in zip(names[::2], names[1::2], strict=False)]
         busy = {name for test in tests for name in test} | self.blamed
         open_ = [pair for pair in self.left if pair not in self.links]
-        doubted = {name for pair in open_ for name in pair if self.good[name] < CLEAR_AFTER}
+        doubted = {name for pair in open_ for name in pair if self.good[name] < CLEAR_AFTER + self.limits.repeat - 1}
         suspects = [n for n in self.order if n not in busy and (n in doubted or not (self.met[n] or self.rest))]
         free = [name for name in self.order if self.good[name] and name not in suspects]
         # Those first that are least known, and of these lemons: they may have to share few good nodes.

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck.isolate.report import Searched, findings
-from gpucheck.isolate.search import Known, Limits, Outcome, search
+from gpucheck.isolate.search import Known, Limits, Outcome, _first_pairs, search
 from gpucheck.isolate.simulated import GB_S, SimulatedFleet, Spec, parse_spec
 from gpucheck.model import Verdict, worst
 from gpucheck.model.isolation import GroupTest
@@ -14,9 +14,11 @@ SEEDS = range(10)
 NOT_DRAWN = ("loss", "noise", "cut", "sometimes", "switches", "nics", "together")
 
 
-def searched(spec: Spec, expected: float | None = GB_S, *, switches: bool = True) -> tuple[SimulatedFleet, Searched]:
-    fleet = SimulatedFleet(spec)
-    steps, rounds = search(Known(fleet.nodes, fleet.switch_of if switches else {}, Limits(expected))), []
+def searched(
+    spec: Spec, expected: float | None = GB_S, *, switches: bool = True, repeat: int = 1
+) -> tuple[SimulatedFleet, Searched]:
+    fleet, limits = SimulatedFleet(spec), Limits(expected, repeat=repeat)
+    steps, rounds = search(Known(fleet.nodes, fleet.switch_of if switches else {}, limits)), []
     try:
         tests = next(steps)
         while True:
@@ -107,12 +109,27 @@ def test_nodes_that_are_slow_only_together_are_narrowed_down():
 
 def test_nodes_that_are_slow_at_times_are_named_where_tests_show_it():
     """Half of their tests are good, so that many do not show; no other node is named."""
-    named = 0
-    for seed in range(60):
-        fleet, tested = searched(Spec(nodes=64, sometimes=2, seed=seed))
-        assert set(tested.outcome.nodes) <= set(fleet.truth.bad)
-        named += len(tested.outcome.nodes)
-    assert named >= 50  # of 120
+    for expected in (GB_S, None):
+        for repeat, least in ((1, 50), (4, 95), (8, 112)):
+            named = 0
+            for seed in range(60):
+                fleet, tested = searched(Spec(nodes=64, sometimes=2, seed=seed), expected, repeat=repeat)
+                assert set(tested.outcome.nodes) <= set(fleet.truth.bad)
+                named += len(tested.outcome.nodes)
+            assert named >= least  # of 120
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4, 7, 8, 9, 33, 64])
+@pytest.mark.parametrize("expected", [GB_S, None])
+def test_repeated_first_tests_are_with_other_nodes(nodes, expected):
+    fleet = SimulatedFleet(Spec(nodes=nodes))
+    asked = [tests for time in range(4) for tests in _first_pairs(fleet.nodes, time, every=expected is None)]
+    met = {name: {peer for tests in asked for pair in tests if name in pair for peer in pair} for name in fleet.nodes}
+
+    assert min(len(peers) - 1 for peers in met.values()) >= min(nodes - 1, nodes // 2, 2 if nodes % 2 else 4)
+    _, tested = searched(Spec(nodes=nodes), expected, repeat=4)
+    assert len(tested.rounds) == (4 if expected and nodes > 2 else len(asked))
+    assert verdict(tested) is Verdict.PASS
 
 
 @settings(max_examples=300)
@@ -130,12 +147,13 @@ def test_nodes_that_are_slow_at_times_are_named_where_tests_show_it():
     ),
     st.booleans(),
     st.booleans(),
+    st.integers(1, 3),
 )
-def test_no_healthy_node_is_named_and_no_sick_fleet_passes(spec, whole, switches):
+def test_no_healthy_node_is_named_and_no_sick_fleet_passes(spec, whole, switches, repeat):
     faulty = spec.bad + spec.hangs + spec.dies + spec.wrong + 2 * spec.links
     if faulty > spec.nodes:
         return
-    fleet, tested = searched(spec, GB_S if whole else None, switches=switches)
+    fleet, tested = searched(spec, GB_S if whole else None, switches=switches, repeat=repeat)
     ends = {name for link in fleet.truth.links for name in link}
     assert set(tested.outcome.nodes) - set(fleet.truth.bad) - ends == set()
     if whole and faulty:
@@ -191,21 +209,19 @@ def test_equal_results_give_equal_tests():
 )
 def test_how_its_tests_end_says_what_is_wrong_with_a_node(state, code, expected):
     """What is cut off or did not start is never an accusation."""
-    steps, names = search(Known([f"n{at}" for at in range(10)], {}, Limits())), []
+
+    def result(test: tuple[str, ...]) -> GroupTest:
+        bad = "n3" in test
+        return GroupTest(nodes=test, state=state if bad else "done", busbw_gb_s=None if bad else 9.0)
+
+    steps, rounds = search(Known([f"n{at}" for at in range(10)], {}, Limits())), []
     try:
         tests = next(steps)
         while True:
-            names.append(tests)
-            tests = steps.send(
-                [
-                    GroupTest(
-                        nodes=test, state=state if "n3" in test else "done", busbw_gb_s=None if "n3" in test else 9.0
-                    )
-                    for test in tests
-                ]
-            )
+            rounds.append([result(test) for test in tests])
+            tests = steps.send(rounds[-1])
     except StopIteration as ended:
-        found = findings(Searched([[]] * len(names), ended.value, {}), Limits(), 10)
+        found = findings(Searched(rounds, ended.value, {}), Limits(), 10)
     assert [(one.subject, one.code, one.verdict) for one in found] == [("node:n3", code, expected)]
 
 
