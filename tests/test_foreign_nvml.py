@@ -5,6 +5,9 @@ data/foreign_nvml/SOURCE.md says where they come from. Expected is what their co
 
 import json
 import lzma
+import os
+import subprocess
+import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -18,6 +21,7 @@ from gpucheck.model import Finding, NvmlReading, Report, Verdict
 from gpucheck.run import verification as run
 
 DATA = Path(__file__).parent / "data" / "foreign_nvml"
+MOCK = os.environ.get("GPUCHECK_MOCK_NVML", "")
 QUICK = run.select(run.all_steps(), level="quick", only=(), skip=())
 LOUD = (Verdict.WARN, Verdict.FAIL)
 WARN, FAIL = LOUD
@@ -171,6 +175,38 @@ def test_the_machine_without_a_fault_is_healthy():
 @pytest.mark.parametrize("command", FAULTS)
 def test_every_fault_of_the_mock_is_named_and_no_other(command):
     assert loud_after(command) == {(*FAULTS[command], "gpu:0000:1b:00.0")}
+
+
+@pytest.mark.more
+@pytest.mark.skipif(not MOCK, reason="GPUCHECK_MOCK_NVML: a folder as in tests/data/foreign_nvml/SOURCE.md")
+@pytest.mark.parametrize("command", FAULTS)
+def test_the_mock_itself_is_judged_as_its_recordings(command, tmp_path):
+    """The mock has no device files and no kernel module: those findings are of the host."""
+    mock, overrides = Path(MOCK), tmp_path / "overrides.yaml"
+    what, *words = command.split()
+    control = [
+        mock / "nvml-mock-ctl",
+        "--file",
+        overrides,
+        "--config",
+        mock / "config.yaml",
+        what,
+        "--gpu",
+        "1",
+        *words,
+    ]
+    subprocess.run(control, check=True, capture_output=True)
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(mock),
+        "MOCK_NVML_CONFIG": str(mock / "config.yaml"),
+        "MOCK_NVML_OVERRIDES": str(overrides),
+    }
+    verify = [sys.executable, "-m", "gpucheck", "verify", "--level", "quick", "--format", "json"]
+    done = subprocess.run(verify, env=environment, stdout=subprocess.PIPE, check=False)
+    found = [(f["check"], Verdict(f["verdict"]), f["cause"], f["subject"]) for f in json.loads(done.stdout)["findings"]]
+
+    assert [one for one in found if one[1] in LOUD and one[3] != "host"] == [(*FAULTS[command], "gpu:0000:1b:00.0")]
 
 
 def test_a_recording_without_device_files_does_not_say_whose_gpu_is_missing():
