@@ -137,7 +137,8 @@ def read_counters(
 ) -> tuple[PortCounters, ...]:
     """Return the counters of active ports that are evidence; a function is left alone after the first that fails.
 
-    Functions that firmware owns have no interface where others have one: each read adds an error to the kernel log.
+    Functions that firmware owns have no interface where others of their link layer have one: each read of one adds an
+    error to the kernel log. InfiniBand without IPoIB has none at all.
     before: an earlier reading. moving: of a simulated machine, by port, how fast its counters rise; None: it leaves.
     """
     then = {one.port: one.seconds or 0.0 for one in before}
@@ -146,9 +147,10 @@ def read_counters(
     found = []
     folders = {device: root / "sys/class/infiniband" / device.name for device in devices if not device.is_virtual}
     every = {device: _interfaces(folder) for device, folder in folders.items()}
+    usual = {port.link_layer for device, names in every.items() if names for port in device.ports}
     for device, names in every.items():
         folder = folders[device]
-        for port in device.ports if names or not any(every.values()) else ():
+        for port in device.ports if names or not usual.intersection(port.link_layer for port in device.ports) else ():
             if not port.is_active:
                 continue
             key = f"{device.name}/{port.number}"

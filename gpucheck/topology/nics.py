@@ -74,21 +74,24 @@ def roles(devices: Iterable[RdmaDevice], pci: Iterable[PciDevice]) -> dict[str, 
     devices, pci = tuple(devices), tuple(pci)
     own = {card.device.name: card for card in cards_of_gpus(devices, pci)}
     functions = {name: function for function in pci for name in function.infiniband_names}
-    usual = any(functions[device.name].net_names for device in devices if device.name in functions)
+    with_interface = (one for one in devices if one.name in functions and functions[one.name].net_names)
+    usual = {port.link_layer for one in with_interface for port in one.ports}
     return {
-        device.name: _role(device, functions[device.name], own.get(device.name), usual=usual)
+        device.name: _role(device, functions[device.name], own.get(device.name), usual)
         for device in devices
         if device.name in functions
     }
 
 
-def _role(device: RdmaDevice, function: PciDevice, card: Card | None, *, usual: bool) -> Role:
+def _role(device: RdmaDevice, function: PciDevice, card: Card | None, usual: set[str | None]) -> Role:
+    """usual: link layers of which a device has an interface; InfiniBand without IPoIB has none at all."""
     if card is not None:
         places = "EFA of a guest that has GPUs" if function.vendor_id == AMAZON else "as many equal cards as GPUs"
         return Role("compute", "below the PCIe switch of a GPU" if card.gpus else places)
     if device.is_virtual or (function.vendor_id, function.device_id) in VIRTUAL:
         return Role("virtual", "virtual function (SR-IOV)")
-    if device.kind == "switch" or (usual and not function.net_names):
+    owned = not function.net_names and not usual.isdisjoint(port.link_layer for port in device.ports)
+    if device.kind == "switch" or owned:
         return Role("firmware", "no network interface, as functions of the NVSwitch bridge have none")
     return Role("unknown", "no GPU below its PCIe switch, as with cards for storage or management")
 
@@ -102,12 +105,14 @@ def cards_of_gpus(devices: Iterable[RdmaDevice], pci: Iterable[PciDevice]) -> tu
     named = {device.name: device for device in devices if not device.is_virtual and device.kind != "switch"}
     functions = sorted(pci, key=lambda function: function.bus_id)
     gpus = [function for function in functions if function.is_nvidia_gpu]
-    every = [
+    shown = [
         _card(named[name], function, gpus)
         for function in functions
         for name in function.infiniband_names
-        if name in named and (function.vendor_id, function.device_id) not in VIRTUAL
+        if name in named
     ]
+    # A guest may have nothing but virtual functions, as ND series of Azure.
+    every = [card for card in shown if card.model not in VIRTUAL] or shown
     amazon = tuple(card for card in every if gpus and card.pci.vendor_id == AMAZON)
     return tuple(card for card in every if card.gpus) or amazon or _one_a_gpu(every, gpus)
 

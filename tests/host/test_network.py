@@ -295,6 +295,12 @@ def test_functions_of_firmware_and_ports_that_are_down_are_not_asked(tree):
     assert [one.port for one in counters(tree("mlx5_3", NDR | {"device/net/ib2/mtu": "2044"}))] == ["mlx5_3/1"]
 
 
+def test_infiniband_without_ipoib_is_asked_beside_a_card_with_an_interface(tree):
+    tree("mlx5_0", NDR)
+
+    assert [one.port for one in counters(tree("mlx5_1", ROCE))] == ["mlx5_0/1", "mlx5_1/1"]
+
+
 def test_statistics_of_an_interface_are_asked_of_the_kernel(monkeypatch):
     """Of 2000 names those are kept that are evidence. The kernel writes behind the request's pointer."""
     import ctypes

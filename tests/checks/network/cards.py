@@ -53,8 +53,8 @@ def host(*devices, gpus=None, **changes):
     return facts(**{"pci": tuple(pci), "rdma": named(devices)} | changes)
 
 
-def grace(*devices):
-    """Four GPUs and as many cards, each below a root port of its own, two on each node."""
+def grace(*devices, **changes):
+    """Four GPUs and as many cards, each below a root port of its own, two on each node. changes: of the cards."""
     pci = [gpu(n, (f"000{n}:00:00.0",), node=n // 2) for n in range(4)]
-    pci += [nic(n, f"mlx5_{n}", (f"001{n}:00:00.0",), node=n // 2) for n in range(len(devices))]
+    pci += [nic(n, f"mlx5_{n}", (f"001{n}:00:00.0",), node=n // 2, **changes) for n in range(len(devices))]
     return facts(pci=tuple(pci), rdma=named(devices))

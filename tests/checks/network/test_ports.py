@@ -102,6 +102,14 @@ def test_what_is_no_card_of_a_host_is_left_out(device, changes):
     assert [v for v, *_ in judged(facts(pci=pci, rdma=named([*ALIKE, device])))] == [PASS]
 
 
+def test_virtual_functions_of_a_guest_are_its_cards():
+    """As on ND A100 v4 and ND H100 v5 of Azure; an only one is for the front end."""
+    (finding,) = judged(grace(*ALIKE, card(DOWN), device_id="101e"))
+
+    assert finding[:2] == (FAIL, "network.port-down")
+    assert [v for v, *_ in judged(grace(card(DOWN), device_id="101e"))] == [SKIP]
+
+
 def test_cards_whose_use_is_not_known_are_listed_and_not_judged():
     """A card for storage or management may be down."""
     pci = (*host(*ALIKE).pci, nic(7, "mlx5_3", path=("0000:70:00.0",)))
