@@ -64,7 +64,7 @@ verify {P100} --level quick
 """
 # Those that copy, compute or train.
 LONG = f"""
-bandwidth --devices cpu,cpu
+bandwidth {P100} --level quick
 collectives {P100} --sizes 8K
 compute --devices cpu,cpu
 compute --level burn-in --duration 10m {P100} --state gpucheck-burn-in.json
