@@ -25,16 +25,9 @@ A false all-clear is a PASS where the source has none.
 """
 FIRST_SIGHT = """\
 Held out: the expectation was written from the source and committed before anything ran on the machine. At first
-sight the 42 of 2026-11-22 had 31 verdicts right, 28 all right, 2 falsely accused (by the search that was used then).
+sight the 42 of 2026-11-22 had 31 verdicts right, 28 all right, 2 falsely accused.
 The 54 of 2026-11-28 had 48 verdicts right, 47 all right, 23 of 24 causes named, 0 falsely accused, 0 false all-clears,
-4 not readable; the search on these: 47 verdicts right, 46 all right, 22 causes named, 1 false all-clear.
-"""
-BEFORE = """\
-## The former search over explanations
-
-Until 2026-11 a search over explanations took the place of the rules. On the same sets: 169 of the 600 printed tables of
-slow hosts passed (now 0), 190 of 997 faulty generated machines passed, first cause right on 101 of 117 public machines.
-It was 5,562 lines of code and data and stated probabilities, which changed no verdict for the better.
+4 not readable.
 """
 
 
@@ -98,7 +91,7 @@ def printed() -> str:
 
 
 def page() -> str:
-    return "\n".join((HEAD, public(), printed(), BEFORE))
+    return "\n".join((HEAD, public(), printed()))
 
 
 def main() -> None:

@@ -16,7 +16,6 @@ from gpucheck.diagnose.document import read
 from gpucheck.knowledge.strict import InputProblem
 from gpucheck.model import Finding, Verdict
 from tests.diagnose.cases import PLAIN, case
-from tests.diagnose.flows import machine
 from tests.diagnose.results import verdict
 from tests.shared import sampled
 
@@ -98,10 +97,3 @@ def stands_on(found: tuple[Finding, ...], fact: str) -> bool:
 @pytest.mark.parametrize("name", sampled(PLAIN, lambda number, _: number % 4 == 0))
 def test_no_public_machine_is_better_with_less(name: str) -> None:
     assert not improved(case(name)["observations"])
-
-
-@pytest.mark.parametrize("first", sampled(range(0, 400, 25), lambda number, _: number % 8 == 0))
-def test_no_generated_machine_is_better_with_less(first: int) -> None:
-    found = {seed: worse for seed in range(first, first + 25) if (worse := improved(machine(seed).observations))}
-
-    assert not found
