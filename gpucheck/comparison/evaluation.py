@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from gpucheck.comparison.expectations import Expectations
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
 from gpucheck.knowledge.codes import Subject
@@ -26,41 +28,31 @@ POWER_TOLERANCE_W = 1.0
 COMPUTE_MODES = {"default": 0, "exclusive-thread": 1, "prohibited": 2, "exclusive-process": 3}
 
 
-class Stated:
-    """Builds findings about expectations, each named by its path in the file."""
+class Stated(NamedTuple):
+    """The expectations; each finding has its path in the file and its line as evidence."""
 
-    def __init__(self, expected: Expectations) -> None:
-        self.expected = expected
+    expected: Expectations
 
-    def met(self, at: str, seen: Value, wanted: Value, *, unit: str | None = None) -> Finding:
-        return self._subject(at, "host", unit).passes(seen, wanted)
-
-    def unmet(
-        self,
-        code: str,
-        at: str,
-        seen: Value,
-        wanted: Value,
-        *,
-        subject: str = "host",
-        unit: str | None = None,
-        also: tuple[str, ...] = (),
-        **values: Any,
-    ) -> Finding:
-        return self._subject(at, subject, unit, also).fails(code, seen, wanted, key=at, **values)
-
-    def not_reported(self, code: str, at: str, wanted: Value, *, subject: str = "host") -> Finding:
-        """Return UNKNOWN: no evidence is not a PASS."""
-        return self._subject(at, subject, None).unknown(code, "not reported", wanted, key=at)
-
-    def not_measured(self, code: str, at: str, wanted: Value) -> Finding:
-        """Return SKIP: the run did not include this measurement."""
-        return self._subject(at, "host", None).skips(code, "not measured", wanted, key=at)
-
-    def _subject(self, at: str, name: str, unit: str | None, also: tuple[str, ...] = ()) -> Subject:
+    def about(self, at: str, name: str = "host", unit: str | None = None, also: tuple[str, ...] = ()) -> Subject:
         line = self.expected.lines.get(at)
         place = f"{self.expected.name}:{line}: {at}" if line else f"{self.expected.name}: {at}"
         return Subject(check=NAME, name=name, unit=unit, evidence=(place, *also))
+
+    def held(
+        self, at: str, seen: Value, wanted: Value, code: str, *, unit: str | None = None, met: bool | None = None
+    ) -> Finding:
+        """Return PASS or FAIL about the host. met: None = equal is as expected."""
+        subject = self.about(at, unit=unit)
+        is_met = seen == wanted if met is None else met
+        return subject.passes(seen, wanted) if is_met else subject.fails(code, seen, wanted, key=at)
+
+    def not_reported(self, code: str, at: str, wanted: Value, *, subject: str = "host") -> Finding:
+        """Return UNKNOWN: no evidence is not a PASS."""
+        return self.about(at, subject).unknown(code, "not reported", wanted, key=at)
+
+    def not_measured(self, code: str, at: str, wanted: Value) -> Finding:
+        """Return SKIP: the run did not include this measurement."""
+        return self.about(at).skips(code, "not measured", wanted, key=at)
 
 
 class Trait(NamedTuple):
@@ -116,18 +108,16 @@ def _versions(report: Report, facts: Facts | None, stated: Stated) -> Iterator[F
             continue
         at, shown = f"versions.{name}", f"{name} {seen or 'not found'}"
         if seen is not None and request(wanted).matches(seen.partition("+")[0]):
-            yield stated.met(at, shown, f"{name} {wanted}")
+            yield stated.about(at).passes(shown, f"{name} {wanted}")
         else:
-            yield stated.unmet("comparison.version-differs", at, shown, f"{name} {wanted}", name=name)
+            yield stated.about(at).fails("comparison.version-differs", shown, f"{name} {wanted}", key=at, name=name)
     wanted = versions.get("kernel_module")
     if wanted is not None:
         at, seen = "versions.kernel_module", facts.driver.loaded_flavour if facts else None
         if seen is None:
             yield stated.not_reported("comparison.flavor-unknown", at, wanted)
-        elif seen == wanted:
-            yield stated.met(at, seen, wanted)
         else:
-            yield stated.unmet("comparison.flavor-differs", at, seen, wanted)
+            yield stated.held(at, seen, wanted, "comparison.flavor-differs")
 
 
 def _gpus(facts: Facts | None, stated: Stated, share: Partial | None) -> Iterator[Finding]:
@@ -156,16 +146,14 @@ def _no_gpus(facts: Facts | None, stated: Stated) -> Iterator[Finding]:
     """Not listed is not absent: the driver and inventory checks distinguish the two."""
     wanted = stated.expected.gpus.get("count")
     if facts is not None and wanted == 0:
-        yield stated.met("gpus.count", 0, 0, unit="GPUs")
+        yield stated.about("gpus.count", unit="GPUs").passes(0, 0)
         return
     yield stated.not_reported("comparison.gpus-unlisted", "gpus", "the expected GPUs" if wanted is None else wanted)
 
 
 def _count(seen: int, wanted: int, at: str, unit: str, stated: Stated) -> Finding:
-    if seen == wanted:
-        return stated.met(at, seen, wanted, unit=unit)
     code = "comparison.gpus-missing" if seen < wanted else "comparison.gpus-surplus"
-    return stated.unmet(code, at, seen, wanted, unit=unit)
+    return stated.held(at, seen, wanted, code, unit=unit)
 
 
 def _is(gpu: Gpu, name: str) -> bool:
@@ -185,9 +173,10 @@ def _model(facts: Facts, name: str, stated: Stated) -> Iterator[Finding]:
         near = tuple(similar_gpus(name, 1))
         code = "comparison.model-misspelled" if near else "comparison.model-unknown"
     for gpu in others:
-        yield stated.unmet(code, "gpus.model", gpu.name, name, subject=f"gpu:{gpu.pci_bus_id}", near=near)
+        subject = stated.about("gpus.model", f"gpu:{gpu.pci_bus_id}")
+        yield subject.fails(code, gpu.name, name, key="gpus.model", near=near)
     if not others:
-        yield stated.met("gpus.model", f"{len(facts.gpus)} x {facts.gpus[0].name}", name)
+        yield stated.about("gpus.model").passes(f"{len(facts.gpus)} x {facts.gpus[0].name}", name)
 
 
 def _trait(facts: Facts, trait: Trait, wanted: Any, stated: Stated) -> Iterator[Finding]:
@@ -200,10 +189,10 @@ def _trait(facts: Facts, trait: Trait, wanted: Any, stated: Stated) -> Iterator[
             met += 1
         else:
             option = COMPUTE_MODES.get(wanted, wanted)
-            yield stated.unmet(trait.code, at, seen, wanted, subject=subject, unit=trait.unit, option=option)
+            yield stated.about(at, subject, trait.unit).fails(trait.code, seen, wanted, key=at, option=option)
     if met == len(facts.gpus):
         least = " or more" if trait.at_least else ""
-        yield stated.met(at, f"{met} GPUs", f"{wanted}{f' {trait.unit}' if trait.unit else ''}{least}")
+        yield stated.about(at).passes(f"{met} GPUs", f"{wanted}{f' {trait.unit}' if trait.unit else ''}{least}")
 
 
 def _pairs(report: Report, stated: Stated) -> Iterator[Finding]:
@@ -216,10 +205,7 @@ def _pairs(report: Report, stated: Stated) -> Iterator[Finding]:
             yield stated.not_reported("comparison.topology-unknown", at, wanted)
             continue
         seen = sum(pair.cls == cls for pair in report.topology.pairs)
-        if seen == wanted:
-            yield stated.met(at, seen, wanted, unit=f"pairs of {cls}")
-        else:
-            yield stated.unmet("comparison.pairs-differ", at, seen, wanted, unit=f"pairs of {cls}")
+        yield stated.held(at, seen, wanted, "comparison.pairs-differ", unit=f"pairs of {cls}")
 
 
 def _network(facts: Facts | None, share: Partial | None, stated: Stated) -> Iterator[Finding]:
@@ -234,21 +220,19 @@ def _network(facts: Facts | None, share: Partial | None, stated: Stated) -> Iter
     names = ", ".join(one.name for one in devices)
     unread = any(one.unread or any(port.state is None for port in one.ports) for one in devices)
     if "devices" in wanted:
-        count, at = wanted["devices"], "network.devices"
-        if len(devices) == count:
-            yield stated.met(at, len(devices), count, unit="RDMA devices")
-        else:
-            code = "comparison.devices-missing" if len(devices) < count else "comparison.devices-surplus"
-            yield stated.unmet(code, at, len(devices), count, unit="RDMA devices", also=(names,) if names else ())
+        count, at, seen = wanted["devices"], "network.devices", len(devices)
+        code = "comparison.devices-missing" if seen < count else "comparison.devices-surplus"
+        found = stated.held(at, seen, count, code, unit="RDMA devices")
+        more = (names,) if names and seen != count else ()
+        yield replace(found, evidence=(*found.evidence, *more))
     for at, (rate, count) in rates.items():
         active = [port for one in devices for port in one.ports if port.is_active and port.rate_gbit_s == rate]
         unit = f"active ports of {rate:g} Gb/s"
-        if len(active) >= count:
-            yield stated.met(at, len(active), count, unit=unit)
-        elif unread:
+        if unread and len(active) < count:
             yield stated.not_reported("comparison.network-unknown", at, count)
         else:
-            yield stated.unmet("comparison.ports-fewer", at, len(active), count, unit=unit)
+            met = len(active) >= count
+            yield stated.held(at, len(active), count, "comparison.ports-fewer", unit=unit, met=met)
 
 
 # Slow pairs that a finding names; one slow switch makes hundreds.
@@ -319,23 +303,17 @@ def _host_links(copies: BandwidthReport, name: str) -> Iterator[Number]:
 def _evaluate(numbers: list[Number], at: str, cls: str | None, limit: float, *, least: bool, stated: Stated) -> Finding:
     unit = "us" if at.split(".")[1].endswith("_us") else "GB/s"
     if not numbers and cls is not None:
-        return stated.unmet("comparison.class-absent", at, f"no {cls} pair", limit, path=cls)
+        return stated.about(at).fails("comparison.class-absent", f"no {cls} pair", limit, key=at, path=cls)
     if not numbers:
         return stated.not_reported("comparison.pair-missing", at, limit)
     worst = (min if least else max)(numbers, key=lambda number: number.value)
     bad = sorted((n for n in numbers if (n.value < limit) == least and n.value != limit), key=lambda n: n.value)
     if not bad:
         side = "slowest" if least else "longest"
-        return stated.met(at, f"{side} of {len(numbers)}: {worst.value:g} {unit}", f"{limit:g} {unit}")
+        return stated.about(at).passes(f"{side} of {len(numbers)}: {worst.value:g} {unit}", f"{limit:g} {unit}")
     more = (f"{len(bad) - SHOWN} more",) if len(bad) > SHOWN else ()
-    return stated.unmet(
-        "comparison.below-floor" if least else "comparison.above-ceiling",
-        at,
-        round(worst.value, 2),
-        limit,
-        subject=worst.subject,
-        unit=unit,
-        also=(*(f"{number.subject}: {number.value:g} {unit}" for number in bad[:SHOWN]), *more),
-        count=len(bad),
-        of=len(numbers),
+    also = (*(f"{number.subject}: {number.value:g} {unit}" for number in bad[:SHOWN]), *more)
+    code = "comparison.below-floor" if least else "comparison.above-ceiling"
+    return stated.about(at, worst.subject, unit, also).fails(
+        code, round(worst.value, 2), limit, key=at, count=len(bad), of=len(numbers)
     )
