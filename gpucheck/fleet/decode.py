@@ -18,6 +18,7 @@ from gpucheck.model.record import SCHEMA as REPORT_SCHEMA
 NO_REPORTS = (("provision", "gpucheck.provision/1"), ("plan", "gpucheck.dry-run/1"))
 # A report of an 8-GPU host is about 100 kB; anything near this is not one.
 MAX_BYTES = 16 * 1024 * 1024
+OVERSIZED = f"larger than {MAX_BYTES // 2**20} MiB, so it is not a host report"
 # 72 GPUs with a finding a pair have 3,000; beyond this a document only costs time.
 MAX_FINDINGS = 20_000
 MAX_GPUS = 1024
@@ -84,7 +85,7 @@ def _no_report(document: bytes, name: str, names: Sequence[str], error: Exceptio
         return ()
     host = _host(names, head.host or None)
     if len(document) > MAX_BYTES:
-        return (unreadable(name, f"larger than {MAX_BYTES // 2**20} MiB, so it is not a host report", host=host),)
+        return (unreadable(name, OVERSIZED, host=host),)
     if head.schema == FLEET_SCHEMA:
         reason, code = "a merged fleet report, not a host's", "fleet.report-merged"
         return (unreadable(name, reason, host=_host(names), code=code),)
@@ -95,10 +96,7 @@ def _no_report(document: bytes, name: str, names: Sequence[str], error: Exceptio
         found = "no schema" if head.schema is None else f"schema {head.schema!r}"
         reason = f"not a host report: {found}, this gpucheck reads {REPORT_SCHEMA!r}"
         return (unreadable(name, reason, host=host, code="fleet.schema-unknown"),)
-    if head.host is not None and len(head.host) > MAX_HOST_NAME:
-        reason = f"a host name of {len(head.host)} characters, {MAX_HOST_NAME} are allowed"
-        return (unreadable(name, reason, host=_host(names)),)
-    reason = _words(error) if error else "it names no host"
+    reason = _words(error) if error else f"it names no host, or in more than {MAX_HOST_NAME} characters"
     return (unreadable(name, f"not a host report: {reason}", host=host),)
 
 

@@ -14,7 +14,7 @@ from gpucheck.fleet.decode import MAX_BYTES
 from gpucheck.fleet.read import ENDINGS, read_file
 from gpucheck.foreign import UnreadableInput, read_text
 from gpucheck.model import Verdict
-from gpucheck.model.history import HistoryReport, NodeHistory
+from gpucheck.model.fleet import HistoryReport, NodeHistory
 from gpucheck.model.isolation import SCHEMA as ISOLATION
 from gpucheck.model.isolation import IsolationReport
 from gpucheck.printable import one_line

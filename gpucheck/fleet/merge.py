@@ -4,9 +4,8 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Hashable, Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from itertools import count
-from typing import Literal, TypeVar, cast
+from typing import Any, Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from gpucheck.fleet.causes import common_causes, shared_rails
@@ -17,81 +16,59 @@ from gpucheck.fleet.labels import Labels, labelled
 from gpucheck.fleet.outliers import find_outliers, with_outliers
 from gpucheck.fleet.row import LONGEST, REPORT
 from gpucheck.model import Drift, DriftValue, Finding, FleetProblem, FleetReport, FleetRow, HostMetric, Verdict, worst
-from gpucheck.model.finding import RANK, Values
+from gpucheck.model.finding import RANK
 
 # Shared values appear early and often. Beyond this limit values are kept per host: to remember them costs memory.
 MAX_KNOWN = 50_000
-Same = TypeVar("Same", bound=Hashable)
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
+
+
+# Fields of a row, and texts of a finding. Not what was seen: to Python 8, 8.0 and True are one, to a reader not.
+SHARED = ("simulation", "system", "driver", "gpus", "training", "group")
+TEXTS = (
+    "check", "subject", "code", "because_of", "because_of_subject", "unit", "cause", "why", "fix", "steps",
+)  # fmt: skip
 
 
 class Interner:
     """Hands out one object for all that are equal. Rows come out equal to what went in."""
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, Hashable] = {}
-        self._counts: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
-        self._indexes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
-        self._values: dict[str, dict[str, Values]] = {}
+        self._known: dict[Hashable, Any] = {}
 
     def row(self, row: FleetRow) -> FleetRow:
         """Return the row; what is identical in earlier rows is shared with them."""
         return replace(
             row,
-            simulation=self._one(row.simulation),
-            system=self._one(row.system),
-            driver=self._one(row.driver),
-            gpus=self._one(row.gpus),
-            training=self._one(row.training),
-            group=self._one(row.group),
-            counts=_known(self._counts, tuple(row.counts.items()), row.counts),
+            **{name: self._one(getattr(row, name)) for name in SHARED},
+            counts=self._dict(row.counts),
             problems=tuple(map(self._finding, row.problems)),
-            gpu_index=_known(self._indexes, tuple(row.gpu_index.items()), row.gpu_index),
+            gpu_index=self._dict(row.gpu_index),
             stand_ins=self._words(row.stand_ins),
             attributes={self._one(name): self._words(found) for name, found in row.attributes.items()},
             metrics={self._one(name): self._metric(metric) for name, metric in row.metrics.items()},
         )
 
-    def _one(self, value: Same) -> Same:
-        return cast("Same", _known(self._known, value, value))
+    def _one(self, value: Any, key: Hashable = None) -> Any:
+        """What is known by the key, which is the value if not stated; beyond MAX_KNOWN, the value itself."""
+        key = value if key is None else key
+        known = self._known
+        return known.setdefault(key, value) if len(known) < MAX_KNOWN else known.get(key, value)
 
-    def _words(self, words: tuple[str, ...]) -> tuple[str, ...]:
+    def _dict(self, value: dict[str, Any]) -> Any:
+        return self._one(value, (dict, repr(value)))
+
+    def _words(self, words: tuple[str, ...]) -> Any:
         """Words may differ by one among many, as the GPUs of a host do: each is shared, and the whole."""
-        known = self._known.get(words)
-        return self._one(tuple(map(self._one, words))) if known is None else cast("tuple[str, ...]", known)
+        return self._known.get(words) or self._one(tuple(map(self._one, words)))
 
-    def _metric(self, metric: HostMetric) -> HostMetric:
+    def _metric(self, metric: HostMetric) -> Any:
         """Most are settings, the same on every host; of measurements at least the places are identical."""
-        known = self._known.get(metric)
-        if known is not None:
-            return cast("HostMetric", known)
-        if metric.gpu_at is None and metric.pair_at is None:
-            return self._one(metric)
-        gpu_at, pair_at, low = self._one(metric.gpu_at), self._one(metric.pair_at), self._one(metric.low)
-        return self._one(replace(metric, gpu_at=gpu_at, pair_at=pair_at, low=low))
+        places = {name: self._one(getattr(metric, name)) for name in ("gpu_at", "pair_at", "low")}
+        return self._known.get(metric) or self._one(replace(metric, **places))
 
     def _finding(self, finding: Finding) -> Finding:
-        """Its texts. Not the whole, nor what was seen: to Python 8, 8.0 and True are one, to a reader they are not."""
-        return replace(
-            finding,
-            check=self._one(finding.check),
-            subject=self._one(finding.subject),
-            code=self._one(finding.code),
-            values=_known(self._values, repr(finding.values), finding.values),
-            because_of=self._one(finding.because_of),
-            because_of_subject=self._one(finding.because_of_subject),
-            unit=self._one(finding.unit),
-            cause=self._one(finding.cause),
-            why=self._one(finding.why),
-            fix=self._one(finding.fix),
-            steps=self._one(finding.steps),
-        )
-
-
-def _known(table: dict[Key, Value], key: Key, value: Value) -> Value:
-    """What the table holds for the key; the value itself, from now on, where that is nothing yet and there is room."""
-    return table.setdefault(key, value) if len(table) < MAX_KNOWN else table.get(key, value)
+        texts = {name: self._one(getattr(finding, name)) for name in TEXTS}
+        return replace(finding, **texts, values=self._dict(finding.values))
 
 
 # What follows from the GPUs is compared among hosts with the same GPUs, the rest among those with the same system.
@@ -142,10 +119,12 @@ def _models(group: str) -> str:
 
 def about_share(row: FleetRow) -> list[FleetProblem]:
     """Name a host of which there is only such a report."""
-    if not row.partial:
-        return []
-    text = f"{row.host}: its report covers {row.gpus or 'no GPU'}: run verify outside jobs and containers."
-    return [FleetProblem(kind="partial", subject=row.host, text=text)]
+    text = f"its report covers {row.gpus or 'no GPU'}: run verify outside jobs and containers."
+    return [_problem(row, "partial", text)] if row.partial else []
+
+
+def _problem(row: FleetRow, kind: Literal["clock", "conflict", "name", "partial", "stale"], text: str) -> FleetProblem:
+    return FleetProblem(kind=kind, subject=row.host, text=f"{row.host}: {text}")
 
 
 def about_partial(other: FleetRow, winner: FleetRow, report: str) -> tuple[Literal["duplicate", "conflict"], str]:
@@ -236,14 +215,17 @@ def _one_each(rows: list[FleetRow], now: datetime | None) -> tuple[dict[str, Fle
         for reports in machines:
             winner = max(reports, key=lambda row: _rank(row, now))
             others, floor = _about_others(winner, reports, now)
-            found = [*_about_time(winner, now, newest), *_about_name(winner), *about_share(winner), *others]
+            found = [*_about_time(winner, now, newest), *about_share(winner), *others]
+            if winner.stated is not None:
+                found.append(_problem(winner, "name", f"its report ({winner.source}) is of {winner.stated}."))
             if places[origin(winner.source)] > 1:
-                found.append(_two_machines(winner))
+                about = f"{winner.source or 'a report'} (started {winner.started})"
+                found.append(_problem(winner, "conflict", f"{about} is of another machine: two hosts have this name."))
             problems += found
             unsure = [p for p in found if p.kind in NOT_KNOWN]
             row = _unsure(winner, unsure, floor) if unsure else winner
             name = host if len(machines) == 1 else _distinguished(winner, chosen)
-            chosen[name] = msgspec.structs.replace(row, host=name)
+            chosen[name] = replace(row, host=name)
         if len(machines) > 1:
             problems.append(_one_name(host, machines))
     return chosen, problems
@@ -285,19 +267,6 @@ def _one_name(host: str, machines: list[list[FleetRow]]) -> FleetProblem:
     return FleetProblem(kind="name", subject=host, text=text)
 
 
-def _two_machines(row: FleetRow) -> FleetProblem:
-    report = f"{row.source or 'a report'} (started {row.started})"
-    text = f"{row.host}: {report} is of another machine: two hosts have this name."
-    return FleetProblem(kind="conflict", subject=row.host, text=text)
-
-
-def _about_name(row: FleetRow) -> list[FleetProblem]:
-    if row.stated is None:
-        return []
-    text = f"{row.host}: its report ({row.source}) is of {row.stated}."
-    return [FleetProblem(kind="name", subject=row.host, text=text)]
-
-
 def _rank(row: FleetRow, now: datetime | None) -> tuple[bool, bool, bool, float, int, str, str]:
     """A readable report beats none, a believable clock one from the future, a complete report one of a session.
 
@@ -319,14 +288,14 @@ def _about_time(row: FleetRow, now: datetime | None, newest: datetime | None) ->
         return []
     time = _time(row)
     if time is None:
-        text = f"{row.host}: its report has no valid start time ({row.started!r}): run verify again."
-        return [FleetProblem(kind="clock", subject=row.host, text=text)]
+        text = f"its report has no valid start time ({row.started!r}): run verify again."
+        return [_problem(row, "clock", text)]
     if now and time > now + SKEW:
-        text = f"{row.host}: its report was made {_span(time - now)} in the future: set its clock, run verify again."
-        return [FleetProblem(kind="clock", subject=row.host, text=text)]
+        text = f"its report was made {_span(time - now)} in the future: set its clock, run verify again."
+        return [_problem(row, "clock", text)]
     if newest and newest - time > STALE:
-        text = f"{row.host}: its report is {_span(newest - time)} older than the newest: run verify again."
-        return [FleetProblem(kind="stale", subject=row.host, text=text)]
+        text = f"its report is {_span(newest - time)} older than the newest: run verify again."
+        return [_problem(row, "stale", text)]
     return []
 
 
@@ -378,18 +347,14 @@ def _shared_gpus(rows: Iterable[FleetRow]) -> list[FleetProblem]:
         for uuid in row.gpu_uuids if not row.simulated else ():
             first = seen.setdefault(uuid, row.host)
             if first != row.host:
-                text = (
-                    f"{row.host}: its GPU {uuid} is also in the report of {first}: one report is of the other machine."
-                )
-                found.setdefault((first, row.host), FleetProblem(kind="conflict", subject=row.host, text=text))
+                text = f"its GPU {uuid} is also in the report of {first}: one report is of the other machine."
+                found.setdefault((first, row.host), _problem(row, "conflict", text))
     return list(found.values())
 
 
 def _unsure(row: FleetRow, problems: list[FleetProblem], floor: list[Verdict]) -> FleetRow:
     findings = tuple(REPORT.unknown("fleet.report-doubtful", p.text[:LONGEST]) for p in problems)
-    return msgspec.structs.replace(
-        row, verdict=worst([row.verdict, Verdict.UNKNOWN, *floor]), problems=(*row.problems, *findings)
-    )
+    return replace(row, verdict=worst([row.verdict, Verdict.UNKNOWN, *floor]), problems=(*row.problems, *findings))
 
 
 def _missing(host: str) -> FleetRow:

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import overload
 
-import msgspec
 from msgspec.structs import replace
 
 from gpucheck.fleet.digests import digests_of
@@ -68,7 +67,9 @@ MAX_PROBLEMS = 50
 MAX_VALUES = 64
 MAX_EVIDENCE = 40
 # Characters of one text of a host.
-LONGEST = 500
+LONGEST = 300
+# Of a finding. Its fix is rendered again, or quoted.
+TEXTS = ("check", "subject", "code", "because_of", "because_of_subject", "seen", "wanted", "unit", "cause", "why")
 # Of all values of a finding.
 MOST_OF_VALUES = 2000
 # Compares versions, and trains nothing.
@@ -147,25 +148,17 @@ def _bounded(problems: list[Finding]) -> tuple[Finding, ...]:
 
 def _kept(finding: Finding) -> Finding:
     """Return the finding with texts of a bounded length, steps of our own, and no name of the merge's own."""
-    kept = advised(
-        msgspec.structs.replace(
-            finding,
-            check=f"host's {finding.check}" if finding.check in OWN_CHECKS else _cut(finding.check),
-            subject=_cut(finding.subject),
-            code=_cut(finding.code),
-            # Without them the words of the code are not known, and what the host reports is quoted.
-            values=finding.values if len(repr(finding.values)) <= MOST_OF_VALUES else {},
-            because_of=_cut(finding.because_of),
-            because_of_subject=_cut(finding.because_of_subject),
-            seen=_cut(finding.seen) if isinstance(finding.seen, str) else finding.seen,
-            wanted=_cut(finding.wanted) if isinstance(finding.wanted, str) else finding.wanted,
-            unit=_cut(finding.unit),
-            cause=_cut(finding.cause),
-            why=_cut(finding.why),
-            evidence=tuple(map(_cut, finding.evidence[:MAX_EVIDENCE])),
-        )
+    texts = {name: getattr(finding, name) for name in TEXTS}
+    kept = replace(
+        finding,
+        **{name: _cut(text) if isinstance(text, str) else text for name, text in texts.items()},
+        # Without them the words of the code are not known, and what the host reports is quoted.
+        values=finding.values if len(repr(finding.values)) <= MOST_OF_VALUES else {},
+        evidence=tuple(map(_cut, finding.evidence[:MAX_EVIDENCE])),
     )
-    return with_actions((kept,), causes())[0]
+    if finding.check in OWN_CHECKS:
+        kept = replace(kept, check=f"host's {finding.check}")
+    return with_actions((advised(kept),), causes())[0]
 
 
 @overload
@@ -198,7 +191,6 @@ def _training(report: HostReport, verdict: Verdict) -> str:
 
 
 QUOTED = "the host's report states: "
-LONGEST = 300
 
 
 @cache
@@ -215,7 +207,7 @@ def advised(finding: Finding) -> Finding:
             return _of_code(finding)
         except (LookupError, ValueError, TypeError, OverflowError):
             pass  # the values are not those that this version has for the code
-    return _quoted(msgspec.structs.replace(finding, code=None, values={}))
+    return _quoted(replace(finding, code=None, values={}))
 
 
 def _is_option(value: Values) -> bool:
@@ -226,7 +218,7 @@ def _is_option(value: Values) -> bool:
 
 def _of_code(finding: Finding) -> Finding:
     why, steps = words_of(finding.code or "", finding.subject, finding.values, cause=finding.cause)
-    return msgspec.structs.replace(finding, why=why, steps=steps, fix=fix_of(steps))
+    return replace(finding, why=why, steps=steps, fix=fix_of(steps))
 
 
 def _quoted(finding: Finding) -> Finding:
@@ -234,10 +226,9 @@ def _quoted(finding: Finding) -> Finding:
     steps = cause.advice if cause is not None else ()
     if finding.fix != fix_of(steps):
         steps += (Step(text=f'{QUOTED}"{_quotable(finding.fix)}"', changes=True),)
-    return msgspec.structs.replace(finding, steps=steps, fix=fix_of(steps))
+    return replace(finding, steps=steps, fix=fix_of(steps))
 
 
 def _quotable(text: str) -> str:
     """On one line, and without a character that ends the quotation."""
-    line = "; ".join(" ".join(line.split()) for line in text.splitlines() if line.strip()).replace('"', "'")
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."
+    return _cut("; ".join(" ".join(line.split()) for line in text.splitlines() if line.strip()).replace('"', "'"))

@@ -3,7 +3,7 @@
 import csv
 import io
 
-from gpucheck.model.history import HistoryReport, NodeHistory
+from gpucheck.model.fleet import HistoryReport, NodeHistory
 from gpucheck.printable import one_line
 
 FEW = 20

@@ -62,18 +62,6 @@ def test_a_row_says_what_it_said(rows):
     assert [msgspec.json.encode(shared.row(row)) for row in rows] == [msgspec.json.encode(row) for row in rows]
 
 
-def test_equal_value_of_two_hosts_is_one_object():
-    shared = Interner()
-    one, other = shared.row(host("n1")), shared.row(host("n22"))
-
-    assert one.attributes["uplink"] is other.attributes["uplink"]
-    assert one.counts is other.counts
-    assert one.metrics["finding.check-0.links"] is other.metrics["finding.check-7.links"]
-    pairs = [row.metrics["p2p.unidirectional_gb_s[NV18]"] for row in (one, other)]
-    assert pairs[0] != pairs[1]
-    assert pairs[0].pair_at is pairs[1].pair_at
-
-
 def test_a_large_fleet_takes_a_quarter_of_the_room():
     shared = Interner()
 

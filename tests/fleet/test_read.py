@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck import fleet
-from gpucheck.fleet.stream import documents
+from gpucheck.fleet.read import documents
 from gpucheck.model import Verdict
 from gpucheck.render.fleet import render
 from tests.fleet.reports import report, rows, write
@@ -113,8 +113,8 @@ def test_a_report_that_is_cut_off_is_named_and_the_next_is_read():
 
 def test_a_stream_cannot_fill_the_memory(monkeypatch):
     """Endless reports that are begun and never ended: the largest is given up, by name."""
-    monkeypatch.setattr("gpucheck.fleet.stream.MAX_HELD", 5000)
-    monkeypatch.setattr("gpucheck.fleet.stream.LOOK", 10)
+    monkeypatch.setattr("gpucheck.fleet.read.MAX_HELD", 5000)
+    monkeypatch.setattr("gpucheck.fleet.read.LOOK", 10)
     lines = [line for i in range(50) for line in (b'%d: {"x": "%s"\n' % (i, b"y" * 1000),)]
 
     reasons = [seen(row) for row in stream(b"".join(lines))]

@@ -147,7 +147,7 @@ DOCUMENTS = {
     "isolation": Document(
         "gpucheck.isolation/1", ("gpucheck.model.isolation:IsolationReport",), "isolate --format json"
     ),
-    "history": Document("gpucheck.history/1", ("gpucheck.model.history:HistoryReport",), "fleet history --format json"),
+    "history": Document("gpucheck.history/1", ("gpucheck.model.fleet:HistoryReport",), "fleet history --format json"),
     "fleet": Document("gpucheck.fleet/1", ("gpucheck.model.fleet:FleetReport",), "fleet report --format json"),
     "recording": Document("gpucheck.recording/1", ("gpucheck.host.recording:Recording",), "record", promised=True),
     "facts": Document("gpucheck.facts/1", ("gpucheck.stack.facts:HostFacts",), "stack facts of a host (provisioning)"),
