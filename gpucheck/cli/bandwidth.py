@@ -34,8 +34,8 @@ SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
 @click.command()
 @click.option(
     "--devices",
-    metavar="0,1|UUIDs",
-    help="Measure only these GPUs, in this order. 0,0 copies within GPU 0.",
+    metavar="0,1|UUIDs|cpu,cpu",
+    help="Measure only these GPUs, in this order. 0,0 copies within GPU 0, cpu,cpu between two CPU processes.",
 )
 @click.option(
     "--sizes", metavar="LIST", help=f"Also measure sizes (4K,1M) on one pair of each path class. all: {SWEEP}."
@@ -70,7 +70,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 ) -> int:
     """Measure data integrity, bandwidth and latency of every GPU pair against expected values.
 
-    Data integrity is checked before bandwidth is measured. Without a GPU: --simulate hgx-h100-x8.
+    Data integrity is checked before bandwidth is measured. Without a GPU: --simulate hgx-h100-x8, or --devices cpu,cpu.
     """
     swept, tensor_bytes = parse_sizes(sizes), parse_tensor(tensor)
     start_simulation(profile, faults)

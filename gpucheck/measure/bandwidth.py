@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,7 @@ from gpucheck.measure.planning.plan import (
     CopyPaths,
     Depth,
     MeasurementRequest,
+    Path,
     buffer_bytes,
     paths,
     plan,
@@ -31,21 +32,34 @@ from gpucheck.measure.running.sampler import Sampler
 from gpucheck.measure.values import Answer, CopyStep, Failure, Flow, Opened, Setup
 from gpucheck.model import NvmlFailure, NvmlReading, Verdict, named, worst
 from gpucheck.model.bandwidth import BandwidthReport
+from gpucheck.model.device import Device
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.facts import Facts, Source
 from gpucheck.processes.signals import TerminatedError, undisturbed
 from gpucheck.topology import of
 
+EngineName = Literal["driver", "cpu"]
 # Minimum time limit of a step, without the time that it waits for a processor (processes.contention). A simulated copy
 # takes no time of its own: its step is a fraction of a second of CPU time.
 PATIENCE_S, SIMULATED_PATIENCE_S = 20.0, 5.0
+KIND = {
+    "driver": "GPU copies by the CUDA driver API",
+    "cpu": "CPU processes through shared memory: no GPU was measured",
+}
+SIMULATED = {"driver": "SIMULATED copies by the CUDA driver API on a simulated driver library: no GPU was measured"}
+
+
+def patience_s(engine: EngineName, *, simulated: bool) -> float:
+    """Return the minimum time limit of a step in seconds."""
+    return SIMULATED_PATIENCE_S if simulated and engine == "driver" else PATIENCE_S
+
+
 READING_S = 20.0
-ENGINE, KIND = "driver", "GPU copies by the CUDA driver API"
-SIMULATED = f"SIMULATED {KIND.removeprefix('GPU ')} on a simulated driver library: no GPU was measured"
+CPUS, CPU_BYTES, CPU_DEVICES = "cpu,cpu", 16 << 20, 2
 
 
 class BandwidthOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of the command line."""
+    """Options of the command line. devices: cpu,cpu are two CPU processes."""
 
     devices: str | None = None
     depth: Depth = "default"
@@ -90,10 +104,10 @@ class _Heard(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """The machine and the host as it was read. local: the copies stay inside one GPU."""
+    """The machine, the host as it was read (None for CPU processes), and the type of its devices."""
 
     machine: CopyPaths
-    scene: Scene
+    scene: Scene | None
     local: bool
     notes: tuple[str, ...]
 
@@ -110,12 +124,12 @@ def measure(
     with these options.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
+    engine: EngineName = "cpu" if options.devices == CPUS else "driver"
     facts = source.read("system", "simulation", f"folder:{CHANNELS}")
-    simulation = facts.simulation
+    simulation = facts.simulation if engine != "cpu" else None
     simulated = simulation is not None
-    patience = SIMULATED_PATIENCE_S if simulated else PATIENCE_S
-    place = _place(source, options)
-    scene = place.scene
+    patience = patience_s(engine, simulated=simulated)
+    place = _cpu_place() if engine == "cpu" else _gpu_place(source, options)
     request = MeasurementRequest(
         depth=options.depth,
         sizes=options.sizes,
@@ -123,11 +137,14 @@ def measure(
         local=place.local and options.tensor_bytes is None,
         seed=1 if simulated else secrets.randbits(63),
     )
-    wanted, note = room(scene.gpus, buffer_bytes(place.machine, request))
-    notes = (*place.notes, *((note,) if note else ()))
-    setup = Setup(devices=place.machine.devices, buffer_bytes=wanted, parent_pid=os.getpid())
+    wanted = buffer_bytes(place.machine, request) if engine != "cpu" else max(CPU_BYTES, options.tensor_bytes or 0)
+    notes = place.notes
+    if place.scene is not None:
+        wanted, note = room(place.scene.gpus, wanted)
+        notes += (note,) if note else ()
+    setup = Setup(engine=engine, devices=place.machine.devices, buffer_bytes=wanted, parent_pid=os.getpid())
     results = Results(devices=place.machine.devices)
-    planned_s, after = 0.0, None
+    planned_s, scene, after = 0.0, place.scene, None
     with _kept(results, watch) as stopped:
         with Supervised(setup, patience) as child:
             notes += tuple(f"environment variable removed for the measurement: {pair}" for pair in child.removed)
@@ -146,36 +163,42 @@ def measure(
                 )
                 steps = plan(place.machine, request)
                 planned_s = sum(step.planned_s for step in steps)
-                watch.planned(_planned(place.machine, steps))
+                watch.planned(_planned(engine, place.machine, steps))
 
                 def low(so_far: Results) -> Iterable[tuple[Flow, ...]]:
-                    if doubts is None:
+                    if doubts is None or scene is None:
                         return ()
                     return again(so_far, doubts(observations(so_far, place.machine, scene)))
 
-                bus_ids = dict.fromkeys(gpu.pci_bus_id for gpu in scene.gpus)
+                bus_ids = dict.fromkeys(gpu.pci_bus_id for gpu in scene.gpus) if scene is not None else ()
                 with Sampler((*bus_ids,), simulated=simulated) as sampler:
                     runner = _Heard(child, watch.answered)
                     run(steps, runner, results, machine=place.machine, request=request, low=low, progress=watch.step)
                 results.unread = sampler.rejected
-                scene = msgspec.structs.replace(scene, during=sampler.readings())
+                if scene is not None:
+                    scene = msgspec.structs.replace(scene, during=sampler.readings())
                 notes += opened.notes
-        if isinstance(after := query_child(max(patience, READING_S)), NvmlReading):
+        if scene is not None and isinstance(after := query_child(max(patience, READING_S)), NvmlReading):
             scene = msgspec.structs.replace(scene, after=after)
     with undisturbed():
-        seen = observations(results, place.machine, scene)
-        loaded = bool(seen.measured.under_load) or results.interrupted
-        findings = gaps(results, loaded=loaded, channels=bool(facts.folders[CHANNELS]))
+        seen = observations(results, place.machine, scene) if scene is not None else Observations()
+        channels = bool(facts.folders[CHANNELS])
+        findings = gaps(
+            results,
+            gpus=scene is not None,
+            loaded=bool(seen.measured.under_load) or results.interrupted,
+            channels=channels,
+        )
         if after is not None and results.failures:
             findings = (*lost(results.devices, after), *findings)
-        findings = named(findings, scene.gpus)
+        findings = named(findings, scene.gpus if scene is not None else ())
         counts = Counter(finding.verdict for finding in findings)
         made = BandwidthReport(
             host=facts.system.hostname,
             simulated=simulated,
             simulation=simulation,
-            engine=ENGINE,
-            kind=SIMULATED if simulated else KIND,
+            engine=engine,
+            kind=(SIMULATED if simulated and engine in SIMULATED else KIND)[engine],
             depth=options.depth,
             versions=results.opened.versions if results.opened else {},
             started=started.isoformat(timespec="seconds"),
@@ -220,7 +243,14 @@ def _kept(results: Results, watch: Watch) -> Iterator[list[BaseException]]:
         results.interrupted = True
 
 
-def _place(source: Source, options: BandwidthOptions) -> _Place:
+def _cpu_place() -> _Place:
+    devices = tuple(Device(index=i, name="CPU process") for i in range(CPU_DEVICES))
+    between = {(a, b): Path(cls="CPU", resources=()) for a in range(CPU_DEVICES) for b in range(CPU_DEVICES) if a != b}
+    machine = CopyPaths(devices=devices, between=between, to_host=((),) * CPU_DEVICES)
+    return _Place(machine, None, local=False, notes=())
+
+
+def _gpu_place(source: Source, options: BandwidthOptions) -> _Place:
     facts, topology = source.read(*NEEDS), of(source)
     reading, pci = facts.nvml, facts.pci
     if isinstance(reading, NvmlFailure) or topology is None or not reading.gpus:
@@ -235,9 +265,9 @@ def _place(source: Source, options: BandwidthOptions) -> _Place:
     return _Place(machine, Scene.of(facts, chosen.gpus, reading, topology), chosen.local, notes)
 
 
-def _shares(scene: Scene, opened: Opened) -> tuple[int, ...]:
+def _shares(scene: Scene | None, opened: Opened) -> tuple[int, ...]:
     """Return the GPUs by position that are in an NVLink domain of several hosts, and offer their memory there."""
-    fabrics = (gpu.fabric for gpu in scene.gpus)
+    fabrics = (gpu.fabric for gpu in scene.gpus) if scene is not None else ()
     ready = (fabric is not None and fabric.state == "completed" and fabric.spans_hosts for fabric in fabrics)
     offered = zip(ready, opened.fabric_handles, strict=False)
     return tuple(place for place, both in enumerate(offered) if all(both))
@@ -253,6 +283,6 @@ def _no_gpus(facts: Facts) -> Unmeasurable:
     return Unmeasurable(found)
 
 
-def _planned(machine: CopyPaths, steps: tuple[CopyStep, ...]) -> Planned:
+def _planned(engine: str, machine: CopyPaths, steps: tuple[CopyStep, ...]) -> Planned:
     one_way = sum(s.purpose == "one direction" and s.flows[0].method == "ce-write" for s in steps)
-    return Planned(ENGINE, len(machine.devices), len(steps), one_way, sum(step.planned_s for step in steps))
+    return Planned(engine, len(machine.devices), len(steps), one_way, sum(step.planned_s for step in steps))

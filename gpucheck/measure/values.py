@@ -199,6 +199,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """The first message to a child. buffer_bytes: requested size of each of the two buffers of a device."""
 
+    engine: Literal["driver", "cpu"]
     devices: tuple[Device, ...]
     buffer_bytes: int
     parent_pid: int

@@ -96,6 +96,17 @@ def test_the_guides_one_liner_is_timed_and_verified():
     assert report["integrity"]["bytes_verified"] == 800_000_000
 
 
+def test_cpu_numbers_are_never_judged_as_gpu_numbers():
+    done = measured("--devices", "cpu,cpu", "--level", "quick", "--format", "json")
+    report = json.loads(done.stdout)
+
+    assert done.returncode == 0
+    assert report["simulated"] is False
+    assert "no GPU was measured" in report["kind"]
+    verdicts = {finding["check"]: finding["verdict"] for finding in report["findings"]}
+    assert verdicts == {"p2p-bandwidth": "skip", "p2p-integrity": "pass"}
+
+
 @pytest.fixture
 def refused(monkeypatch, run, activate):
     """Exit status and message of a run that does not begin."""

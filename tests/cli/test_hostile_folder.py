@@ -64,7 +64,7 @@ verify {P100} --level quick
 """
 # Those that copy, compute or train.
 LONG = f"""
-bandwidth {P100} --level quick
+bandwidth --devices cpu,cpu
 collectives {P100} --sizes 8K
 compute --devices cpu,cpu
 compute --level burn-in --duration 10m {P100} --state gpucheck-burn-in.json

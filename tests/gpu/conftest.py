@@ -66,7 +66,9 @@ def opened(devices):
     """The engine on every GPU, and what it could set up, in the environment of a process that copies."""
     os.environ.update(SET_FOR_COPIES)
     made = DriverEngine()
-    result = open_engine(made, Setup(devices=devices, buffer_bytes=BUFFER_BYTES, parent_pid=os.getpid()))
+    result = open_engine(
+        made, Setup(engine="driver", devices=devices, buffer_bytes=BUFFER_BYTES, parent_pid=os.getpid())
+    )
     assert isinstance(result, Opened), result
     return made, result
 

@@ -74,6 +74,7 @@ class Bench:
 
     def setup(self) -> Setup:
         return Setup(
+            engine="driver",
             devices=self.machine.devices,
             buffer_bytes=buffer_bytes(self.machine, MeasurementRequest()),
             parent_pid=0,
@@ -132,7 +133,7 @@ class Bench:
         return self.observed(results, **{"during": self.links(), "after": self.reading, **facts})
 
     def gaps(self, results: Results, *, loaded: bool = True) -> tuple[Finding, ...]:
-        return gaps(results, loaded=loaded)
+        return gaps(results, gpus=True, loaded=loaded)
 
 
 TWO_PCIE = Bench([p100(0), p100(1)])

@@ -103,7 +103,7 @@ class FormulaEngine:
 
     def copy(self, flows: Sequence[Flow], region: Region) -> None:
         """Let every destination hold what its source holds, or what the fault makes of it."""
-        FormulaEngine.time(self, flows, region.size, [1] * len(flows))  # also where a test breaks the timing
+        self.time(flows, region.size, [1] * len(flows))
         for flow in (flow for flow in flows if flow.dst != HOST):
             self.memory[flow.dst] = (region, self._arrived(flow, region))
 
@@ -232,5 +232,5 @@ def _key(word: Words) -> int | None:
 if __name__ == "__main__":
     from gpucheck.measure.running import child
 
-    child.engine = lambda: FormulaEngine(msgspec.json.decode(sys.argv[1], type=Rates))
+    child.engine_of = lambda name: FormulaEngine(msgspec.json.decode(sys.argv[1], type=Rates))
     child.main(int(sys.argv[2]), sys.stdin.buffer)

@@ -25,6 +25,7 @@ AT_WORK = {
         2,
         b"gpucheck.measure.running.child",
     ),
+    "copies on CPUs": (["bandwidth", "--devices", "cpu,cpu"], 4, b"gpucheck.measure.running.child"),
     "collectives": (["collectives", "--sizes", "64M", "--timeout", "600"], 3, b"gpucheck.measure.collectives.rank"),
     "training": (["smoke", "--framework", "torch", "--steps", "1000000"], 3, b"gpucheck.train.rank"),
 }

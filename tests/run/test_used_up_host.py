@@ -49,6 +49,7 @@ COMMANDS = {
     "verify": f"verify {P100}",
     "smoke": "smoke --framework torch --steps 10",
     "bandwidth": f"bandwidth {P100}",
+    "bandwidth of CPUs": "bandwidth --devices cpu,cpu",
     "compute": f"compute {P100}",
     "compute on CPUs": "compute --devices cpu,cpu",
     "burn-in": f"compute --level burn-in --duration 10m {P100} --state STATE",

@@ -1,1 +1,1 @@
-"""Copy engines: move, time and compare data on GPUs and on simulated machines."""
+"""Copy engines: move, time and compare data on GPUs, on CPU processes and on simulated machines."""

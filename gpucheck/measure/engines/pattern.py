@@ -4,7 +4,7 @@ Word i of a pattern is mix(key + i * STRIDE), mix being splitmix64's finalizer, 
 in the wrong place, the inverse gives its position and pattern without a search.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 WORD = 8  # bytes
 MASK = (1 << 64) - 1
@@ -12,6 +12,7 @@ STRIDE = 0x9E3779B97F4A7C15  # odd, so that i * STRIDE is a bijection too
 FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _STRIDE_BACK, _FIRST_BACK, _SECOND_BACK = (pow(factor, -1, 1 << 64) for factor in (STRIDE, FIRST, SECOND))
 POISON = 0xDEADBEEFC0FFEE5A
+SAMPLE = 64  # wrong words of a comparison that are kept
 
 
 class Origin(NamedTuple):
@@ -79,3 +80,21 @@ def poison_for(keys: tuple[int, ...], words: int) -> int:
     while any(index_of(key, poison) < words for key in keys):
         poison = mix(poison)
     return poison
+
+
+def signed(word: int) -> int:
+    """Return the word as a two's complement 64-bit integer, as array libraries use it."""
+    return word - (1 << 64) if word >> 63 else word
+
+
+def pattern_array(index: Any, key: int) -> Any:
+    """Return the same words for an array of signed 64-bit positions, with the array library's wrapping arithmetic."""
+
+    def shift(array: Any, bits: int) -> Any:
+        # A shift of a signed array extends the sign, which the mask removes.
+        return (array >> bits) & ((1 << (64 - bits)) - 1)
+
+    word = index * signed(STRIDE) + signed(key)
+    word = (word ^ shift(word, 30)) * signed(FIRST)
+    word = (word ^ shift(word, 27)) * signed(SECOND)
+    return word ^ shift(word, 31)

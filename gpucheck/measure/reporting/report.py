@@ -18,7 +18,7 @@ from gpucheck.measure.reporting.observed import (
 )
 from gpucheck.measure.reporting.surroundings import Scene, nvml_status
 from gpucheck.measure.running.runner import Results, total
-from gpucheck.measure.values import HOST, PEERS_USED_UP, Failure, FailureKind, Flow, Timing, error_text
+from gpucheck.measure.values import HOST, PEERS_USED_UP, DataCheck, Failure, FailureKind, Flow, Timing, error_text
 from gpucheck.model import Finding, NvmlFailure, NvmlReading
 from gpucheck.model.bandwidth import (
     ContentionResult,
@@ -158,11 +158,11 @@ def host_links(results: Results, machine: CopyPaths) -> tuple[HostLink, ...]:
     return tuple(link for link in links if link.h2d_gb_s or link.d2h_gb_s or link.by_node)
 
 
-def peer_access(results: Results, scene: Scene) -> PeerAccess | None:
+def peer_access(results: Results, scene: Scene | None) -> PeerAccess | None:
     """Return peer access as CUDA reports it, with NVML's status."""
     if results.opened is None or not results.opened.peer_access or len(results.devices) < 2:
         return None
-    return PeerAccess(cuda=results.opened.peer_access, nvml=nvml_status(scene) or ())
+    return PeerAccess(cuda=results.opened.peer_access, nvml=nvml_status(scene) or () if scene is not None else ())
 
 
 def local(results: Results, machine: CopyPaths) -> tuple[float | None, ...]:
@@ -317,20 +317,27 @@ UNKNOWN: dict[FailureKind, Reason] = {
     "defect": Reason("a defect of gpucheck or of a Python package that it uses", "measure.copies-defect"),
     "not-started": Reason("the copy engine did not start", "measure.engine-not-started"),
 }
+# Copies between CPU processes use neither driver nor link.
+OF_PROCESSES: dict[FailureKind, Reason] = {
+    "stuck": Reason("the copy hung", "measure.processes-stuck"),
+    "crashed": Reason("the measuring process crashed", "measure.processes-crashed"),
+}
 
 
-def gaps(results: Results, *, loaded: bool, channels: bool = False) -> tuple[Finding, ...]:
+def gaps(results: Results, *, gpus: bool, loaded: bool, channels: bool = False) -> tuple[Finding, ...]:
     """Return findings about what was not measured, and on data of copies without a link.
 
-    loaded: NVML was read meanwhile. channels: the host has an IMEX channel.
+    gpus: False for CPU processes. loaded: NVML was read meanwhile. channels: the host has an IMEX channel.
     """
-    found = [*_failures(results)]
+    found = [*_failures(results, UNKNOWN if gpus else UNKNOWN | OF_PROCESSES)]
     if results.opened is None:
         return tuple(found)
-    found += [*_data(results), *_fabric(results, channels=channels)]
-    if not loaded:
+    found += [*_data(results, gpus=gpus), *_fabric(results, channels=channels)]
+    if not gpus:
+        found.append(_processes(results))
+    elif not loaded:
         found.append(_not_read(results.unread))
-    if len(results.devices) == 1:
+    if gpus and len(results.devices) == 1:
         found.append(BANDWIDTH.skips("measure.single-gpu", "not applicable: 1 GPU, no pair"))
     return tuple(found)
 
@@ -358,14 +365,14 @@ def lost(devices: Sequence[Device], after: NvmlReading | NvmlFailure) -> tuple[F
     )
 
 
-def _failures(results: Results) -> Iterator[Finding]:
+def _failures(results: Results, reasons: dict[FailureKind, Reason]) -> Iterator[Finding]:
     """Yield one finding for each reason of missing results, except failures of the driver or a link."""
     for failure in results.failures:
         if failure.kind == "missing-package":
             package = PACKAGE.get(failure.detail, failure.detail)
             seen = f"not run: Python package {failure.detail} is not installed"
             yield COPIES.skips("measure.package-missing", seen, package=package)
-    for kind, reason in UNKNOWN.items():
+    for kind, reason in reasons.items():
         unknown = [failure for failure in results.failures if failure.kind == kind]
         if unknown:
             yield _unknown(unknown, reason, results)
@@ -406,20 +413,25 @@ def _copy(failure: Failure, results: Results) -> str:
     return f"copy between host and {where}" if where else f"copies ({failure.purpose})"
 
 
-def _data(results: Results) -> Iterator[Finding]:
-    """Yield a finding if nothing was compared, and on compared data inside one device."""
-    checks = [check for _, check in results.checks if check.flow.src == check.flow.dst]
+def _data(results: Results, *, gpus: bool) -> Iterator[Finding]:
+    """Yield a finding if nothing was compared, and on compared data inside one device or between processes."""
+    checks = [check for _, check in results.checks if not gpus or check.flow.src == check.flow.dst]
     bad = [check for check in checks if check.mismatches]
     if not any(check.bytes_verified for _, check in results.checks):
         yield INTEGRITY.unknown("measure.nothing-compared", "data integrity unknown: 0 bytes compared")
     elif bad:
-        pairs = sorted({(check.flow.src, check.flow.dst) for check in bad})
-        subject = Subject(check=INTEGRITY.check, name=pair_subject(results, pairs), evidence=bad[0].evidence)
-        seen = f"{pairs_text(results, pairs)}: {count_text(sum(c.mismatches for c in bad), '8-byte word')} wrong"
-        yield subject.fails("measure.gpu-data-wrong", seen, 0)
+        yield _wrong(bad, results, gpus=gpus)
     elif checks:
+        where = "inside GPUs" if gpus else "between CPU processes"
         compared = bytes_text(sum(check.bytes_verified for check in checks))
-        yield INTEGRITY.passes(f"{compared} compared inside GPUs, no wrong word")
+        yield INTEGRITY.passes(f"{compared} compared {where}, no wrong word")
+
+
+def _wrong(bad: Sequence[DataCheck], results: Results, *, gpus: bool) -> Finding:
+    pairs = sorted({(check.flow.src, check.flow.dst) for check in bad})
+    subject = Subject(check=INTEGRITY.check, name=pair_subject(results, pairs), evidence=bad[0].evidence)
+    seen = f"{pairs_text(results, pairs)}: {count_text(sum(c.mismatches for c in bad), '8-byte word')} wrong"
+    return subject.fails("measure.gpu-data-wrong" if gpus else "measure.host-data-wrong", seen, 0)
 
 
 def _fabric(results: Results, *, channels: bool) -> Iterator[Finding]:
@@ -438,3 +450,9 @@ def _fabric(results: Results, *, channels: bool) -> Iterator[Finding]:
     if checks and not any(check.mismatches for check in checks):
         compared = bytes_text(sum(check.bytes_verified for check in checks))
         yield FABRIC.passes(f"{compared} copied through memory imported by fabric handles on this host, no wrong word")
+
+
+def _processes(results: Results) -> Finding:
+    pairs = sum(1 for _ in results.measured())
+    seen = f"not applicable: {count_text(pairs, 'pair')} of CPU processes, no GPU"
+    return BANDWIDTH.skips("measure.only-processes", seen)

@@ -117,8 +117,12 @@ def _timing(flow: Flow, size: int, repeats: int, samples: tuple[float, ...], way
     )
 
 
-def engine() -> CopyEngine:
-    """Return the copy engine; its packages are imported when it opens."""
+def engine_of(name: str) -> CopyEngine:
+    """Return the copy engine of this name; its packages are imported when it opens."""
+    if name == "cpu":
+        from gpucheck.measure.engines.cpu import CpuEngine
+
+        return CpuEngine()
     from gpucheck.measure.engines.driver.engine import DriverEngine
 
     return DriverEngine()
@@ -162,14 +166,14 @@ def answer(engine: CopyEngine, step: CopyStep) -> Answer | Failure:
 def main(descriptor: int, requests: BinaryIO) -> None:
     """Run requests until stdin closes."""
     setup = setup_of(requests, Setup)
-    copies = engine()
-    opened = open_engine(copies, setup)
+    engine = engine_of(setup.engine)
+    opened = open_engine(engine, setup)
     reply(descriptor, opened)
     if isinstance(opened, Opened):
         try:
-            serve(descriptor, requests, CopyStep, partial(answer, copies))
+            serve(descriptor, requests, CopyStep, partial(answer, engine))
         finally:
-            copies.close()
+            engine.close()
 
 
 if __name__ == "__main__":

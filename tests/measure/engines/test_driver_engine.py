@@ -194,7 +194,7 @@ from gpucheck.measure.values import Opened, Setup
 gpus = live_source(isolated=True, deadline_s=60.0).read("nvml").nvml.gpus
 devices = tuple(device(gpu) for gpu in gpus)
 opened = open_engine(
-    DriverEngine(), Setup(devices=devices, buffer_bytes=64 << 30, parent_pid=os.getpid())
+    DriverEngine(), Setup(engine="driver", devices=devices, buffer_bytes=64 << 30, parent_pid=os.getpid())
 )
 assert isinstance(opened, Opened), opened
 assert opened.buffer_bytes == 4 << 30, opened.buffer_bytes

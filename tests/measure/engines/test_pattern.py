@@ -12,7 +12,9 @@ from gpucheck.measure.engines.pattern import (
     Origin,
     index_of,
     mix,
+    pattern_array,
     poison_for,
+    signed,
     unmix,
     word_at,
     words_at,
@@ -65,6 +67,19 @@ def test_poison_is_no_word_of_the_pattern(key, index):
     poison = poison_for((key,), 2000)
     assert index_of(key, poison) >= 2000
     assert poison != 0
+
+
+@given(words)
+def test_signed_words_keep_their_bits(word):
+    assert signed(word) & (2**64 - 1) == word
+
+
+def test_arrays_hold_the_same_words():
+    numpy = __import__("numpy")
+    key = Origin(3, 1, 0, 2).key
+    made = pattern_array(numpy.arange(1000), key)
+
+    assert [int(word) & (2**64 - 1) for word in made] == [word_at(key, index) for index in range(1000)]
 
 
 WORDS = 4096

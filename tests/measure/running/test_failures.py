@@ -1,4 +1,4 @@
-"""Failures that are not the copy's: children whose engine breaks, and what becomes of pair and verdict."""
+"""Failures that are not the copy's: real CPU children whose engine breaks, and what becomes of pair and verdict."""
 
 import os
 import sys
@@ -6,48 +6,47 @@ import sys
 import msgspec
 import pytest
 
+from gpucheck.measure.bandwidth import _cpu_place
 from gpucheck.measure.planning.plan import MeasurementRequest, plan
 from gpucheck.measure.reporting.report import gaps, measured_pairs
 from gpucheck.measure.running.runner import MOST_LOST, Results, Supervised, run
-from gpucheck.measure.values import HOST, DataCheck, Failure, Flow, Opened
+from gpucheck.measure.values import HOST, DataCheck, Failure, Flow, Opened, Setup
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis.observations import Measured
-from gpucheck.processes.python import PLACES, ROOT
 from tests.measure.benches import EIGHT_NVSWITCH, TWO_PCIE, Here, by_check
 from tests.measure.formulas import FormulaEngine
 from tests.shared import sampled
 
 pytestmark = pytest.mark.slow
 
-# The real child with an engine of formulas, one method of which breaks.
+# The real child with the real CPU engine, one method of which breaks.
 CHILD = """
 import os, sys
-import msgspec
-from gpucheck.measure.engines.protocol import NotTimed
+from gpucheck.measure.engines import cpu
 from gpucheck.measure.running import child
-from gpucheck.simulator.cuda.copies import Rates
-from tests.measure.formulas import FormulaEngine
+from gpucheck.measure.engines.cpu import CpuEngine
+from gpucheck.measure.engines.protocol import NotTimed
 
-class Broken(FormulaEngine):
+class Broken(CpuEngine):
     pass
 
 def breaks(*arguments, **more):
     raise {error}
 
-Broken.{method} = breaks
-child.engine = lambda: Broken(msgspec.json.decode(sys.argv[1], type=Rates))
-child.main(int(sys.argv[2]), sys.stdin.buffer)
+{place} = breaks
+child.engine_of = lambda name: Broken()
+child.main(int(sys.argv[1]), sys.stdin.buffer)
 """
 
 
-def measured(error, method="time", depth="quick"):
-    """A run of two GPUs in which this is raised there; the results, and how many children it took."""
-    machine, setup = TWO_PCIE.machine, msgspec.structs.replace(TWO_PCIE.setup(), parent_pid=os.getpid())
+def measured(error, place="Broken.time", depth="quick"):
+    """A run of two CPU processes in which this is raised there; the results, and how many children it took."""
+    machine = _cpu_place().machine
+    setup = Setup(engine="cpu", devices=machine.devices, buffer_bytes=1 << 20, parent_pid=os.getpid())
     results = Results(devices=machine.devices)
     request = MeasurementRequest(depth=depth, methods=("ce-write",), buffer_bytes=1 << 20)
-    pids, rates = set(), msgspec.json.encode(TWO_PCIE.rates()).decode()
-    command = (sys.executable, "-c", PLACES + CHILD.format(error=error, method=method), ROOT, rates)
-    with Supervised(setup, 20.0, command) as child:
+    pids = set()
+    with Supervised(setup, 20.0, (sys.executable, "-c", CHILD.format(error=error, place=place))) as child:
         opened = child.open()
         if isinstance(opened, Failure):
             results.failures.append(opened)
@@ -60,7 +59,7 @@ def measured(error, method="time", depth="quick"):
 
 
 def stated(results):
-    return by_check(gaps(results, loaded=True))
+    return by_check(gaps(results, gpus=False, loaded=False))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,7 @@ def test_an_exception_in_the_child_is_unknown_and_no_pairs_fault(error, kind, wo
     cause = None if kind == "defect" else "host-resources"
     assert {(finding.cause, finding.subject) for finding in findings["p2p-copies"]} == {(cause, "host")}
     assert words in str(findings["p2p-copies"][0].seen)
-    assert results.checks, "both pairs were compared before anything was timed"
+    assert findings["p2p-integrity"][0].verdict is Verdict.PASS, "both pairs were compared before anything was timed"
     assert {f.code for f in findings["p2p-copies"]} <= {f"measure.copies-{kind}", "measure.copies-ended"}
 
 
@@ -92,9 +91,10 @@ def test_a_defect_is_placed_for_whoever_reports_it():
     assert len(results.failures) <= MOST_LOST + 1
 
 
-@pytest.mark.parametrize("method", sampled(["fill", "compare"], (1,)))
-def test_an_exception_between_the_copies_is_no_corrupt_data(method):
-    results, _, _ = measured("MemoryError()", method)
+@pytest.mark.parametrize("place", sampled(["Broken.fill", "cpu._compared", "cpu.signed"], (1,)))
+def test_an_exception_between_the_copies_is_no_corrupt_data(place):
+    """Also one inside a device's own process, where its buffers are filled and compared."""
+    results, _, _ = measured("MemoryError()", place)
     findings = stated(results)
 
     assert (results.checks, results.broken) == ([], set())
@@ -104,8 +104,8 @@ def test_an_exception_between_the_copies_is_no_corrupt_data(method):
 
 @pytest.mark.parametrize("error", ["ImportError('libcudnn.so.9')", "OSError(5, 'x')"])
 def test_an_engine_that_does_not_open_for_whatever_reason_is_unknown(error):
-    results, _, _ = measured(error, "open")
-    (finding,) = gaps(results, loaded=False)
+    results, _, _ = measured(error, "Broken.open")
+    (finding,) = gaps(results, gpus=False, loaded=False)
 
     assert (finding.verdict, finding.cause) == (Verdict.UNKNOWN, None)
 
@@ -119,17 +119,21 @@ def test_copies_that_cannot_be_timed_leave_the_pair_in_the_run():
     assert results.latency.keys() >= {Flow(src=0, dst=1), Flow(src=1, dst=0)}, "other steps of the pair go on"
     assert (finding.verdict, finding.cause) == (Verdict.UNKNOWN, None)
     assert str(finding.seen).startswith("timings unknown for GPU 0 <-> 1 (one direction, both directions")
-    assert results.checks
+    assert findings["p2p-integrity"][0].verdict is Verdict.PASS
     assert len(pids) == 1, "no context is spoilt by it: the child goes on"
     assert [pair.measured for pair in measured_pairs(results, machine)] == [None, None]
 
 
 def test_a_crash_of_native_code_breaks_the_pair_and_a_kill_does_not():
+    """Between CPU processes neither says anything about a link."""
     crash, _, _ = measured("os.kill(os.getpid(), 11)")
+    (finding, *_) = stated(crash)["p2p-copies"]
     killed, _, _ = measured("os.kill(os.getpid(), 9)")
-    (seen, *_) = TWO_PCIE.observed(crash).measured.failures
 
-    assert (seen.kind, seen.pairs, seen.detail) == ("crashed", ((0, 1),), "ended by SIGSEGV")
+    assert (finding.verdict, finding.cause) == (Verdict.UNKNOWN, None)
+    assert str(finding.seen).endswith("the measuring process crashed")
+    assert finding.evidence[0].startswith("copy GPU 0 -> 1, ")
+    assert finding.evidence[0].endswith("ended by SIGSEGV")
     assert crash.broken == {frozenset((0, 1))}
     assert {f.verdict for f in stated(killed)["p2p-copies"]} == {Verdict.UNKNOWN}
     assert killed.broken == set()

@@ -193,7 +193,7 @@ def agree(run, profile, faults, machine):
     about, reading = described(machine)
     engine = FormulaEngine(about)
     devices = tuple(Device(index=gpu.index, name=gpu.name) for gpu in reading.gpus)
-    engine.open(Setup(devices=devices, buffer_bytes=SIZE, parent_pid=0))
+    engine.open(Setup(engine="driver", devices=devices, buffer_bytes=SIZE, parent_pid=0))
     direct = all(status in ("OK", None, "X") for row in reading.p2p["read"] for status in row)
     wanted, asked = [], []
     for flows in steps_of(len(devices), direct=direct):

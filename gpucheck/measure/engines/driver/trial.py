@@ -158,7 +158,7 @@ def main() -> None:
         raise SystemExit(f"no GPU to try: {reading.call} ended with {reading.name}")
     engine = DriverEngine()
     devices = tuple(Device(index=gpu.index, name=gpu.name, bus_id=gpu.pci_bus_id) for gpu in reading.gpus)
-    opened = engine.open(Setup(devices=devices, buffer_bytes=BUFFER, parent_pid=os.getppid()))
+    opened = engine.open(Setup(engine="driver", devices=devices, buffer_bytes=BUFFER, parent_pid=os.getppid()))
     _print("opened", lambda: iter(({"buffer_bytes": opened.buffer_bytes, "versions": opened.versions},)))
     for gpu in engine.gpus:
         _print(f"kernels, GPU {gpu.about.index}", partial(kernels, gpu))
