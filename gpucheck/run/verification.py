@@ -87,9 +87,11 @@ def verify(
     comparisons: Iterable[Comparison] = (),
     interrupted: Callable[[Report], None] | None = None,
     excluded: Iterable[str] = (),
+    window_s: float = 0.0,
 ) -> Report:
     """Run the steps on a host and return the report, with the findings of the comparisons.
 
+    window_s: least time between the two readings of what is read at the start and at the end.
     excluded: what the caller removed from the level, each with the reason, for the report.
     Where an exception ends it, Ctrl-C too, what the running step started is ended first.
     interrupted: gets the report of what was found so far when a signal ends the run, before its exception goes on.
@@ -113,8 +115,11 @@ def verify(
         for need in dict.fromkeys(need for step in steps for need in step.early):
             with suppress(Exception):  # the step that needs it reports how this ended
                 source.read(need)
+        began = time.monotonic()
         for step in sorted(steps, key=lambda step: (bool(step.early), step.waits)):
             progress(step.name)
+            if step.early:
+                time.sleep(max(0.0, window_s - (time.monotonic() - began)))
             outcomes[step.name] = guard.run(step)
         whole = result()
     except (KeyboardInterrupt, TerminatedError):

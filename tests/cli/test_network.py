@@ -117,3 +117,15 @@ def test_what_was_measured_is_printed_when_a_signal_comes(run, monkeypatch, sign
     assert answer == status
     assert [row["value"] for row in json.loads(text)["results"]] == [48.75]
     assert "nic.run-interrupted" in {one["code"] for one in json.loads(text)["findings"]}
+
+
+def test_counters_that_rise_slowly_show_in_a_longer_window(run, tmp_path):
+    slow = ("verify", "--only", "nic-counters", *H100, "--fault", "nic-errors:nic=3,per_s=20")
+    assert run(*slow)[0] == 0
+    status, text, _ = run(*slow, "--window", "1", "--format", "json")
+    (found,) = findings(text)
+
+    assert (status, found) == (1, ("warn", "nic-counters", "nic-errors", "nic:0000:5e:00.0"))
+    run("record", *H100, "-o", tmp_path / "r")
+    status, _, err = run("verify", "--from", tmp_path / "r", "--window", "1")
+    assert (status, "own two readings" in err) == (64, True)

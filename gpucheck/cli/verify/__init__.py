@@ -16,6 +16,7 @@ from gpucheck.cli._shared.common import (
     recording_option,
     replaces,
     replay_mark,
+    seconds,
     separated,
     simulation_options,
     timeout_option,
@@ -68,6 +69,12 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Compare the host with an earlier JSON report of its own: regressions, bandwidth, error rates.",
 )
+@click.option(
+    "--window",
+    type=seconds(),
+    metavar="SECONDS",
+    help="Read counters of network ports again after at least SECONDS. Default: at the end of the run.",
+)
 @fail_on_option
 @timeout_option()
 @click.option("-v", "--verbose", is_flag=True, help="Show the state of each GPU, each PASS and all evidence.")
@@ -90,6 +97,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     skip: tuple[str, ...],
     expect: Path | None,
     baseline: Path | None,
+    window: float | None,
     fail_on: str,
     timeout: float,
     verbose: bool,
@@ -108,6 +116,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.cli.verify.comparison import comparisons
     from gpucheck.run import verification as run
 
+    if window is not None and recording is not None:
+        raise Problem("--window: a recording has its own two readings. Remove --window or --from.")
     compared = comparisons(expect, baseline, host)
     # To load the measurements takes as long as all checks.
     steps = run.quick_steps() if level == "quick" and not only and not skip else run.all_steps()
@@ -127,7 +137,15 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     def checked(keep: "Callable[[Report], None]") -> "Report":
         shown = Progress(len(chosen))
-        return run.verify(host, chosen, progress=shown, comparisons=compared, interrupted=keep, excluded=excluded)
+        return run.verify(
+            host,
+            chosen,
+            progress=shown,
+            comparisons=compared,
+            interrupted=keep,
+            excluded=excluded,
+            window_s=window or 0.0,
+        )
 
     report = measured(checked, write)
     return exit_status((finding.verdict for finding in report.findings), fail_on)
