@@ -16,12 +16,12 @@ from gpucheck.knowledge.systems import ASSET, PRODUCT, VENDOR, KnownSystem, know
 from gpucheck.model import Check, Finding
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.hardware import PciDevice
-from gpucheck.topology.nics import SHARED, SLINGSHOT
+from gpucheck.topology.nics import SHARED, SLINGSHOT, below_one_switch
 
 # GPUs and network cards below one switch
 Below = tuple[list[PciDevice], list[PciDevice]]
 NAME = "nic-rails"
-INFINIBAND, EFA = "0207", "1d0f:efa"  # PCI class, ids
+INFINIBAND, EFA, MELLANOX = "0207", "1d0f:efa", "15b3"  # PCI class, ids, vendor
 # One switch in four may lack its card.
 USUAL, FEW = 2, 3
 
@@ -86,13 +86,20 @@ def _fewer_than_known(system: KnownSystem | None, cards: list[PciDevice]) -> Fin
 
 
 def _no_rdma(facts: Facts, cards: list[PciDevice], system: KnownSystem | None) -> Finding:
-    """No card of the host has an RDMA device. InfiniBand cards and EFA are of no use without."""
+    """No card of the host has an RDMA device. InfiniBand cards and EFA are of no use without.
+
+    Of Ethernet cards, ConnectX below the switches of GPUs are there for RDMA: several, as one may be for the front end.
+    """
+    gpus = [device for device in facts.pci if device.is_nvidia_gpu]
+    near = [one for one in cards if one.vendor_id == MELLANOX and any(below_one_switch(one, gpu) for gpu in gpus)]
+    several = len({card.bus_id.rpartition(".")[0] for card in near}) >= USUAL
     useless = [
         card
         for card in cards
         if card.class_id.startswith(INFINIBAND)
         or f"{card.vendor_id}:{card.device_id}".startswith(EFA)
         or (system is not None and system.has(card.vendor_id, card.device_id))
+        or (several and card in near)
     ]
     lines = tuple(f"{card.bus_id} {', '.join(card.net_names) or card.driver}: no RDMA device" for card in cards)
     host = Subject(check=NAME, evidence=lines)

@@ -53,6 +53,18 @@ def test_a_card_without_an_rdma_device_is_named(system, verdict):
     assert finding.cause == ("rdma-unavailable" if verdict is FAIL else None)
 
 
+def test_ethernet_cards_of_gpus_without_any_rdma_device_are_named():
+    """mlx5_ib is not loaded. One card, or cards beside the switches of the GPUs, may be for the front end."""
+    near = [nic(place, class_id="020000") for place in range(3)]
+    aside = [nic(place, path=("0000:70:00.0",), class_id="020000") for place in range(3)]
+    gpus = tuple(gpu(place) for place in range(3))
+    two_ports = (near[0], nic(0, function=1, class_id="020000"))
+
+    assert codes(rails, facts(pci=(*gpus, *near))) == ["network.no-rdma-of-any-card"]
+    for cards in (two_ports, aside, [nic(place, vendor_id="8086", class_id="020000") for place in range(3)]):
+        assert codes(rails, facts(pci=(*gpus, *cards))) == ["network.no-rdma-device"]
+
+
 def test_another_product_below_the_switch_is_no_card_of_the_gpu():
     pci = (*host(card(), card(), card()).pci, gpu(3), nic(3, device_id="1533", vendor_id="8086", class_id="020000"))
 
