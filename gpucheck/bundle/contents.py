@@ -290,8 +290,6 @@ def bundled_plan(plan: Plan, manifest: Manifest, name: str) -> Plan | Refusal:
 
 
 def _differences(plan: Plan, group: BundledGroup) -> list[tuple[str, str]]:
-    """(what the plan has, what the bundle has) wherever the two differ."""
-
     def words(packages: Mapping[str, str | None], torch: TorchChoice | None) -> list[str]:
         rows = [f"{name} {packages[name] or '(newest)'}" if name in packages else f"no {name}" for name in names]
         return [*rows, f"torch {torch.version}+{torch.build}" if torch else "no torch"]

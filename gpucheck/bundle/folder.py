@@ -224,7 +224,6 @@ def _refuse_foreign(*places: Path) -> None:
 
 
 def _used_here(manifest: Manifest) -> list[str]:
-    """Files of the bundle that are used on this machine, by their paths in it."""
     wheels = [f"{system.wheels}/{manifest.wheel.name}" for system in manifest.systems.values()]
     return [name for name in (LOCK, PIP_LOCK, *wheels) if name in manifest.files]
 

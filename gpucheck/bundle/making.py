@@ -230,7 +230,6 @@ def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], packa
 
 
 def _take(source: Path, target: Path, package: CollectedPackage) -> None:
-    """Move a package to the bundle if it arrived as its host described it."""
     if source.stat().st_size != package.bytes or described(source).sha256 != package.sha256:
         raise BundleError(f"{source}: differs from what the host collected. Run make bundle again.")
     # A second host of the same system may bring the same file.

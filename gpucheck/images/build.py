@@ -365,7 +365,6 @@ def needs_ca(plan: ImagePlan) -> bool:
 
 
 def security_line() -> str:
-    """Return the source line of the substitute base's security updates."""
     source = security_archive(read_sources())
     return f"deb {source.uri} {source.suite} main"
 

@@ -36,7 +36,6 @@ CARRIERS = {
 
 
 def lock_path(root: Path, name: str) -> Path:
-    """Return the path of a variant's exact requirements."""
     return root / LOCKS / f"{name}.txt"
 
 

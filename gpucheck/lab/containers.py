@@ -203,7 +203,6 @@ def routes(table: str) -> list[Claim]:
 
 
 def docker_claims(client: "DockerClient") -> list[Claim]:
-    """The subnets of the engine's networks, with the name of each."""
     found = []
     for network in client.networks.list():
         pools = (network.attrs.get("IPAM") or {}).get("Config") or []

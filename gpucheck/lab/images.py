@@ -101,7 +101,6 @@ class Recipe:
 
 
 def recipes(flavour: Flavour, base: str) -> tuple[Recipe, ...]:
-    """The recipes of all images. base: the Debian base, used by the posing flavour."""
     if flavour == "real":
         return (
             Recipe("apt-host", "Dockerfile.ubuntu", None, REAL["apt-host"]),
@@ -222,7 +221,6 @@ def bootstrap(client: "DockerClient", tag: str, source: AptSource | None) -> Non
 
 
 def import_tree(client: "DockerClient", tar: list[str], tag: str) -> None:
-    """Import what a tar command writes as an image with our label."""
     repository, _, version = tag.partition(":")
     packing = subprocess.Popen(tar, stdout=subprocess.PIPE)
     assert packing.stdout is not None  # noqa: S101 - PIPE above

@@ -83,7 +83,6 @@ def dump(content: dict[str, Any], comment: str) -> str:
 
 
 def write_if_changed(path: Path, text: str, mode: int = 0o644) -> None:
-    """Write a file atomically, and only if its content changed."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     partial = path.with_name(f".{path.name}.partial")

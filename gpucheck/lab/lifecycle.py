@@ -212,7 +212,6 @@ def refuse_kind(client: "DockerClient", lab: Lab, *, light: bool) -> None:
 
 
 def known_flavour(client: "DockerClient", name: str) -> Flavour | None:
-    """What the lab's hosts are built on already, None where there are none."""
     found = {container.labels.get(LABEL_FLAVOUR) for container in lab_containers(client, name).values()}
     return "real" if "real" in found else "posing" if "posing" in found else None
 
@@ -398,8 +397,6 @@ def make_host(client: "DockerClient", lab: Lab, host: HostSpec, image: str, labe
 
 
 def ensure_running(containers: Sequence["Container"]) -> None:
-    """Start what does not run, and wait until each answers logins."""
-
     def ready(container: "Container") -> None:
         if container.status != "running":
             start(container)
@@ -410,7 +407,6 @@ def ensure_running(containers: Sequence["Container"]) -> None:
 
 
 def pattern_name() -> str:
-    """The image that copies are made from; its tag is the lab's name."""
     return f"{IMAGES}/light-host"
 
 

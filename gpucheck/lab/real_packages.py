@@ -85,7 +85,6 @@ def inventory(lab: Lab) -> dict[str, Any]:
 
 
 def ensure_image(client: "DockerClient", root: Path) -> str:
-    """The host's image, built where it is missing. Returns its name."""
     context = root / "images/lab"
     base = ensure_base(client)
     recipe = Recipe(HOST.image, "Dockerfile.debian-host", None, base)

@@ -135,7 +135,6 @@ def reachable() -> "DockerClient | None":
 
 
 def is_cgroup_v2(client: "DockerClient") -> bool:
-    """Does the engine's machine have cgroup v2 only?"""
     return str(client.info().get("CgroupVersion", "1")) == "2"
 
 

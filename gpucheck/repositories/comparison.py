@@ -177,7 +177,6 @@ def check_plans(plans: Sequence[Plan], fetcher: Fetcher, now: datetime) -> Repos
 
 
 def _rows(plan: Plan) -> list[Row]:
-    """NVIDIA's repositories and the one that DKMS comes from."""
     extra = plan.dkms_source["repository"] if plan.dkms_source else None
     return [*plan.repositories, *([extra] if extra else [])]
 

@@ -248,7 +248,6 @@ def deb_compare(a: str, b: str) -> int:
 
 
 def compare_of(kind: str) -> Callable[[str, str], int]:
-    """Return the comparison of a kind of repository: apt or dnf."""
     return deb_compare if kind == "apt" else rpm_compare
 
 

@@ -9,7 +9,6 @@ SLOWDOWN_C = 83.0  # of models without a published limit
 
 
 def gpus_that_compute(machine: Machine) -> tuple[ComputeGpu, ...]:
-    """Every GPU that NVML counts and that answers, in NVML's order."""
     return tuple(_gpu(gpu) for gpu in machine.gpus if gpu.visible and not gpu.function.lost)
 
 

@@ -444,5 +444,4 @@ def _mark(profile: str) -> None:
 
 
 def nvml_profile() -> str:
-    """The name of the machine that this process is on."""
     return str(json.loads((Path(os.environ["GPUCHECK_SIMULATOR"]) / "simulation.json").read_bytes())["profile"])

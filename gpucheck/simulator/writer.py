@@ -94,7 +94,6 @@ def write_recipe(recipe: Recipe, directory: Path) -> Machine:
 
 
 def _install(machine: Machine, profile: Profile) -> None:
-    """What a provisioned machine of this profile runs in addition to its driver."""
     machine.services["nvidia-persistenced"] = "active"
     for unit in profile.services:
         machine.services[unit] = "active"

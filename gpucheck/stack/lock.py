@@ -33,7 +33,6 @@ class RefusedHost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def unknown_gpu(host: str, device: str) -> str:
-    """Return the message about a GPU that is not in the tables. host: the host with this GPU."""
     generation = None
     if len(device) == 4 and all(letter in "0123456789abcdef" for letter in device):
         generation = generation_of(device)

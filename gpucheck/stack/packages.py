@@ -55,7 +55,6 @@ def repository(
 
 
 def uname_arch(arch: str) -> str:
-    """Return the architecture as the kernel and rpm name it."""
     return "x86_64" if arch == "x86_64" else "aarch64"
 
 
@@ -90,7 +89,6 @@ def _revision(system: OperatingSystem, stack: StackSet) -> Revision:
 
 
 def revision_by_rule(system: OperatingSystem, stack: StackSet) -> Reason | None:
-    """Return the note about a revision that was neither recorded nor stated."""
     version = stack.driver.version
     if system.os_id != "ubuntu" or stack.driver.revision or version in packages().revisions.ubuntu:
         return None

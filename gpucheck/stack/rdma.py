@@ -31,7 +31,6 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def rdma_of_facts(host: HostFacts) -> Rdma:
-    """Return whether there are RDMA cards, and whether OFED or the kernel's modules drive them."""
     if not host.rdma:
         return "none"
     return "ofed" if host.ofed else "inbox"

@@ -184,7 +184,6 @@ def imex_service(spec: Imex) -> dict[str, Any]:
 
 
 def imex_files(spec: Imex) -> Iterator[tuple[str, str]]:
-    """Yield (path, content) of the list of nodes, if gpucheck writes one."""
     if spec.service == "systemd":
         yield NODES, "".join(f"{node}\n" for node in spec.nodes)
 
@@ -389,7 +388,6 @@ def kernel_arguments(iommu: str, arch: str) -> dict[str, Any] | None:
 
 
 def acs_component() -> dict[str, Any]:
-    """Return the component of the plan: tool, program and service; all are removed with the setting."""
     return {
         "packages": [{"name": "pciutils", "version": None, "spec": "pciutils"}],
         # A package of the system: it is upgraded with it.

@@ -120,7 +120,6 @@ def refusal_text(refusal: Refusal) -> str:
 
 
 def conflict_lines(conflict: Conflict, subject: str = "CONFLICT") -> Iterator[str]:
-    """Yield one conflict in the form of other messages: the problem, its sources, the fix."""
     yield f"{subject}  {conflict.because}"
     for fact in conflict.between:
         yield from textwrap.wrap(

@@ -180,7 +180,6 @@ def _duplex(gpu: Gpu) -> float:
 
 
 def _as_now(link: PcieLink) -> PcieLink:
-    """What the link runs at, in place of what it could."""
     generation, width = link.generation or link.max_generation, link.width or link.max_width
     return replace(link, max_generation=generation, max_width=width)
 

@@ -30,7 +30,6 @@ def compile_cuda_library(folder: Path, flags: Sequence[str] = (), compiler: Sequ
 
 
 def cuda_sources() -> list[Path]:
-    """Every C file of the library."""
     return [*sorted(SOURCES.glob("*.c")), TABLE]
 
 

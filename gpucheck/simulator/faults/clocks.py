@@ -31,7 +31,6 @@ def clock_limit(machine: Machine, mhz: int, gpu: str = "all") -> None:
 
 @fault("the CPU frequency governor is powersave")
 def governor_powersave(machine: Machine) -> None:
-    """The CPUs are set to save power, which costs latency and host copies."""
     if machine.profile.virtual:
         raise ValueError(f"profile {machine.profile.name} is a virtual machine, and sets no CPU clocks")
     machine.governor = "powersave"
@@ -39,7 +38,6 @@ def governor_powersave(machine: Machine) -> None:
 
 @fault("a GPU has poor cooling (paste or fan) and is throttled under load")
 def hot(machine: Machine, gpu: int, by: str = "paste") -> None:
-    """A GPU that cools badly: healthy while it is idle, throttled after seconds of load."""
     check_choice("by", by, ABOVE_C)
     hot = machine.gpu(gpu)
     hot.compute["rise"] = (slowdown_c(hot) + ABOVE_C[by] - AIR_C) / HEALTHY_RISE_C

@@ -14,7 +14,6 @@ STATUSES = {name: code for code, name in P2P_STATUS.items() if name != "OK"}
 
 @fault("copy times scatter by percent (standard deviation) and grow by drift percent in 10 s")
 def copy_noise(machine: Machine, percent: int = 3, drift: int = 0, seed: int = 1) -> None:
-    """Measurements that scatter and wander, as on a machine that is not left alone."""
     if percent > MOST or drift > MOST:
         raise ValueError(f"percent={percent},drift={drift}: choose 0 to {MOST} for both")
     machine.surround("measurement", fault="copy-noise", percent=percent, drift=drift, seed=seed)
@@ -22,7 +21,6 @@ def copy_noise(machine: Machine, percent: int = 3, drift: int = 0, seed: int = 1
 
 @fault("copies between one GPU and its Grace CPU lose part of their bandwidth")
 def c2c_slow(machine: Machine, gpu: int, percent: int = 70) -> None:
-    """The NVLink-C2C between a GPU and its Grace CPU is slower than it should be, and nothing else shows it."""
     if not machine.gpu(gpu).model.coherent:
         raise ValueError(f"gpu={gpu}: a {machine.gpu(gpu).model.name} has no NVLink-C2C")
     machine.surround("measurement", fault="c2c-slow", a=gpu, **loss(percent))
@@ -30,20 +28,17 @@ def c2c_slow(machine: Machine, gpu: int, percent: int = 70) -> None:
 
 @fault("copies between two GPUs deliver wrong data without an error")
 def p2p_corrupt(machine: Machine, pair: str, kind: str = "zeros") -> None:
-    """Copies between two GPUs succeed by every return code, and other data arrives."""
     check_choice("kind", kind, KINDS)
     machine.surround("measurement", fault="p2p-corrupt", **pair_of(machine, pair), kind=kind)
 
 
 @fault("copies between two GPUs end with a CUDA error (217: peer access unsupported)")
 def p2p_error(machine: Machine, pair: str, code: int = 217) -> None:
-    """The driver rejects copies between two GPUs with a CUDA error, although it grants peer access."""
     machine.surround("measurement", fault="p2p-error", **pair_of(machine, pair), code=code)
 
 
 @fault("two GPUs that copy to each other at the same time share the rate of one direction")
 def p2p_half_duplex(machine: Machine, pair: str) -> None:
-    """A pair of GPUs that copies well each way alone, and both ways at once hardly faster than one way."""
     machine.surround("measurement", fault="p2p-half-duplex", **pair_of(machine, pair))
 
 
@@ -66,13 +61,11 @@ def loss(percent: int) -> dict[str, int]:
 
 @fault("copies between two GPUs lose part of their bandwidth, both ways")
 def p2p_slow(machine: Machine, pair: str, percent: int = 40) -> None:
-    """A pair of GPUs copies slower than its links should allow, both ways, and nothing else shows it."""
     machine.surround("measurement", fault="p2p-slow", **pair_of(machine, pair), **loss(percent))
 
 
 @fault("copies from one GPU to another lose part of their bandwidth, the other way they do not")
 def p2p_slow_direction(machine: Machine, pair: str, percent: int = 40) -> None:
-    """A pair of GPUs copies slower one way: from the first to the second."""
     machine.surround("measurement", fault="p2p-slow-direction", **pair_of(machine, pair), **loss(percent))
 
 

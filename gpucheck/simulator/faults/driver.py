@@ -18,7 +18,6 @@ NODES = ("nvidia-uvm", "nvidia-uvm-tools", "nvidiactl", "nvidia-modeset")
 
 @fault("the nvidia module is not built for the kernel of the next boot")
 def dkms_not_built(machine: Machine, why: str = "failed") -> None:
-    """A newer kernel is installed and DKMS has not built the module for it: the next boot has no driver."""
     check_choice("why", why, WHY)
     if machine.driver.installed_version is None:
         raise ValueError("no driver is installed on this machine")
@@ -28,7 +27,6 @@ def dkms_not_built(machine: Machine, why: str = "failed") -> None:
 
 @fault("the loaded kernel module is older than the NVML library (NVML 18)")
 def driver_mismatch(machine: Machine, loaded: str = "580.95.05") -> None:
-    """The driver was upgraded under a running kernel: the loaded module is older than library and module file."""
     machine.require_driver()
     if machine.driver.loaded_version == loaded:
         raise ValueError(f"loaded={loaded} is the version of the library too")
@@ -42,13 +40,11 @@ def driver_not_loaded(machine: Machine) -> None:
 
 @fault("the running kernel has no build headers")
 def headers_missing(machine: Machine) -> None:
-    """The build headers of the running kernel are not installed: the next driver cannot be built for it."""
     machine.running.headers = False
 
 
 @fault("the installed kernel module is open where the GPUs need proprietary, or the reverse (NVML 9)")
 def module_flavour(machine: Machine) -> None:
-    """The wrong flavour of the kernel module is installed: the GPUs need the other one, and the module rejects them."""
     machine.require_driver()
     old = [gpu for gpu in machine.gpus if gpu.model.architecture <= VOLTA]
     new = [gpu for gpu in machine.gpus if gpu.model.architecture >= BLACKWELL]
@@ -66,7 +62,6 @@ def module_flavour(machine: Machine) -> None:
 
 @fault("Secure Boot rejects the unsigned nvidia module (NVML 9)")
 def module_rejected(machine: Machine) -> None:
-    """Secure Boot is on and the module bears no signature that the firmware knows: the kernel rejects it."""
     machine.require_driver()
     machine.secure_boot = True
     machine.unload_driver()
@@ -76,7 +71,6 @@ def module_rejected(machine: Machine) -> None:
 
 @fault("a device node of the driver is missing below /dev")
 def node_missing(machine: Machine, node: str = "nvidia-uvm") -> None:
-    """A device node below /dev is not there, as in a container that was not given it."""
     nodes = (*NODES, *(f"nvidia{number}" for number in range(len(machine.gpus))))
     nodes += (CHANNEL,) if "nvidia-imex" in machine.services else ()
     machine.require_driver()
@@ -86,7 +80,6 @@ def node_missing(machine: Machine, node: str = "nvidia-uvm") -> None:
 
 @fault("nouveau is loaded and holds the GPUs instead of nvidia (NVML 9)")
 def nouveau(machine: Machine) -> None:
-    """The kernel's own nouveau driver holds the GPUs, so that nvidia could not load."""
     if not machine.gpus:
         raise ValueError(f"profile {machine.profile.name} has no GPU for nouveau to hold")
     machine.unload_driver(nouveau_loaded=True)

@@ -53,7 +53,6 @@ def library_mismatch(machine: Machine, library: str = "nccl", version: str = "")
 
 @fault("RLIMIT_MEMLOCK is small")
 def memlock_small(machine: Machine, kib: int = 64) -> None:
-    """The limit of locked memory is too low to register buffers with a network card."""
     machine.surroundings["memlock_bytes"] = kib * 1024
 
 
@@ -69,7 +68,6 @@ def nccl_env(machine: Machine, name: str = "NCCL_P2P_DISABLE", value: str = "1")
 
 @fault("shared memory (/dev/shm) is small")
 def shm_small(machine: Machine, mib: int = 64) -> None:
-    """Shared memory as a container gets it by default: too small for NCCL."""
     machine.surroundings |= {"shm_bytes": mib * MIB, "shm_free_bytes": mib * MIB}
 
 

@@ -32,7 +32,6 @@ def ecc_uncorrected(machine: Machine, gpu: int, counter: str = "volatile", where
 
 @fault("a GPU has no spare left for a bad row of memory")
 def row_remap_failed(machine: Machine, gpu: int) -> None:
-    """A row of memory could not be replaced, for want of spares: the GPU is to be returned."""
     faulty = machine.gpu(gpu)
     if not faulty.model.row_remap or faulty.mig:
         raise ValueError(f"NVML reports no remapped rows of GPU {gpu} ({faulty.model.name})")
@@ -57,7 +56,6 @@ def row_remap_pending(machine: Machine, gpu: int) -> None:
 
 @fault("banks of a GPU's memory have no spare row left")
 def spare_rows_used(machine: Machine, gpu: int, banks: int = 1) -> None:
-    """Banks of memory whose spare rows are used up: the next bad row there cannot be replaced."""
     faulty = machine.gpu(gpu)
     if not faulty.model.row_remap or faulty.mig:
         raise ValueError(f"NVML reports no remapped rows of GPU {gpu} ({faulty.model.name})")

@@ -51,7 +51,6 @@ def nic_down(machine: Machine, nic: int, state: str = "polling") -> None:
 
 @fault("a port of a network card is active at a lower rate")
 def nic_rate(machine: Machine, nic: int, gbit: int = 100) -> None:
-    """A worn cable or a switch port with another setting: the link trained at fewer or slower lanes."""
     card = _connectx(machine, nic)
     now = float(card.rdma["ports/1/rate"].partition(" ")[0])
     slower = [rate for rate in RATES if rate < now]
@@ -62,7 +61,6 @@ def nic_rate(machine: Machine, nic: int, gbit: int = 100) -> None:
 
 @fault("a network card runs other firmware than its equals")
 def nic_firmware(machine: Machine, nic: int, version: str = "28.36.1010") -> None:
-    """A card that was replaced, or left out of an update."""
     card = _connectx(machine, nic)
     if version == card.rdma["fw_ver"]:
         raise ValueError(f"version={version}: this card has it")
@@ -90,7 +88,6 @@ def nic_wrong_rail(machine: Machine, nic: int, slot: int) -> None:
 
 @fault("the link of an Ethernet network card goes down and up")
 def nic_flap(machine: Machine, nic: int, times: int = 3) -> None:
-    """A marginal cable or transceiver: the driver logs each change of the link."""
     card = _connectx(machine, nic)
     if card.rdma["ports/1/link_layer"] != "Ethernet":
         raise ValueError(f"nic={nic}: an InfiniBand port, whose link state the kernel does not log")
@@ -117,7 +114,6 @@ def nic_driver(machine: Machine, nic: int, what: str = "health") -> None:
 
 @fault("a transceiver is above its temperature limit")
 def nic_hot(machine: Machine, nic: int) -> None:
-    """The driver logs an event of the port's module."""
     card = _connectx(machine, nic)
     machine.log(
         f"mlx5_core {card.bus_id}: Port module event[error]: module 0, Cable error, High Temperature", age_s=600
@@ -125,7 +121,6 @@ def nic_hot(machine: Machine, nic: int) -> None:
 
 
 def _moves(machine: Machine, nic: int, ethernet: dict[str, float], infiniband: dict[str, float]) -> None:
-    """Counters of a card rise by so many a second."""
     card = _connectx(machine, nic)
     rates = ethernet if card.rdma["ports/1/link_layer"] == "Ethernet" else infiniband
     _moving(machine)[f"{card.infiniband[0]}/1"] = rates
@@ -137,7 +132,6 @@ def _moving(machine: Machine) -> dict[str, dict[str, float] | None]:
 
 @fault("errors of a link rise that its error correction cannot repair")
 def nic_errors(machine: Machine, nic: int, per_s: int = 2000) -> None:
-    """A dirty fibre or a bad cable: symbols arrive damaged, and packets with them."""
     _moves(
         machine,
         nic,
@@ -148,7 +142,6 @@ def nic_errors(machine: Machine, nic: int, per_s: int = 2000) -> None:
 
 @fault("the network drops packets of a port, and its link is healthy")
 def nic_congestion(machine: Machine, nic: int) -> None:
-    """Flow control that does not fit the switch, or many hosts that send to one."""
     _moves(
         machine,
         nic,
@@ -201,20 +194,17 @@ def nic_saturated(machine: Machine, nic: int) -> None:
 
 @fault("a network card leaves the bus while the host is checked")
 def nic_vanishes(machine: Machine, nic: int) -> None:
-    """Its driver is unloaded, or it resets: its files are there at first, and then they are not."""
     _moving(machine)[f"{machine.nic(nic).infiniband[0]}/1"] = None
 
 
 @fault("the files of a network card cannot be read")
 def nic_unreadable(machine: Machine, nic: int) -> None:
-    """A card that is reset just now: its directory is there, and its ports are not."""
     card = machine.nic(nic)
     card.rdma = {name: text for name, text in card.rdma.items() if not name.startswith("ports/")}
 
 
 @fault("a network card moves less data than its port and its PCIe path carry")
 def nic_slow(machine: Machine, nic: int, percent: int = 50) -> None:
-    """A card with a small read request size, a worn card, or firmware that limits it: nothing is logged."""
     card = machine.nic(nic)
     surroundings = machine.surroundings.setdefault("network", {})
     assert isinstance(surroundings, dict)  # noqa: S101 - written here only

@@ -40,7 +40,6 @@ def fabric_in_progress(machine: Machine) -> None:
 
 @fault("the NVSwitch fabric reports limited capacity, or is unhealthy, for a GPU")
 def fabric_limited(machine: Machine, gpu: int, summary: str = "limited") -> None:
-    """The fabric gives a GPU less than it could: only the driver's summary shows it, or a bit of the mask does."""
     faulty = machine.gpu(gpu)
     if faulty.model.fabric is None:
         raise ValueError(f"GPU {gpu} ({faulty.model.name}) reports no fabric")
@@ -115,7 +114,6 @@ def nvlink_errors(machine: Machine, gpu: int, link: int = 0, kind: str = "crc", 
 
 @fault("the subnet manager of NVLink 5 is not installed, so that the fabric is not up")
 def nvlsm_missing(machine: Machine) -> None:
-    """A board with NVLink 5 switches without their subnet manager: fabric manager sets up no fabric."""
     if machine.packages.pop("nvlsm", None) is None:
         raise ValueError(f"profile {machine.profile.name} needs no NVLSM, or its driver is not loaded")
     bring_down(machine, "failed")

@@ -24,7 +24,6 @@ CALLS = (
 
 @fault("an NVML call crashes the process that makes it")
 def nvml_crash(machine: Machine, call: str = "nvmlDeviceGetName") -> None:
-    """A broken library: one NVML call ends the process that made it."""
     called(call)
     machine.nvml[f"call.{call}"] = "crash"
 

@@ -41,7 +41,6 @@ def _ports(machine: Machine, bus_id: str) -> list[Function]:
 
 @fault("ACS sends peer-to-peer traffic up to the CPU, at every port or at those of one switch")
 def acs_redirect(machine: Machine, bus_id: str = "all") -> None:
-    """Access Control Services send peer traffic up to the root complex instead of straight through the switch."""
     for port in _ports(machine, bus_id):
         port.acs_control = CONTROL & (port.acs_capability or 0)
 
@@ -65,7 +64,6 @@ def _lines(port: Function, error: str, layer: str, severity: str) -> tuple[str, 
 
 @fault("PCIe errors are counted and logged at the port above a GPU, or at another function")
 def aer_rising(machine: Machine, gpu: int = 0, bus_id: str = "", count: int = OFTEN, kind: str = "correctable") -> None:
-    """A marginal PCIe link: its errors are corrected, counted and logged, at the port above the GPU."""
     if machine.profile.virtual:
         raise ValueError(f"profile {machine.profile.name} is a virtual machine, and shows no error reporting")
     check_choice("kind", kind, ERRORS)
@@ -81,7 +79,6 @@ def aer_rising(machine: Machine, gpu: int = 0, bus_id: str = "", count: int = OF
 
 @fault("the kernel log shows accesses of a GPU that the IOMMU blocked")
 def iommu_faults(machine: Machine, gpu: int, count: int = 2) -> None:
-    """The IOMMU blocked a GPU's access to a peer: the copy was lost, and only the kernel log reports it."""
     if machine.iommu == "off":
         raise ValueError(f"profile {machine.profile.name} has no IOMMU. Add the fault iommu-translating before")
     function = machine.gpu(gpu).function
@@ -95,7 +92,6 @@ def iommu_faults(machine: Machine, gpu: int, count: int = 2) -> None:
 
 @fault("the IOMMU translates the addresses of the GPUs (no iommu=pt)")
 def iommu_translating(machine: Machine, type: str = "DMA-FQ") -> None:  # noqa: A002 - the parameter's name, as the kernel's file is called
-    """The IOMMU translates the addresses of devices, which peer-to-peer copies on bare metal do not survive."""
     check_choice("type", type, ("DMA", "DMA-FQ"))
     if machine.profile.virtual:
         raise ValueError(f"profile {machine.profile.name} is a virtual machine, and its IOMMU is its host's")
@@ -134,7 +130,6 @@ def pcie_width(machine: Machine, gpu: int, width: int, when: str = "always") -> 
 
 @fault("a GPU's BAR 1 is 256 MiB, or that of all of them: resizable BAR is off")
 def rebar_off(machine: Machine, gpu: str = "all") -> None:
-    """The firmware left BAR 1 small: resizable BAR or addresses above 4 GB are switched off."""
     for one in machine.chosen(gpu):
         if not one.function.rebar:
             raise ValueError(f"BAR 1 of the {one.model.name} at {one.function.bus_id} has one size only")
@@ -158,7 +153,6 @@ def replay_rising(machine: Machine, gpu: int, rate: int = 5) -> None:
 
 
 def _link(machine: Machine, gpu: int | None, bus_id: str) -> tuple[Function, Function]:
-    """Both ends of the link, the port towards the CPU first."""
     if (gpu is None) == (not bus_id):
         raise ValueError("name the link: gpu=N for the topmost one above a GPU, or bus_id= of a port at either end")
     if gpu is not None:
@@ -179,7 +173,6 @@ def _link(machine: Machine, gpu: int | None, bus_id: str) -> tuple[Function, Fun
 
 @fault("the link above a PCIe switch runs below what both its ends can")
 def uplink_gen(machine: Machine, gen: int, gpu: int | None = None, bus_id: str = "", width: int | None = None) -> None:
-    """A link above a switch trained below what both its ends can: every GPU behind the switch shares the loss."""
     upper, lower = _link(machine, gpu, bus_id)
     if width is not None and (width not in WIDTHS or width > lower.width):
         raise ValueError(f"width={width}: choose one of {[w for w in WIDTHS if w <= lower.width]}")

@@ -29,7 +29,6 @@ def memory_slow(machine: Machine, gpu: int, percent: int = 15) -> None:
 
 @fault("a training rank is killed in the middle of an all-reduce")
 def rank_dies(machine: Machine, rank: int = 1, step: int = 3) -> None:
-    """A rank that is killed in the middle of an all-reduce, as the kernel does when memory runs out."""
     break_training(machine, "rank-dies", rank, step=one_of_the_first_steps(step))
 
 

@@ -339,7 +339,6 @@ class Machine:
             raise ValueError("no driver is loaded on this machine")
 
     def unload_driver(self, **changes: object) -> None:
-        """The nvidia module is not loaded. changes: other fields of the driver's state."""
         self.driver = replace(self.driver, loaded_version=None, loaded_flavour=None, **changes)
 
     def surround(self, key: str, /, **entry: object) -> None:

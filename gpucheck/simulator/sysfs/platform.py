@@ -13,7 +13,6 @@ THREADS_PER_CORE = 2
 
 
 def write_platform(machine: Machine, tree: Tree, kernel: str) -> None:
-    """Everything of /sys and /proc that belongs to no device."""
     board = machine.profile.board
     dmi = {"sys_vendor": board.vendor, "product_name": board.product, "bios_vendor": "SIMULATED", "bios_version": "1.0"}
     tree.write("sys/class/dmi/id", dmi)
