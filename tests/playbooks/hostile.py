@@ -108,7 +108,7 @@ def plain_result(name: str) -> dict[str, Any]:
 
 def honest(host: str, number: int, sound: dict[str, Any]) -> dict[str, Any]:
     """What a host that is sound returns to each module. It lacks NCCL, and has it once it is installed."""
-    names = [path.stem for path in (PLUGINS / "modules").glob("*.py") if "RETURN = r" in path.read_text()]
+    names = [path.stem for path in (PLUGINS / "modules").glob("*.yml")]
     back = {"schema": "gpucheck.plan/1", "group": "before", "package_manager": "apt", "repositories": [],
             "stack": {"torch": None}, "components": {}}  # fmt: skip
     fresh = facts(host, number)

@@ -105,7 +105,6 @@ class Machine:
             "MODULES_D": folder,
         }.items():
             monkeypatch.setattr(plan_code, name, str(value))
-        monkeypatch.setattr(plan_code.recorded_plan, "__defaults__", (str(folder / "stack.json"),))
         monkeypatch.setattr(repository_code, "APT_LISTS", str(folder))
         monkeypatch.setattr(running_code, "states", lambda names: {n: self.services.get(n, {}) for n in names})
         monkeypatch.setattr(plan_code.shutil, "which", self.tools.get)

@@ -11,16 +11,17 @@ from tests.playbooks.modules import shared
 from tests.playbooks.stubs import script
 
 trial, calls, kept = shared("dkms"), shared("call"), shared("kept")
+Move = shared("transaction").Move
 
 KERNELS = ["5.15.0-179-generic", "5.15.0-181-generic", "5.15.0-182-generic"]
 FACTS = {"kernel": KERNELS[0], "kernels": KERNELS, "headers": KERNELS[:2]}
 ORDER = {"compilers": [], "plan": {"package_manager": "apt"}}
 MOVES = [
-    ("upgrade", "nvidia-dkms-580", "580.95.05-0ubuntu1 to 580.178.04-1ubuntu1"),
-    ("install", "nvidia-kernel-source-580", "580.178.04-1ubuntu1"),
-    ("remove", "nvidia-dkms-570", "570.1-1"),
-    ("install", "nvidia-fs-dkms", "2.25"),
-    ("install", "dkms", "3.0"),
+    Move("upgrade", "nvidia-dkms-580", "580.95.05-0ubuntu1", "580.178.04-1ubuntu1"),
+    Move("install", "nvidia-kernel-source-580", "", "580.178.04-1ubuntu1"),
+    Move("remove", "nvidia-dkms-570", "570.1-1", ""),
+    Move("install", "nvidia-fs-dkms", "", "2.25"),
+    Move("install", "dkms", "", "3.0"),
 ]
 # The options after the quiet ones; a make.log where DKMS leaves it when a build fails.
 DKMS = """#!/bin/sh
@@ -122,7 +123,9 @@ def test_a_host_without_dkms_room_or_package_files_is_no_failure(host, tmp_path,
 def test_a_transaction_without_sources_builds_nothing(host, tmp_path):
     rows = [row for row in MOVES if row[0] == "remove" or row[1] in ("dkms", "nvidia-fs-dkms")]
 
-    assert trial.try_out(Host(), ORDER, [*rows, ("install", "linux-modules-nvidia-580-generic", "1")], FACTS) == ""
+    assert (
+        trial.try_out(Host(), ORDER, [*rows, Move("install", "linux-modules-nvidia-580-generic", "", "1")], FACTS) == ""
+    )
     assert not (tmp_path / "asked").exists()
 
 

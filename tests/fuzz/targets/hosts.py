@@ -100,9 +100,7 @@ def plan(data: bytes) -> None:
     host = facts(pci=on_bus(p100(0), p100(1)), driver=LOADED)
     tuple(stack.more(host, text))
     shown_diagnosis(tuple(stack.evaluate(host, plan=text, where="stack.json")))
-    path = str(file(data, "stack.json"))
-    shared("host_plan").recorded_plan(path)
-    shared("record").read(path)
+    shared("place").stored(str(file(data, "stack.json")))
 
 
 @target(seeds=own.manifests, format="json")

@@ -28,9 +28,7 @@ CHOICES = {"drain_with": "none", "ansible_connection": "ssh"}
 class ActionModule(ActionBase):
     """Runs on the controller, touches no host."""
 
-    TRANSFERS_FILES = False
     _requires_connection = False
-    _supports_check_mode = True
 
     def run(self, tmp=None, task_vars=None):
         """Collect what is known of each host that would change; print and write it."""

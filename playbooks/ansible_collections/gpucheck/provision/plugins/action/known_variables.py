@@ -55,9 +55,7 @@ def _known(name, known):
 class ActionModule(ActionBase):
     """Runs on the controller, touches nothing."""
 
-    TRANSFERS_FILES = False
     _requires_connection = False
-    _supports_check_mode = True
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)

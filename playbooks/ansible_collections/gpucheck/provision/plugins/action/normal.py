@@ -10,7 +10,6 @@ from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_res
 class ActionModule(ActionBase):
     """Runs the module on the host."""
 
-    _supports_check_mode = True
     _supports_async = True
 
     def run(self, tmp=None, task_vars=None):

@@ -87,9 +87,7 @@ def wheel_of(source, package, dest):
 class ActionModule(ActionBase):
     """Runs on the controller, touches no host."""
 
-    TRANSFERS_FILES = False
     _requires_connection = False
-    _supports_check_mode = True
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)

@@ -59,9 +59,7 @@ def arrange(hosts, batch, fleet, limited):
 class ActionModule(ActionBase):
     """Runs on the controller, touches nothing."""
 
-    TRANSFERS_FILES = False
     _requires_connection = False
-    _supports_check_mode = True
 
     def run(self, tmp=None, task_vars=None):
         """Arrange the batches; fail with the reason if ``batch`` is invalid."""

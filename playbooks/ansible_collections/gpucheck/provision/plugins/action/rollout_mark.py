@@ -53,7 +53,6 @@ def stop(marks, active, first, percent, most):
 class ActionModule(ActionBase):
     """Runs on the controller, touches no host."""
 
-    TRANSFERS_FILES = False
     _requires_connection = False
 
     def run(self, tmp=None, task_vars=None):

@@ -95,8 +95,7 @@ def found(repositories):
 
 
 def differences(replaced):
-    words = "{} names the same repository, and is replaced by the planned file"
-    return [words.format(path) for path in sorted(replaced)]
+    return [f"{path} names the same repository, and is replaced by the planned file" for path in sorted(replaced)]
 
 
 def noted(plan, baseline):

@@ -28,7 +28,7 @@ def apt_get(module, words, seconds):
     """
     wait_for_locks("dpkg", seconds)
     # For programs that take the lock between the check and apt's start.
-    patience = ["--option", "DPkg::Lock::Timeout={}".format(seconds)]
+    patience = ["--option", f"DPkg::Lock::Timeout={seconds}"]
     most_s = 0 if "--download-only" in words else module.params.get("transaction_timeout_s")
     # In a terminal of its own, dpkg would outlive apt at the deadline. Its output is in messages instead of term.log.
     patience += ["--option", "Dpkg::Use-Pty=0"]
@@ -48,13 +48,13 @@ def read_lists(module, repositories, seconds, files=()):
         words = [word for option in options for word in ("--option", option)]
         output = call(module, [*UPDATE, *words, "update"], shown="apt-get update")
         for url, why in unread(output):
-            raise Refused("apt-get update: {}: {}".format(url, why))
+            raise Refused(f"apt-get update: {url}: {why}")
     status, output, errors = attempt(module, [*UPDATE, "update"])
     planned = tuple(repository["url"].rstrip("/") + "/" for repository in repositories)
     failed = [(url, why) for url, why in unread(output) if not (url + "/").startswith(planned)]
     if status != 0 and not failed:
-        return ["apt-get update: exit {}: {}".format(status, last_words(errors, output))]
-    return ["{}: {}".format(masked(url), why) for url, why in failed]
+        return [f"apt-get update: exit {status}: {last_words(errors, output)}"]
+    return [f"{masked(url)}: {why}" for url, why in failed]
 
 
 def unread(output):
@@ -188,7 +188,7 @@ def plans_through(module, order):
             moves = transaction.apt_moves(module, words)
     except Refused:
         return False
-    return set(order["host"]["unfinished"]) <= {name for _, name, _ in moves} | {kept.name_of(word) for word in words}
+    return set(order["host"]["unfinished"]) <= {row.name for row in moves} | {kept.name_of(word) for word in words}
 
 
 def step_by_step(module, order):

@@ -90,7 +90,7 @@ def wanted(plan, root="/"):
         lacking = [name for name in archive["components"] if name not in offered[source["uri"], source["suite"]]]
         lines = ["Types: deb", "URIs: " + source["uri"], "Suites: " + source["suite"]]
         lines += ["Components: " + " ".join(lacking)]
-        lines += ["{}: {}".format(name.title(), source[name]) for name in COPIED if name in source]
+        lines += [f"{name.title()}: {source[name]}" for name in COPIED if name in source]
         if lacking and "\n".join(lines) not in stanzas:
             stanzas.append("\n".join(lines))
     return "\n\n".join(stanzas) + "\n" if stanzas else ""
@@ -112,12 +112,9 @@ def differences(plan, root="/"):
         return []
     names = ", ".join(plan["archive"]["components"])
     if not seen["found"]:
-        return [
-            "no package source of the host names the archive of {}, to which {} would be added".format(
-                plan["archive"]["suite"], names
-            )
-        ]
-    return ["{} is missing or different: {} of the host's own archive".format(MANAGED_FILE, names)]
+        suite = plan["archive"]["suite"]
+        return [f"no package source of the host names the archive of {suite}, to which {names} would be added"]
+    return [f"{MANAGED_FILE} is missing or different: {names} of the host's own archive"]
 
 
 def paths(plan):

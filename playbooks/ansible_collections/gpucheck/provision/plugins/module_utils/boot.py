@@ -3,13 +3,13 @@
 kernel-arguments.json   added: arguments added by gpucheck; removed: arguments removed, until a boot without them
 """
 
-import json
 import os
 import re
 import shutil
 
 from . import isolation
 from .host_plan import same_file
+from .place import stored
 from .readers.files import Unreadable, command, text
 
 NOTE = "var/lib/gpucheck/kernel-arguments.json"
@@ -28,10 +28,7 @@ def wanted(plan):
 
 def noted(root="/"):
     """(added, removed) of the note."""
-    try:
-        note = json.loads(text(os.path.join(root, NOTE)) or "{}")
-    except ValueError:
-        note = {}
+    note = stored(os.path.join(root, NOTE))
     return note.get("added") or [], note.get("removed") or []
 
 
@@ -107,7 +104,9 @@ def refusals(plan):
     found = isolation.refusals(plan)
     tool = TOOLS[plan["package_manager"]]
     if wanted(plan) and not found and not shutil.which(tool):
-        words = "tuning requires kernel arguments ({}), but this host has no {} to configure its boot loader. Set them "
-        words += "by hand in that boot loader and set iommu: leave in stack.yml, or install GRUB's tools"
-        found.append(words.format(" ".join(wanted(plan)), tool))
+        found.append(
+            f"tuning requires kernel arguments ({' '.join(wanted(plan))}), but this host has no {tool} to configure "
+            "its boot loader. Set them by hand in that boot loader and set iommu: leave in stack.yml, or install "
+            "GRUB's tools"
+        )
     return found

@@ -16,7 +16,7 @@ import shutil
 
 from . import host_plan, record, signing_keys
 from .host_plan import MODULES_D
-from .offers import apt_missing
+from .offers import apt_offers
 from .package_repository import YUM_REPOS, pins, yum_file
 from .place import put
 from .readers.files import Unreadable, command, text
@@ -92,7 +92,7 @@ def bring(folder, groups):
     os.makedirs(os.path.join(folder, "metadata"), exist_ok=True)
     for number, group in enumerate(groups):
         for ending, path in sorted(group.items()):
-            name = "metadata/{:04d}.{}".format(number, ending)
+            name = f"metadata/{number:04d}.{ending}"
             shutil.copyfile(path, os.path.join(folder, name))
             os.chmod(os.path.join(folder, name), 0o644)
             found.append(name)
@@ -119,7 +119,7 @@ def interpreter(name):
     except Unreadable:
         match = re.search(r"(\d+\.\d+)$", name)
         if match is None:
-            raise Unreadable("{} is not installed, and its name does not contain its version".format(name))
+            raise Unreadable(f"{name} is not installed, and its name does not contain its version")
         version = match.group(1)
     glibc = os.confstr("CS_GNU_LIBC_VERSION").split()[-1]
     return {"version": version, "glibc": glibc, "machine": platform.machine()}
@@ -144,7 +144,8 @@ def collect_apt(folder, request, packages):
     drop = not_there(names + request["optional"], packages, "dpkg") if base else set()
     options = prepare_apt(folder, request, status_without(drop) if base else "")
     command(["apt-get", *options, "-o", "APT::Update::Error-Mode=any", "--quiet", "update"], DOWNLOAD_SECONDS)
-    left = apt_missing(request["optional"], options)
+    offers = apt_offers(request["optional"], options) if request["optional"] else {}
+    left = [name for name in request["optional"] if name not in offers]
     optional = [name for name in request["optional"] if name not in left]
     arguments = ["--yes", "--quiet", "--download-only", "--allow-downgrades", "--allow-change-held-packages", "install"]
     command(["apt-get", *options, *arguments, *request["wanted"], *optional], DOWNLOAD_SECONDS)
@@ -200,7 +201,7 @@ def prepare_apt(folder, request, status):
     # A file, because no option can clear a list.
     options = ["-c", write(folder, "no-hooks.conf", NO_HOOKS)]
     for option, place in sorted(places.items()):
-        options += ["-o", "{}={}".format(option, os.path.join(folder, place))]
+        options += ["-o", f"{option}={os.path.join(folder, place)}"]
     return [
         *options,
         "-o",
@@ -236,7 +237,7 @@ def described_deb(path):
     layout = "--showformat=${Package} ${Version} ${Architecture}"
     fields = command(["dpkg-deb", "--show", layout, path]).split()
     if len(fields) != 3:
-        raise Unreadable("{} is not a package".format(path))
+        raise Unreadable(f"{path} is not a package")
     return tuple(fields)
 
 
@@ -319,7 +320,7 @@ def dnf_words(folder, root, request):
         write(folder, "repos/" + name, content)
     for repository in request["repositories"]:
         settings = dict(yum_file(repository), gpgkey="file://{}/keys/{name}.asc".format(folder, **repository))
-        lines = ["{}={}".format(key, value) for key, value in sorted(settings.items())]
+        lines = [f"{key}={value}" for key, value in sorted(settings.items())]
         content = "[{name}]\nname={name}\n".format(**repository) + "\n".join(lines) + "\n"
         write(folder, "repos/{name}.repo".format(**repository), content)
     os.makedirs(os.path.join(folder, "log"), exist_ok=True)
@@ -333,7 +334,7 @@ def dnf_words(folder, root, request):
     words = ["dnf", "--quiet", "--assumeyes", "--installroot=" + root, "--releasever=" + request["releasever"]]
     # Our own version locks would keep the planned versions out, and the other one writes into the host's cache.
     words += ["--disableplugin=versionlock", "--disableplugin=generate_completion_cache"]
-    return words + ["--setopt={}={}".format(key, value) for key, value in sorted(settings.items())]
+    return words + [f"--setopt={key}={value}" for key, value in sorted(settings.items())]
 
 
 def unpack_prerequisites(folder, root, dnf, request):
@@ -351,7 +352,7 @@ def unpack_prerequisites(folder, root, dnf, request):
         return  # the host has them, and with them their sources
     command(["rpm", "--root", root, "--install", "--nodeps", "--noscripts", "--notriggers", *files], DOWNLOAD_SECONDS)
     for name, content in source_files(root + YUM_REPOS, (".repo",), request["repositories"]):
-        write(folder, "repos/" + name, content.replace("file:///etc/pki/", "file://{}/etc/pki/".format(root)))
+        write(folder, "repos/" + name, content.replace("file:///etc/pki/", f"file://{root}/etc/pki/"))
 
 
 def download(dnf, place, specs):
@@ -374,7 +375,7 @@ def module_documents(folder):
             with OPENERS[ending](path, "rb") as file:
                 content = file.read().decode("utf-8", "replace")
         else:
-            raise Unreadable("{}: module metadata in a compression that is not known here".format(path))
+            raise Unreadable(f"{path}: module metadata in a compression that is not known here")
         name = "modules/{}-modules.yaml".format(re.sub(r"-[0-9a-f]+$", "", path.split("/")[-3]))
         found.append(os.path.relpath(write(folder, name, content), folder))
     return found

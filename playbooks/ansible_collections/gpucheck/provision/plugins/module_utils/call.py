@@ -38,13 +38,13 @@ def explained(module, host, refused="{}."):
     try:
         yield
     except Unreadable as error:
-        module.fail_json(msg="{}: this host cannot be read: {}".format(host, error))
+        module.fail_json(msg=f"{host}: this host cannot be read: {error}")
     except Refused as error:
         module.fail_json(msg="{}: {}".format(host, refused.format(str(error).rstrip("."))))
     except OSError as error:
-        module.fail_json(msg="{}: {}. Free space there or mount it writable, then run again.".format(host, error))
+        module.fail_json(msg=f"{host}: {error}. Free space there or mount it writable, then run again.")
     except (KeyError, TypeError, ValueError) as error:
-        module.fail_json(msg="{}: its plan is not a gpucheck.plan/1 document: {!r}".format(host, error))
+        module.fail_json(msg=f"{host}: its plan is not a gpucheck.plan/1 document: {error!r}")
 
 
 def call(module, argv, accept=(0,), shown=None, most_s=None):
@@ -53,14 +53,13 @@ def call(module, argv, accept=(0,), shown=None, most_s=None):
     shown: the name of the call in messages, by default its first three arguments. most_s: after so many seconds it is
     stopped, with the programs that it has started.
     """
+    shown = shown or " ".join(argv[:3])
     bounded = ["timeout", "--kill-after=60", str(most_s), *argv] if most_s else argv
     status, out, err = attempt(module, bounded)
     if most_s and status in STOPPED:
-        words = "{}: stopped, because it did not end within {} s: {}"
-        raise Refused(words.format(shown or " ".join(argv[:3]), most_s, last_words(out, err)))
+        raise Refused(f"{shown}: stopped, because it did not end within {most_s} s: {last_words(out, err)}")
     if status not in accept:
-        words = last_words(dpkg_words(out, err), err, out)
-        raise Refused("{}: exit {}: {}".format(shown or " ".join(argv[:3]), status, words))
+        raise Refused(f"{shown}: exit {status}: {last_words(dpkg_words(out, err), err, out)}")
     return out
 
 
@@ -68,11 +67,11 @@ def attempt(module, argv):
     """(exit status, stdout, stderr) of a program, whatever the status. Raises Refused if the program is missing."""
     other = lock.renew()
     if other:
-        raise Refused("Another run is changing this host: {}".format(lock.named(other)))
+        raise Refused(f"Another run is changing this host: {lock.named(other)}")
     try:
         return module.run_command(argv, environ_update=ENVIRONMENT, handle_exceptions=False)
     except OSError as error:
-        raise Refused("{}: {}".format(argv[0], error))
+        raise Refused(f"{argv[0]}: {error}")
 
 
 def dpkg_words(output, errors):
@@ -86,7 +85,7 @@ def dpkg_words(output, errors):
     said, inside = [], False
     for line in output.splitlines():
         if line.startswith(("Setting up ", "Processing triggers ", "Unpacking ", "Preparing to unpack ")):
-            inside = line.startswith("Setting up {} ".format(failed.group(1)))
+            inside = line.startswith(f"Setting up {failed.group(1)} ")
         elif inside:
             said.append(line)
     return "\n".join([*said[-4:], failed.group(0)])

@@ -49,13 +49,11 @@ def compare(host, plan, digest, known=None):
         differences[name] += options.differences(plan, name)
     differences["driver"] += host_plan.driver_differences(plan, facts, packages)
     differences["driver"] += kernel_packages.modules_differences(plan, facts, packages)
-    # It follows from the missing packages.
-    lost = (
-        bool(host_plan.component(plan, "driver")[0]) and not components["driver"]["packages"] and running.library_lost()
-    )
-    differences["driver"] += (
-        ["{} is installed, but the loader does not find it".format(running.LIBRARY)] if lost else []
-    )
+    # Where packages are missing, it follows from them.
+    installed = host_plan.component(plan, "driver")[0] and not components["driver"]["packages"]
+    lost = bool(installed) and running.library_lost()
+    if lost:
+        differences["driver"].append(f"{running.LIBRARY} is installed, but the loader does not find it")
     modules = [] if image() else rdma.missing_modules(plan, extras["modules"], facts["kernel"])
     parts, lacking = rdma.kernel_parts(plan, facts, extras, host_plan.later_kernels(facts))
     differences["driver"] += rdma.differences(modules) + rdma.package_differences(parts)
@@ -72,11 +70,11 @@ def compare(host, plan, digest, known=None):
     differences["cleanup"] = record.differences(plan, packages) + engines.left(plan)
     if extras["unfinished"]:
         names = ", ".join(extras["unfinished"])
-        differences["driver"].insert(0, "a package transaction was interrupted: {}".format(names))
+        differences["driver"].insert(0, f"a package transaction was interrupted: {names}")
     details = host_details(plan, digest, facts, extras)
     if host_plan.keeps_driver(plan):
         # What is left of the driver's role: files that keep your own driver as it is.
-        differences["cuda"] += ["{} is missing or different".format(path) for path in details["wrong_files"]]
+        differences["cuda"] += host_plan.file_differences(plan["files"])
         differences["driver"] = []
         details["refusals"] += record.own_driver(packages)
     details["refusals"] += lacking
@@ -114,7 +112,7 @@ def stream_differences(plan):
     seen = host_plan.enabled_stream(wanted["module"])
     if seen == wanted["stream"]:
         return []
-    return ["module {} has stream {} enabled, planned {}".format(wanted["module"], seen or "none", wanted["stream"])]
+    return [f"module {wanted['module']} has stream {seen or 'none'} enabled, planned {wanted['stream']}"]
 
 
 def foreign(plan, facts, extras):
@@ -125,12 +123,10 @@ def foreign(plan, facts, extras):
 
 def host_details(plan, digest, facts, extras):
     stream = plan["module_stream"]
-    recorded = host_plan.recorded_plan()
     return {
         "driver": facts["driver"],
         "kernel": facts["kernel"],
         "kernels": facts["kernels"],
-        "nouveau_loaded": facts["nouveau_loaded"],
         "secure_boot": facts["secure_boot"],
         "mok": safety.mok_state(plan, facts["secure_boot"]),
         "python3": facts["python3"],
@@ -143,8 +139,9 @@ def host_details(plan, digest, facts, extras):
             "installed": kernel_packages.modules_installed(plan, extras["packages"]),
         },
         "kernels_without_module": host_plan.kernels_without_module(plan, facts),
-        "prerequisites_missing": host_plan.prerequisites_missing(plan, extras["packages"]),
-        "compilers_missing": host_plan.compilers_missing(plan, extras["packages"]),
+        # No difference: a mirror of your own may have what these packages bring, such as dkms.
+        "prerequisites_missing": host_plan.absent(plan, "prerequisites", extras["packages"]),
+        "compilers_missing": host_plan.absent(plan, "compilers", extras["packages"]),
         "strays": host_plan.strays(plan, extras["packages"]),
         "busy": facts["processes"],
         "foreign": foreign(plan, facts, extras),
@@ -152,7 +149,7 @@ def host_details(plan, digest, facts, extras):
         "managed": extras.get("managed", []),
         "archive": archive.state(plan),
         "tuning": tuning.state(plan),
-        "options": options.state(plan),
+        "options": {"wrong_files": host_plan.wrong(options.rows(plan, "files"))},
         "refusals": options.refusals(plan, extras["packages"]) + boot.refusals(plan) + engines.refusals(plan),
         "space": safety.file_systems(),
         "unfinished": extras["unfinished"],
@@ -161,11 +158,11 @@ def host_details(plan, digest, facts, extras):
         "superfluous": host_plan.superfluous(plan, extras["doubled"]),
         "module_stream": host_plan.enabled_stream(stream["module"]) if stream else None,
         "module_stream_planned": not stream_differences(plan),
-        "plan_current": recorded == plan,
         "requirements_current": bool(digest) and text(host_plan.MARKER) == digest,
         "versionlock": host_plan.versionlock_available(),
-        "wrong_files": host_plan.wrong_files(plan),
-        "wrong_initramfs_files": host_plan.initramfs_files(plan),
+        "wrong_files": host_plan.wrong(plan["files"]),
+        # Those that the initramfs carries a copy of.
+        "wrong_initramfs_files": host_plan.wrong(row for row in plan["files"] if row["initramfs"]),
         "module_planned": (facts["driver"]["installed_version"], facts["driver"]["installed_flavour"])
         == (plan["expected"]["driver_version"], plan["expected"]["kernel_module"]),
         "build_again": host_plan.build_again(plan, facts["kernel"]),

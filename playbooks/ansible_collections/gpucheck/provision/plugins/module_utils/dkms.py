@@ -11,7 +11,7 @@ import shutil
 import tempfile
 
 from . import kept, package_repository, place, signing_keys
-from .call import Refused, attempt, call, last_words
+from .call import STOPPED, Refused, attempt, call, last_words
 from .host_plan import BUNDLE_PLACE
 from .kernel_packages import later_kernels
 from .readers.files import text
@@ -34,7 +34,7 @@ def enabling(source):
     files = glob.glob(os.path.join(package_repository.YUM_REPOS, "*.repo"))
     known = {name for path in files for name in SECTION.findall(text(path) or "")}
     names = [name for name in source.get("enable") or [] if name in known]
-    return ["--setopt={}.{}".format(name, word) for name in names for word in ("enabled=1", "skip_if_unavailable=1")]
+    return [f"--setopt={name}.{word}" for name in names for word in ("enabled=1", "skip_if_unavailable=1")]
 
 
 def supply(module, source, dnf):
@@ -60,11 +60,11 @@ def supply(module, source, dnf):
     except Refused as error:
         for target, _, _ in files:
             place.remove(target)
+        reason = str(error).rstrip(".")
         raise Refused(
-            "No source of this host offers {}, and repository {} of the plan cannot be read: {}. Set repositories: "
-            "epel in stack.yml to a mirror of it, or to none if your own sources will have the package".format(
-                ", ".join(row["include"]), row["name"], str(error).rstrip(".")
-            )
+            f"No source of this host offers {', '.join(row['include'])}, and repository {row['name']} of the plan "
+            f"cannot be read: {reason}. Set repositories: epel in stack.yml to a mirror of it, or to none if your own "
+            "sources will have the package"
         )
 
 
@@ -73,7 +73,6 @@ SOURCES = re.compile(r"^(kmod-)?nvidia-(?!fs).*(dkms|kernel.*-source)")
 FOLDER = "/var/tmp"  # noqa: S108 - on a disk; the folder below it is made by mkdtemp
 # The open modules take 2 GB while they are built, and a quarter of an hour on one core.
 SPACE_BYTES, DEADLINE_S = 4 << 30, 3000
-TIMED_OUT = (124, 137)
 UNPACK = {
     "apt": ["dpkg-deb", "--extract"],
     "dnf": ["sh", "-c", 'cd "$2" && rpm2cpio "$1" | cpio --quiet -idm', "unpack"],
@@ -86,8 +85,7 @@ MOST_WRONG = 4
 
 def arriving(moves):
     """{name: version} of the packages with the module's sources that a transaction brings."""
-    rows = [(name, words.rpartition(" to ")[2]) for verb, name, words in moves if verb != "remove"]
-    return {name: version for name, version in rows if SOURCES.search(name)}
+    return {row.name: row.version for row in moves if row.verb != "remove" and SOURCES.search(row.name)}
 
 
 def package_files(found):
@@ -106,7 +104,7 @@ def obstacle(facts, order):
         return "the headers of kernel {} are not installed yet".format(facts["kernel"])
     space = os.statvfs(FOLDER)
     if space.f_bavail * space.f_frsize < SPACE_BYTES:
-        return "{} has less than {} GiB".format(FOLDER, SPACE_BYTES >> 30)
+        return f"{FOLDER} has less than {SPACE_BYTES >> 30} GiB"
     return ""
 
 
@@ -125,7 +123,7 @@ def try_out(module, order, moves, facts):
         for path in package_files(found):
             status, _, errors = attempt(module, [*UNPACK[manager], path, folder])
             if status:
-                return "{} cannot be unpacked: {}".format(path, last_words(errors))
+                return f"{path} cannot be unpacked: {last_words(errors)}"
         sources = sorted(glob.glob(os.path.join(folder, "usr/src/*/dkms.conf")))
         if not sources:
             return "no package file on the host has its sources"
@@ -144,16 +142,16 @@ def build(module, folder, source, kernel):
     words = [*QUIETLY, *(["ionice", "-c", "3"] if shutil.which("ionice") else []), "dkms", "build"]
     words += ["--dkmstree", tree, "--sourcetree", os.path.dirname(source), "-m", name, "-v", version, "-k", kernel]
     status, output, errors = attempt(module, words)
-    if status in TIMED_OUT:
-        return "it was not ready after {} s".format(DEADLINE_S)
+    if status in STOPPED:
+        return f"it was not ready after {DEADLINE_S} s"
     if status:
         logs = sorted(glob.glob(os.path.join(tree, name, version, "**", "make.log"), recursive=True))
         lines = (text(logs[0]) or "").splitlines() if logs else []
         wrong = [line for line in lines if WRONG.search(line)][:MOST_WRONG]
+        words = last_words("\n".join([*wrong, *lines[-MOST_WRONG:]]), errors + output)
         raise Refused(
-            "DKMS cannot build {} {} for kernel {}, so no planned package was installed and the host was not drained: "
-            "{}. Choose a driver that supports this kernel, or boot another kernel, then run again".format(
-                name, version, kernel, last_words("\n".join([*wrong, *lines[-MOST_WRONG:]]), errors + output)
-            )
+            f"DKMS cannot build {name} {version} for kernel {kernel}, so no planned package was installed and the host "
+            f"was not drained: {words}. Choose a driver that supports this kernel, or boot another kernel, then run "
+            "again"
         )
     return ""

@@ -59,11 +59,11 @@ def change_stream(module, wanted, enabled, seconds):
             dnf(module, ["module", "reset", name], seconds)
         dnf(module, ["module", "enable", "{}:{}".format(name, wanted["stream"])], seconds)
     except Refused as error:
+        before = stream_before(module, name, enabled, seconds)
         raise Refused(
-            "The repository has no stream {} of module {}, or cannot be read; {}. {} Check dnf module list {}; if a "
-            "mirror lacks the stream: update the mirror, or choose another driver branch in stack.yml".format(
-                wanted["stream"], name, stream_before(module, name, enabled, seconds), error, name
-            )
+            f"The repository has no stream {wanted['stream']} of module {name}, or cannot be read; {before}. {error} "
+            f"Check dnf module list {name}; if a mirror lacks the stream: update the mirror, or choose another driver "
+            "branch in stack.yml"
         )
 
 
@@ -71,9 +71,9 @@ def stream_before(module, name, enabled, seconds):
     """Enable the stream that was enabled before, None for none; return the resulting state as text."""
     try:
         if enabled is not None:
-            dnf(module, ["module", "enable", "{}:{}".format(name, enabled)], seconds)
+            dnf(module, ["module", "enable", f"{name}:{enabled}"], seconds)
     except Refused:
-        return "no stream is enabled now (before: {})".format(enabled)
+        return f"no stream is enabled now (before: {enabled})"
     return "the stream is unchanged"
 
 

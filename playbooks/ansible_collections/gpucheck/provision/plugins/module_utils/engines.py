@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 
+from .place import stored
 from .readers.files import text
 
 RECORD = "/var/lib/gpucheck/engines.json"
@@ -50,11 +51,7 @@ def runtimes(path):
 
 def recorded():
     """Return the recorded files, by path; {} if no engine's configuration is managed."""
-    try:
-        found = json.loads(text(RECORD) or "{}").get("files")
-    except (ValueError, AttributeError):
-        found = None
-    return found if isinstance(found, dict) else {}
+    return stored(RECORD).get("files") or {}
 
 
 def digest(path):
@@ -77,7 +74,7 @@ def state(plan):
     rows = [(row, why_unreadable(row)) for row in here(plan)]
     return {
         "missing": [row["name"] for row, why in rows if why is None and not knows_runtime(row)],
-        "broken": ["{}: {}".format(row["files"][0], why) for row, why in rows if why is not None],
+        "broken": [f"{row['files'][0]}: {why}" for row, why in rows if why is not None],
     }
 
 
@@ -91,18 +88,18 @@ def why_unreadable(row):
 
 
 def refusals(plan):
-    words = (
-        "{}: the engine does not start with this file, and no runtime can be added to it. Correct the file (python3 "
-    )
-    words += "-m json.tool shows the place), or set container_engines: leave in stack.yml"
-    return [words.format(message) for message in state(plan)["broken"]]
+    return [
+        f"{message}: the engine does not start with this file, and no runtime can be added to it. Correct the file "
+        "(python3 -m json.tool shows the place), or set container_engines: leave in stack.yml"
+        for message in state(plan)["broken"]
+    ]
 
 
 def differences(plan):
     seen = state(plan)
-    words = ["{} is not configured for the runtime {}".format(name, RUNTIME) for name in seen["missing"]]
-    return words + ["{} cannot be read".format(message) for message in seen["broken"]]
+    words = [f"{name} is not configured for the runtime {RUNTIME}" for name in seen["missing"]]
+    return words + [f"{message} cannot be read" for message in seen["broken"]]
 
 
 def left(plan):
-    return ["{} contains the runtime {}, which is no longer planned".format(path, RUNTIME) for path in to_undo(plan)]
+    return [f"{path} contains the runtime {RUNTIME}, which is no longer planned" for path in to_undo(plan)]

@@ -50,7 +50,7 @@ def simulation(directory=SIMULATOR):
         return None
     except (OSError, ValueError) as error:
         # Taken for real hardware, a simulated machine that may not be read would lose its mark.
-        raise Unreadable("{}: {}".format(path, error))
+        raise Unreadable(f"{path}: {error}")
 
 
 def dpkg_packages():
@@ -107,7 +107,7 @@ def pci_devices(root):
         if one.vendor in found:
             names = ("device", "subsystem_vendor", "subsystem_device")
             device, vendor, subsystem = (hex_id(text(os.path.join(one.folder, name))) for name in names)
-            whole = "{}:{}".format(vendor, subsystem) if vendor and subsystem else ""
+            whole = f"{vendor}:{subsystem}" if vendor and subsystem else ""
             found[one.vendor].append((one.bus_id, one.class_id, device, whole))
     return found
 

@@ -3,13 +3,13 @@
 Pure functions of what was read, but for the small files and systemd states that only a plan can name.
 """
 
+import configparser
 import glob
-import json
 import os
 import re
 import shutil
 
-from . import running
+from . import place, running
 from .host import image, lock_name
 from .kernel_packages import headers_missing, later_kernels, modules_for
 from .origin import NAMES
@@ -43,6 +43,11 @@ def component(plan, name):
     return found.get("packages") or [], found.get("holds") or []
 
 
+def absent(plan, part, packages):
+    """Packages of this part of the plan (compilers, prerequisites) that are not installed."""
+    return [name for name in plan.get(part) or [] if name not in packages]
+
+
 def keeps_driver(plan):
     """Whether the driver of the host is kept: nothing of it is compared or changed."""
     return bool(((plan.get("stack") or {}).get("driver") or {}).get("kept"))
@@ -51,44 +56,44 @@ def keeps_driver(plan):
 def package_differences(plan, name, packages):
     """Packages of one component that are not installed in exactly the planned version."""
     words = []
-    for package in component(plan, name)[0]:
-        seen = packages.get(package["name"])
+    for row in component(plan, name)[0]:
+        seen = packages.get(row["name"])
         if seen is None:
-            words.append("{} {} is not installed".format(package["name"], package["version"] or "(newest)"))
-        elif package["version"] not in (None, seen):
-            words.append("{} is {}, planned {}".format(package["name"], seen, package["version"]))
+            words.append(f"{row['name']} {row['version'] or '(newest)'} is not installed")
+        elif row["version"] not in (None, seen):
+            words.append(f"{row['name']} is {seen}, planned {row['version']}")
     return words
 
 
-def lock_entries(plan, name, packages, locks):
-    """(missing, stale): raw versionlock entries to add, and entries of the same packages for another version."""
-    # A version of None means the newest: what is installed is what gets locked.
-    planned = {row["name"]: row["version"] or packages.get(row["name"]) for row in component(plan, name)[0]}
-    holds = [hold for hold in component(plan, name)[1] if planned.get(hold)]
-    wanted = ["{}-{}.*".format(held, planned[held]) for held in holds]
-    # dnf writes epoch 0 and rpm omits it; both mean the same package.
-    known = {normal_lock(entry) for entry in locks}
-    missing = [entry for entry in wanted if normal_lock(entry) not in known]
-    good = {normal_lock(entry) for entry in wanted}
-    stale = [entry for entry in locks if lock_name(entry) in planned and normal_lock(entry) not in good]
-    return missing, stale
-
-
 def normal_lock(entry):
-    """(name, version, release) without an epoch of 0."""
+    """(name, version, release) without an epoch of 0: dnf writes it and rpm omits it."""
     name, version, release = entry.rsplit("-", 2)
-    return name, version[2:] if version.startswith("0:") else version, release
+    return name, normal_epoch(version), release
+
+
+def normal_epoch(version):
+    return version[2:] if version.startswith("0:") else version
+
+
+def lock_differences(wanted, ours, locks):
+    """(missing, stale) raw version locks: wanted ones to add, and those of ours that are not wanted."""
+    good, known = ({normal_lock(entry) for entry in entries} for entries in (wanted, locks))
+    missing = [entry for entry in wanted if normal_lock(entry) not in known]
+    return missing, [entry for entry in ours if normal_lock(entry) not in good]
 
 
 def hold_differences(plan, name, packages, held, locks):
-    """(words, missing, stale) for the holds of one component; missing holds names (apt) or raw entries (dnf)."""
+    """(words, missing, stale) for the holds of one component; missing holds names (apt) or raw version locks (dnf)."""
+    rows, holds = component(plan, name)
     if plan["package_manager"] == "apt":
-        missing = [hold for hold in component(plan, name)[1] if hold not in held]
-        return ["{} is not held".format(hold) for hold in missing], missing, []
-    missing, stale = lock_entries(plan, name, packages, locks)
-    words = ["{} is not version-locked".format(lock_name(entry)) for entry in missing]
-    words += ["{} is a stale version lock".format(entry) for entry in stale]
-    return words, missing, stale
+        missing = [hold for hold in holds if hold not in held]
+        return [f"{hold} is not held" for hold in missing], missing, []
+    # A version of None means the newest: what is installed is what gets locked.
+    planned = {row["name"]: row["version"] or packages.get(row["name"]) for row in rows}
+    wanted = [f"{hold}-{planned[hold]}.*" for hold in holds if planned.get(hold)]
+    missing, stale = lock_differences(wanted, [entry for entry in locks if lock_name(entry) in planned], locks)
+    words = [f"{lock_name(entry)} is not version-locked" for entry in missing]
+    return words + [f"{entry} is a stale version lock" for entry in stale], missing, stale
 
 
 def superfluous(plan, doubled):
@@ -104,12 +109,8 @@ def superfluous(plan, doubled):
         if not fitting and DRIVER_FAMILY.search(name):
             fitting = [version for version in versions if upstream(version) == expected]
         keep = (fitting or versions)[-1]
-        found += ["{}-{}".format(name, version) for version in versions if version != keep]
+        found += [f"{name}-{version}" for version in versions if version != keep]
     return found
-
-
-def normal_epoch(version):
-    return version[2:] if version.startswith("0:") else version
 
 
 def strays(plan, packages):
@@ -120,7 +121,7 @@ def strays(plan, packages):
     for name, version in sorted(packages.items()):
         seen = upstream(version)
         if name not in planned and DRIVER_FAMILY.search(name) and DRIVER_VERSION.match(seen) and seen != expected:
-            found.append("{} {}".format(name, version))
+            found.append(f"{name} {version}")
     return found
 
 
@@ -134,14 +135,13 @@ def same_file(path, content, mode):
         return False
 
 
-def wrong_files(plan):
-    return [row["path"] for row in plan["files"] if not same_file(row["path"], row["content"], row["mode"])]
+def wrong(rows):
+    """Paths of the planned files that are missing or different."""
+    return [row["path"] for row in rows if not same_file(row["path"], row["content"], row["mode"])]
 
 
-def initramfs_files(plan):
-    """Those of the wrong files that the initramfs carries a copy of."""
-    wrong = wrong_files(plan)
-    return [row["path"] for row in plan["files"] if row["initramfs"] and row["path"] in wrong]
+def file_differences(rows):
+    return [f"{path} is missing or different" for path in wrong(rows)]
 
 
 def build_again(plan, kernel):
@@ -156,18 +156,13 @@ def build_again(plan, kernel):
 
 def enabled_stream(module):
     """The enabled stream of a dnf module from dnf's own state, None where none is enabled."""
-    inside = False
-    stream, state = None, None
-    for line in (text(os.path.join(MODULES_D, module + ".module")) or "").splitlines():
-        line = line.strip()
-        if line.startswith("["):
-            inside = line == "[{}]".format(module)
-        key, _, value = line.partition("=")
-        if inside and key.strip() == "stream":
-            stream = value.strip() or None
-        if inside and key.strip() == "state":
-            state = value.strip()
-    return stream if state == "enabled" else None
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    try:
+        parser.read_string(text(os.path.join(MODULES_D, module + ".module")) or "")
+    except configparser.Error:
+        return None
+    section = parser[module] if parser.has_section(module) else {}
+    return section.get("stream") or None if section.get("state") == "enabled" else None
 
 
 def reboot_reasons(plan, facts):
@@ -190,16 +185,14 @@ def reboot_reasons(plan, facts):
 def loaded_differences(plan, facts):
     expected, driver = plan["expected"], facts["driver"]
     if driver["installed_version"] is None:
-        return [
-            "no nvidia module is built for kernel {}, planned {}".format(facts["kernel"], expected["driver_version"])
-        ]
+        return [f"no nvidia module is built for kernel {facts['kernel']}, planned {expected['driver_version']}"]
     if image():
         driver = {"loaded_version": driver["installed_version"], "loaded_flavour": driver["installed_flavour"]}
     if driver["loaded_version"] is None:
         return ["no nvidia module is loaded, planned {driver_version} {kernel_module}".format(**expected)]
     seen = "{loaded_version} {loaded_flavour}".format(**driver)
     wanted = "{driver_version} {kernel_module}".format(**expected)
-    return [] if seen == wanted else ["the loaded module is {}, planned {}".format(seen, wanted)]
+    return [] if seen == wanted else [f"the loaded module is {seen}, planned {wanted}"]
 
 
 def versionlock_available():
@@ -214,18 +207,6 @@ def kernels_without_module(plan, facts):
     return [release for release in later_kernels(facts) if release in facts["headers"] and release not in built]
 
 
-def prerequisites_missing(plan, packages):
-    """Packages to try before the driver's own transaction, such as the release package of a repository with dkms.
-
-    Not a difference: a site's mirror may carry dkms itself.
-    """
-    return [name for name in plan.get("prerequisites") or [] if name not in packages]
-
-
-def compilers_missing(plan, packages):
-    return [name for name in plan.get("compilers") or [] if name not in packages]
-
-
 def initramfs(family):
     """(words, images): what rebuilds every initramfs here, empty where nothing can; whether the host boots with one."""
     program, *words = REBUILD_INITRAMFS[family]
@@ -236,13 +217,13 @@ def initramfs(family):
 
 def driver_differences(plan, facts, packages):
     """Everything of the driver but its packages, holds and services: module, files, tools."""
-    needed = headers_missing(plan, facts, packages) + compilers_missing(plan, packages)
-    words = ["{} is needed to build the module".format(name) for name in needed]
+    needed = headers_missing(plan, facts, packages) + absent(plan, "compilers", packages)
+    words = [f"{name} is needed to build the module" for name in needed]
     built = "no module is built for kernel {}, which the next boot may start"
     words += [built.format(release) for release in kernels_without_module(plan, facts)]
-    words += ["{} is missing or different".format(path) for path in wrong_files(plan)]
+    words += file_differences(plan["files"])
     words += running.not_in_force(plan) + loaded_differences(plan, facts)
-    words += ["{} is of another driver version".format(stray) for stray in strays(plan, packages)]
+    words += [f"{stray} is of another driver version" for stray in strays(plan, packages)]
     if shutil.which("nvidia-smi") is None:
         words.append("nvidia-smi is missing")
     if os.path.exists(INITRAMFS_PENDING):
@@ -250,12 +231,9 @@ def driver_differences(plan, facts, packages):
     return words + ["reboot needed: " + reason for reason in reboot_reasons(plan, facts)]
 
 
-def recorded_plan(path=STACK_FILE):
+def recorded_plan():
     """Return the recorded plan of an earlier run, None if it is missing or unreadable."""
-    try:
-        return json.loads(text(path) or "null")
-    except (ValueError, RecursionError):
-        return None
+    return place.stored(STACK_FILE) or None
 
 
 def gpucheck_differences(plan, digest):
@@ -264,7 +242,7 @@ def gpucheck_differences(plan, digest):
     if digest and text(MARKER) != digest:
         words.append("gpucheck is not installed from the planned requirement set")
     if recorded_plan() != plan:
-        words.append("{} does not contain this plan".format(STACK_FILE))
+        words.append(f"{STACK_FILE} does not contain this plan")
     return words
 
 
@@ -309,30 +287,15 @@ def along_holds(plan, name, packages, held, locks):
 
     While the component itself is about to change, its holds are stale: the resolvers move no held dependency.
     """
-    found = sorted(along(plan, packages, [name]))
+    belongs, found = belonging(plan, name), sorted(along(plan, packages, [name]))
     changing = bool(package_differences(plan, name, packages))
     if plan["package_manager"] == "apt":
         missing = [other for other in found if other not in held]
-        return along_words(name, missing, changing), missing, [other for other in found if other in held and changing]
-    missing, stale = along_locks(plan, name, packages, locks, changing)
-    return along_words(name, missing, changing), missing, stale
-
-
-def along_words(name, missing, changing):
-    """Return one message for all: a toolkit has some sixty packages. None while their component changes."""
-    words = "{} packages installed with {} are not held at their version".format(len(missing), name)
-    return [words] if missing and not changing else []
-
-
-def along_locks(plan, name, packages, locks, changing):
-    """(missing, stale) entries of what came along with a component."""
-    belongs = belonging(plan, name)
-    if belongs is None:
-        return [], []
-    mine = [entry for entry in locks if belongs(lock_name(entry), entry[len(lock_name(entry)) + 1 :])]
-    if changing:
-        return [], mine
-    wanted = ["{}-{}.*".format(other, packages[other]) for other in sorted(along(plan, packages, [name]))]
-    good, known = ({normal_lock(entry) for entry in entries} for entries in (wanted, locks))
-    missing = [entry for entry in wanted if normal_lock(entry) not in known]
-    return missing, [entry for entry in mine if normal_lock(entry) not in good]
+        stale = [other for other in found if other in held and changing]
+    else:
+        ours = [entry for entry in locks if belongs and belongs(lock_name(entry), entry[len(lock_name(entry)) + 1 :])]
+        wanted = [f"{other}-{packages[other]}.*" for other in found]
+        missing, stale = ([], ours) if changing else lock_differences(wanted, ours, locks)
+    # One message for all: a toolkit has some sixty packages.
+    words = f"{len(missing)} packages installed with {name} are not held at their version"
+    return [words] if missing and not changing else [], missing, stale

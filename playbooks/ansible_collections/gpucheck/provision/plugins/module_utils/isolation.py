@@ -33,14 +33,14 @@ def guest(root="/"):
     except Unreadable:
         detected = ""  # it is missing, or prints none with an exit status of its own
     if detected not in ("", "none"):
-        return "a virtual machine ({})".format(detected)
+        return f"a virtual machine ({detected})"
     kind = text(os.path.join(root, "sys/hypervisor/type"))
     if kind:
-        return "a virtual machine ({})".format(kind)
+        return f"a virtual machine ({kind})"
     firmware = " ".join(text(os.path.join(root, "sys/class/dmi/id", name)) or "" for name in DMI)
     found = GUEST.search(firmware)
     if found and not BARE.search(firmware):
-        return "a virtual machine ({})".format(found.group(0))
+        return f"a virtual machine ({found.group(0)})"
     flags = re.search(r"^flags\s*:.*\bhypervisor\b", text(os.path.join(root, "proc/cpuinfo")) or "", re.MULTILINE)
     return "a virtual machine (processor flag)" if flags else None
 
@@ -72,7 +72,7 @@ def acs_words(root="/"):
         except OSError:
             continue
         if control:
-            words.append("ACS is on at bridge {} (control {:04x}), planned off".format(bridge, control))
+            words.append(f"ACS is on at bridge {bridge} (control {control:04x}), planned off")
     return words
 
 

@@ -10,6 +10,7 @@ import os
 import shutil
 
 from . import host_plan, origin, record
+from .place import stored
 
 FOLDER = "/var/lib/gpucheck/packages"
 CURRENT, PREVIOUS = "current", "previous"
@@ -22,7 +23,7 @@ def named(path):
     file, kind = os.path.splitext(os.path.basename(path))
     if kind == ".rpm":
         name, version, release = file.rpartition(".")[0].rsplit("-", 2)
-        return name, "{}-{}".format(version, release)
+        return name, f"{version}-{release}"
     # apt writes the colon of an epoch as %3a.
     name, version, _ = file.split("_")
     return name, without_epoch(version.replace("%3a", ":"))
@@ -105,7 +106,7 @@ def of_plan(plan):
     """{(name, version): path} of the files that are kept for this plan, the installed one or the one before it."""
     if host_plan.recorded_plan() == plan:
         return folder_files(CURRENT)
-    return folder_files(PREVIOUS) if record.read(record.PREVIOUS) == plan else {}
+    return folder_files(PREVIOUS) if stored(record.PREVIOUS) == plan else {}
 
 
 def path_for(row, there):

@@ -9,7 +9,7 @@ import re
 from . import kernel_packages
 from .host import lock_name
 from .host_plan import normal_lock
-from .record import read
+from .place import stored
 
 NOTE = "/var/lib/gpucheck/kernel-lock.json"
 # Images, headers and modules of every release, and the metapackages that move them. Not NVIDIA's modules that are built
@@ -26,7 +26,7 @@ HEADERS = ("devel", "devel-matched", "headers")
 
 
 def noted():
-    return sorted(read(NOTE).get("holds", []))
+    return sorted(stored(NOTE).get("holds", []))
 
 
 def wanted_deb(packages):
@@ -48,7 +48,7 @@ def wanted_rpm(kernels):
         if part.group("part") in HEADERS:
             base = "kernel" + part.group("flavour")
             versions.update(kernels.get(base, []), kernels.get(base + "-core", []))
-        found += ["{}-{}.*".format(name, version) for version in sorted(versions)]
+        found += [f"{name}-{version}.*" for version in sorted(versions)]
     return found
 
 
@@ -79,8 +79,8 @@ def state(plan, holds, extras, managed):
 
 def differences(seen, managed):
     """Return messages for what is not as planned. seen: of ``state``; managed: of ``noted``."""
-    words = ["{} is not held".format(entry) for entry in seen["missing"]]
-    words += ["{} is held by gpucheck, not planned".format(entry) for entry in seen["lifted"]]
+    words = [f"{entry} is not held" for entry in seen["missing"]]
+    words += [f"{entry} is held by gpucheck, not planned" for entry in seen["lifted"]]
     if not words and seen["kept"] != managed:
         words.append("the record of kernel holds names some that do not exist")
     return words

@@ -82,8 +82,8 @@ def modules_missing(plan, facts, packages):
 
 
 def modules_differences(plan, facts, packages):
-    words = "{} is not installed, and contains the module of a kernel"
-    return [words.format(name) for name in modules_missing(plan, facts, packages)]
+    missing = modules_missing(plan, facts, packages)
+    return [f"{name} is not installed, and contains the module of a kernel" for name in missing]
 
 
 def modules_installed(plan, packages):

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 
+from .place import stored
 from .readers.files import text
 
 FOLDER = "/var/lib/gpucheck"
@@ -89,9 +90,9 @@ def _valid(holder):
 def _read(path):
     """Return the lease, None if there is none. It is replaced atomically, so an unreadable file is not a lease."""
     try:
-        found = json.loads(text(path) or "null")
-        return found if found and found["run"]["id"] and found["boot"] and found["until"] + found["lease_s"] else None
-    except (ValueError, KeyError, TypeError, RecursionError):
+        found = stored(path)
+        return found if found["run"]["id"] and found["boot"] and found["until"] + found["lease_s"] else None
+    except (KeyError, TypeError):
         return None
 
 

@@ -75,27 +75,26 @@ def query_missing(plan, packages, components):
     rows = [row for row in needed(plan, packages, components) if not kept.path_for(row, there)]
     names = sorted({row["name"] for row in rows})
     try:
-        if not rows:
-            return [], ""
-        if plan["package_manager"] == "dnf":
-            return stream_lacking(plan) + lacking(rows, dnf_offers(names)), ""
-        missing = lacking(rows, apt_offers(names))
-        if missing:
-            with fresh_lists() as options:
-                missing = lacking(rows, apt_offers(names, options))
-        return missing, ""
+        streams = stream_lacking(plan) if rows and plan["package_manager"] == "dnf" else []
+        return streams + looked_up(plan["package_manager"], names, lambda offers: lacking(rows, offers)), ""
     except Unreadable as error:
         return [], str(error)
 
 
-def apt_missing(names, options=()):
-    """Names without a candidate in the lists that the options name."""
-    offered = set()
-    for block in re.split(r"(?m)^(?=\S+:$)", command(["apt-cache", *options, "policy", *names])):
-        name, _, rest = block.partition(":\n")
-        if re.search(r"^\s+Candidate: (?!\(none\))\S", rest, re.MULTILINE):
-            offered.add(name)
-    return [name for name in names if name not in offered]
+def looked_up(package_manager, names, lack):
+    """What ``lack`` misses in {name: versions} of the sources; on apt in fresh lists, if the host's own lack it.
+
+    Raises Unreadable if the sources do not respond.
+    """
+    if not names:
+        return []
+    if package_manager == "dnf":
+        return lack(dnf_offers(names))
+    found = lack(apt_offers(names))
+    if found:
+        with fresh_lists() as options:
+            found = lack(apt_offers(names, options))
+    return found
 
 
 @contextlib.contextmanager
@@ -113,25 +112,15 @@ def fresh_lists():
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def query_apt(names):
-    """Query the host's lists, then fresh ones. Raises Unreadable if the sources do not respond."""
-    if not apt_missing(names):
-        return []
-    with fresh_lists() as options:
-        return apt_missing(names, options)
-
-
-def query_dnf(names):
-    """Query the enabled repositories. Raises Unreadable if they do not respond."""
-    output = command(["dnf", "--quiet", "repoquery", "--queryformat", "%{name}\n", *names])
-    offered = set(output.split())
-    # kernel-devel-5.14.0-503.el9.x86_64 is queried by name and version, and returned by name.
-    return [name for name in names if not any(name == seen or name.startswith(seen + "-") for seen in offered)]
-
-
 def missing(names, package_manager):
     """Packages that no source offers; none if the sources do not respond."""
     try:
-        return (query_apt if package_manager == "apt" else query_dnf)(names) if names else []
+        return looked_up(package_manager, names, lambda offers: unknown(names, offers))
     except Unreadable:
         return []
+
+
+def unknown(names, offers):
+    """Names that are not offered. kernel-devel-5.14.0-503.el9.x86_64 is asked for by version, and returned by name."""
+    released = tuple(seen + "-" for seen in offers if seen.startswith("kernel-"))
+    return [name for name in names if name not in offers and not name.startswith(released)]

@@ -28,7 +28,7 @@ class NotAKey(ValueError):
 def read_key(content):
     """The binary packets of an armored or binary key file, all of them checked. Raises NotAKey."""
     if len(content) > LARGEST_KEY_BYTES:
-        raise NotAKey("larger than {} bytes".format(LARGEST_KEY_BYTES))
+        raise NotAKey(f"larger than {LARGEST_KEY_BYTES} bytes")
     key = dearmored(content) if ANY_BLOCK in content else content
     if not key[:1] or not key[0] & 0x80:
         raise NotAKey("neither an armored nor a binary OpenPGP key")
@@ -39,7 +39,7 @@ def read_key(content):
 def dearmored(content):
     """The bytes in the one armored block of a file. Raises NotAKey."""
     if content.count(ANY_BLOCK) != 1:
-        raise NotAKey("it holds {} armored blocks, expected one".format(content.count(ANY_BLOCK)))
+        raise NotAKey(f"it holds {content.count(ANY_BLOCK)} armored blocks, expected one")
     before, begin, rest = content.partition(BEGIN)
     block, end, after = rest.partition(END)
     if not begin or not end:
@@ -58,7 +58,7 @@ def dearmored(content):
         key = base64.b64decode(b"".join(body[: len(body) - len(sums)]), validate=True)
         good = not sums or base64.b64decode(sums[0][1:], validate=True) == crc24(key).to_bytes(3, "big")
     except binascii.Error as error:
-        raise NotAKey("damaged armor: {}".format(error))
+        raise NotAKey(f"damaged armor: {error}")
     if not good:
         raise NotAKey("damaged armor: its checksum does not fit")
     return key
@@ -107,9 +107,9 @@ def fingerprints(key):
         if tag == PUBLIC_KEY:
             found.append(_fingerprint(body))
         elif tag not in PARTS:
-            raise NotAKey("it holds a packet of type {}, which is not part of a public key".format(tag))
+            raise NotAKey(f"it holds a packet of type {tag}, which is not part of a public key")
         elif not found:
-            raise NotAKey("its first packet is of type {}, not a public key".format(tag))
+            raise NotAKey(f"its first packet is of type {tag}, not a public key")
     if not found:
         raise NotAKey("it holds no packet")
     return found

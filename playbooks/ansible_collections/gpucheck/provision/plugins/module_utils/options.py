@@ -22,24 +22,16 @@ def paths(plan):
     return [row["path"] for row in rows(plan, "files")]
 
 
-def wrong(files):
-    return [row["path"] for row in files if not host_plan.same_file(row["path"], row["content"], row["mode"])]
-
-
 def live_root():
     """Where the running kernel shows itself: / or, on a simulated machine, its folder."""
     return os.path.join(host.SIMULATOR, "root") if host.simulation() is not None else "/"
 
 
 def differences(plan, name):
-    words = ["{} is missing or different".format(path) for path in wrong(part(plan, name, "files"))]
+    words = host_plan.file_differences(part(plan, name, "files"))
     words += isolation.acs_words(live_root()) if name == "acs" else []
     services = part(plan, name, "services")
     return words + running.differences({"services": services}, running.states([row["name"] for row in services]))
-
-
-def state(plan):
-    return {"wrong_files": wrong(rows(plan, "files"))}
 
 
 def refusals(plan, packages):
@@ -48,14 +40,12 @@ def refusals(plan, packages):
     for name in planned(plan):
         old = [package for package in plan["components"][name].get("refuse") or [] if package in packages]
         if old:
+            rows = ", ".join(f"{package} {packages[package]}" for package in old)
+            remove = "apt purge" if plan["package_manager"] == "apt" else "dnf remove"
             found.append(
-                "{} is planned, and {} of another generation is installed, which gpucheck did not install and other "
-                "programs may use. Remove it first ({} and its name), or set {}: none in stack.yml".format(
-                    name.upper(),
-                    ", ".join("{} {}".format(package, packages[package]) for package in old),
-                    "apt purge" if plan["package_manager"] == "apt" else "dnf remove",
-                    name,
-                )
+                f"{name.upper()} is planned, and {rows} of another generation is installed, which gpucheck did not "
+                f"install and other programs may use. Remove it first ({remove} and its name), or set {name}: none in "
+                "stack.yml"
             )
     return found
 

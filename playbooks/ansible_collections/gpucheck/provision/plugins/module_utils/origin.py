@@ -126,9 +126,9 @@ def by_source(packages, family, runfile=RUNFILE):
         source, words = maker(name, packages[name], known)
         if source == "nvidia" and (CHOOSES.search(name) or not NVIDIA.search(known.get(name, ("", ""))[0])):
             continue
-        found[source].append("{} {}{}".format(name, packages[name], " ({})".format(words) if words else ""))
+        found[source].append("{} {}{}".format(name, packages[name], f" ({words})" if words else ""))
     if os.path.exists(runfile):
-        found["other"].append("{} of a runfile installation".format(runfile))
+        found["other"].append(f"{runfile} of a runfile installation")
     return found
 
 
@@ -142,7 +142,7 @@ def without_package(packages, dkms, kernel, root="/"):
     patterns = [os.path.join(root, folder.lstrip("/"), "libcuda.so.*.*") for folder in LIBRARIES]
     patterns.append(os.path.join(root, "lib/modules", glob.escape(kernel), "**/nvidia.ko*"))
     seen = [path for pattern in patterns for path in sorted(glob.glob(pattern, recursive=True))]
-    return ["{} of no package".format(path) for path in seen]
+    return [f"{path} of no package" for path in seen]
 
 
 def managed(root="/"):
@@ -163,8 +163,8 @@ def managed(root="/"):
     pid = os.path.join(root, "run/nvidia/nvidia-driver.pid")
     if os.path.exists(pid):
         found.append(
-            "the GPU Operator runs the driver in a container here ({}). Disable that (driver.enabled=false in its "
+            f"the GPU Operator runs the driver in a container here ({pid}). Disable that (driver.enabled=false in its "
             "ClusterPolicy or Helm values), reboot the node, and run again; or remove the host from group "
-            "gpu".format(pid)
+            "gpu"
         )
     return found

@@ -71,7 +71,7 @@ def source_text(repository):
     if repository["kind"] == "apt":
         return source_line(repository)
     settings = dict(yum_file(repository), name=repository["name"])
-    lines = ["{} = {}".format(name, settings[name]) for name in sorted(settings)]
+    lines = [f"{name} = {settings[name]}" for name in sorted(settings)]
     return "\n".join(["[{}]".format(repository["name"]), *lines, "", ""])
 
 
@@ -100,17 +100,16 @@ def differences(plan, keys):
     """A message for each repository whose source or key is not as planned. keys: fingerprints that rpm trusts."""
     words = []
     for repository in plan["repositories"]:
-        source, key_file = paths(repository)
+        name, (source, key_file) = repository["name"], paths(repository)
         present, wanted = key_fingerprints(key_file), pins(repository["key_fingerprint"])
         if not present:
-            words.append("{}: its key {} is missing".format(repository["name"], key_file))
+            words.append(f"{name}: its key {key_file} is missing")
         elif not file_pinned(key_file, wanted):
-            values = [repository["name"], key_file, ", ".join(present), ", ".join(wanted) or "none"]
-            words.append("{}: {} holds key {}, planned {}".format(*values))
+            words.append(f"{name}: {key_file} holds key {', '.join(present)}, planned {', '.join(wanted) or 'none'}")
         elif repository["kind"] == "dnf" and not set(present) <= set(keys):
-            words.append("{}: its key is not imported into rpm".format(repository["name"]))
+            words.append(f"{name}: its key is not imported into rpm")
         if not source_as_planned(repository, source):
-            words.append("{}: {} is missing or different".format(repository["name"], source))
+            words.append(f"{name}: {source} is missing or different")
     return words
 
 

@@ -7,6 +7,8 @@ import json
 import os
 import stat
 
+from .readers.files import text
+
 FOLDER_MODE = 0o755
 
 
@@ -34,6 +36,15 @@ def write(module, path, content, mode=None):
             os.unlink(partial)
 
 
+def stored(path):
+    """A JSON object from a file, {} where there is none that can be read."""
+    try:
+        content = json.loads(text(path) or "null")
+    except (ValueError, RecursionError):
+        content = None
+    return content if isinstance(content, dict) else {}
+
+
 def as_bytes(value):
     return (json.dumps(value, indent=4, sort_keys=True) + "\n").encode("utf-8")
 
@@ -42,11 +53,11 @@ def normal(row):
     """The row with its defaults. Raises ValueError if it is invalid."""
     path, state = row.get("path"), row.get("state", "present")
     if not isinstance(path, str) or not os.path.isabs(path) or shallow(path):
-        raise ValueError("path {!r} must be absolute, and below a directory of /".format(path))
+        raise ValueError(f"path {path!r} must be absolute, and below a directory of /")
     if state not in ("present", "directory", "absent"):
-        raise ValueError("{}: state {!r} is not present, directory or absent".format(path, state))
+        raise ValueError(f"{path}: state {state!r} is not present, directory or absent")
     if state == "present" and not isinstance(row.get("content"), str):
-        raise ValueError("{}: a file needs its content as text".format(path))
+        raise ValueError(f"{path}: a file needs its content as text")
     try:
         mode = int(row.get("mode", "0755" if state == "directory" else "0644"), 8)
     except (TypeError, ValueError):
@@ -139,5 +150,5 @@ def remove(path):
 def change(path, after):
     """What --diff shows of a path. after: its text to be, "" where it is to go; unreadable bytes show as such."""
     before = read(path) if os.path.isfile(path) else None
-    text = (before or b"").decode("utf-8", "replace")
-    return {"before_header": path, "after_header": path, "before": text, "after": after}
+    shown = (before or b"").decode("utf-8", "replace")
+    return {"before_header": path, "after_header": path, "before": shown, "after": after}

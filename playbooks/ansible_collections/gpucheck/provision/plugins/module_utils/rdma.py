@@ -58,7 +58,7 @@ def missing_modules(plan, loaded, kernel, root="/"):
 
 
 def differences(missing):
-    return ["module {} is not loaded, planned at boot".format(name) for name in missing]
+    return [f"module {name} is not loaded, planned at boot" for name in missing]
 
 
 def absent_modules(plan, loaded, kernel, root="/"):
@@ -98,12 +98,11 @@ def kernel_parts(plan, facts, extras, later):
         if lacks and ubuntu and package not in extras["packages"]:
             packages[package] = lacks
         elif lacks and running:
-            words = (
-                "kernel {} has no module {}. Without it the NVSwitches of these GPUs are not configured. Install the "
-                "kernel package that has it (kernel-modules or kernel-modules-extra on the EL family), or DOCA-OFED, "
-                "then run again"
+            refusals.append(
+                f"kernel {release} has no module {', '.join(lacks)}. Without it the NVSwitches of these GPUs are not "
+                "configured. Install the kernel package that has it (kernel-modules or kernel-modules-extra on the EL "
+                "family), or DOCA-OFED, then run again"
             )
-            refusals.append(words.format(release, ", ".join(lacks)))
     return packages, refusals
 
 

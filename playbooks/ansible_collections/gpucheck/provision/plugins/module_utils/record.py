@@ -13,7 +13,8 @@ import os
 import re
 
 from . import adopt, archive, host_plan, kernel_packages, options, origin, package_repository, tuning
-from .readers.files import command, text
+from .place import stored
+from .readers.files import command
 
 INSTALLED = "/var/lib/gpucheck/installed.json"
 BASELINE = "/var/lib/gpucheck/baseline.json"
@@ -25,15 +26,6 @@ TOOLS = frozenset(["python3-venv", "python3-dnf-plugin-versionlock", "epel-relea
 # more modules of a kernel is named by no plan.
 HEADERS = re.compile(r"^linux-(headers|modules-extra)-|^kernel(-[a-z0-9]+)*-(devel|headers)")
 LARGEST_KEPT_BYTES = 1 << 20
-
-
-def read(path):
-    """A JSON object from a file, {} where there is none that can be read."""
-    try:
-        content = json.loads(text(path) or "null")
-    except (ValueError, RecursionError):
-        content = None
-    return content if isinstance(content, dict) else {}
 
 
 def digest(plan):
@@ -55,12 +47,12 @@ def planned_paths(plan):
     found += options.paths(plan)
     for repository in package_repository.planned(plan):
         found += package_repository.all_paths(repository)
-    return found + adopt.noted(plan, read(BASELINE))
+    return found + adopt.noted(plan, stored(BASELINE))
 
 
 def added(packages, recorded):
     """Return installed packages that gpucheck installed, in completed runs and in an interrupted one."""
-    record, pending = read(INSTALLED), read(TRANSACTION)
+    record, pending = stored(INSTALLED), stored(TRANSACTION)
     # Before packages were recorded individually, only the planned ones were known to be installed by gpucheck.
     names = set(record.get("added", planned_names(recorded) if recorded else ()))
     if pending:
@@ -122,12 +114,12 @@ def reachable(roots, needs, provides):
 
 
 def own_driver(packages):
-    names = [name for name in origin.drivers(read(INSTALLED).get("packages", {})) if name in packages]
+    names = [name for name in origin.drivers(stored(INSTALLED).get("packages", {})) if name in packages]
     words = (
-        "driver: keep is set in stack.yml, but gpucheck installed the driver of this host ({}). State that driver in "
-        "stack.yml, or run make deprovision for this host first"
+        f"driver: keep is set in stack.yml, but gpucheck installed the driver of this host ({', '.join(names)}). State "
+        "that driver in stack.yml, or run make deprovision for this host first"
     )
-    return [words.format(", ".join(names))] if names else []
+    return [words] if names else []
 
 
 def leftovers(plan, packages, family, recorded):
@@ -157,22 +149,22 @@ def unplanned(plan, packages, holds):
 
 
 def left_files(plan):
-    return sorted(set(read(INSTALLED).get("paths", [])) - set(planned_paths(plan)))
+    return sorted(set(stored(INSTALLED).get("paths", [])) - set(planned_paths(plan)))
 
 
 def left_locks(plan, locks, lock_name, packages=None):
     """Version locks that we set for packages that are not planned any more. lock_name: from an entry to its package."""
-    managed = set(read(INSTALLED).get("holds", [])) - planned_holds(plan) - host_plan.along(plan, packages or {})
+    managed = set(stored(INSTALLED).get("holds", [])) - planned_holds(plan) - host_plan.along(plan, packages or {})
     return [entry for entry in locks if lock_name(entry) in managed]
 
 
 def differences(plan, packages):
     """Words for what an earlier plan brought and this one leaves out, and for a run that was cut off."""
     found = []
-    for name, version in sorted(read(INSTALLED).get("packages", {}).items()):
+    for name, version in sorted(stored(INSTALLED).get("packages", {}).items()):
         if name in packages and name not in planned_names(plan):
-            found.append("{} {} is no longer planned".format(name, packages[name] or version))
-    found += ["{} is no longer planned".format(path) for path in left_files(plan)]
+            found.append(f"{name} {packages[name] or version} is no longer planned")
+    found += [f"{path} is no longer planned" for path in left_files(plan)]
     if os.path.exists(TRANSACTION):
         found.append("an earlier run was interrupted before it was recorded")
     return found
@@ -199,4 +191,4 @@ def way_back(recorded):
     """The plan to roll back to: the last finished one where a run was cut off, else the one before it; None: none."""
     if os.path.exists(TRANSACTION) and recorded:
         return recorded
-    return read(PREVIOUS) or None
+    return stored(PREVIOUS) or None

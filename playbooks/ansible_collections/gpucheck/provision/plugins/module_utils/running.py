@@ -45,7 +45,7 @@ def not_in_force(plan, path=PARAMS):
     for name, value in OPTION.findall(planned):
         now = seen.get(name)
         if now is None:
-            words.append("the loaded module has no option NVreg_{}".format(name))
+            words.append(f"the loaded module has no option NVreg_{name}")
         elif number(now.strip(' "')) != number(value.strip('"')):
             words.append("the module option NVreg_{} is {}, planned {}".format(name, now.strip(), value.strip('"')))
     return words

@@ -34,9 +34,9 @@ def processes():
             targets = [os.readlink(os.path.join(folder, fd)) for fd in os.listdir(folder)]
         except OSError:
             continue  # the process ended while we looked
-        name = text("/proc/{}/comm".format(pid)) or ""
+        name = text(f"/proc/{pid}/comm") or ""
         if any(re.match(r"/dev/nvidia(\d|-uvm$)", target) for target in targets) and name not in DAEMONS:
-            found.append("{} ({})".format(name, pid))
+            found.append(f"{name} ({pid})")
     return sorted(found)
 
 
@@ -63,12 +63,12 @@ def package_locks(family):
     for path in FCNTL_LOCKS[family]:
         pid = fcntl_owner(path)
         if pid is not None:
-            found.append("{} is held by {}".format(path, process_name(pid)))
+            found.append(f"{path} is held by {process_name(pid)}")
     for pattern in PID_LOCKS[family]:
         for path in sorted(glob.glob(pattern)):
             pid = text(path) or ""
             if pid.isdigit() and os.path.isdir("/proc/" + pid):
-                found.append("{} is held by {}".format(path, process_name(int(pid))))
+                found.append(f"{path} is held by {process_name(int(pid))}")
     return found
 
 
@@ -85,7 +85,7 @@ def fcntl_owner(path):
 
 def process_name(pid):
     """``name (pid)``."""
-    return "{} ({})".format(text("/proc/{}/comm".format(pid)) or "a process", pid)
+    return "{} ({})".format(text(f"/proc/{pid}/comm") or "a process", pid)
 
 
 def vgpu_guest(root, bus_ids):
@@ -148,7 +148,7 @@ def enrolled(certificate):
         return None, str(error)
     # It exits with 1 for a key that is enrolled.
     if done.returncode not in (0, 1):
-        return None, "mokutil: exit {}: {}".format(done.returncode, done.stderr)
+        return None, f"mokutil: exit {done.returncode}: {done.stderr}"
     output = done.stdout.strip()
     if "already enrolled" in output:
         return True, ""

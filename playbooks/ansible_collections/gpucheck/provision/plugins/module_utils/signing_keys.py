@@ -19,7 +19,7 @@ class Late(OSError):
 
 def late(_number, _frame):
     """Raise in whatever the request waits for: the name, the connection, TLS, headers or content."""
-    raise Late("not complete after {} s".format(FETCH_SECONDS))
+    raise Late(f"not complete after {FETCH_SECONDS} s")
 
 
 def fetch(module, url):
@@ -41,7 +41,7 @@ def fetch(module, url):
     try:
         return content, read_key(content)
     except NotAKey as error:
-        module.fail_json(msg="{} is not a signing key: {}. Nothing was written.".format(masked(url), error))
+        module.fail_json(msg=f"{masked(url)} is not a signing key: {error}. Nothing was written.")
 
 
 def pinned(module, url, allowed):
@@ -57,8 +57,8 @@ def pinned(module, url, allowed):
         module.fail_json(msg="{}: {} is not a fingerprint. {}".format(masked(url), ", ".join(short), hint))
     if not allowed:
         module.fail_json(
-            msg="{}: no fingerprint is pinned, so any key would be accepted: rejected, nothing was written. Compare "
-            "the key with what its publisher states and set key_fingerprint in stack.yml.".format(masked(url))
+            msg=f"{masked(url)}: no fingerprint is pinned, so any key would be accepted: rejected, nothing was "
+            "written. Compare the key with what its publisher states and set key_fingerprint in stack.yml."
         )
     content, key = fetch(module, url)
     present = fingerprints(key)

@@ -1,11 +1,8 @@
-"""What a package transaction would do besides what is planned, read from a simulation of it before anything moves.
-
-A row of moves is (verb, name, words): verb is install, upgrade, remove or downgrade; words are the versions, for a
-message: ``1.0``, or ``1.0 to 2.0``.
-"""
+"""What a package transaction would do besides what is planned, read from a simulation of it before anything moves."""
 
 import fnmatch
 import re
+from typing import NamedTuple
 
 from . import origin
 from .call import Refused, attempt, last_words
@@ -33,23 +30,31 @@ UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 APT_URI = re.compile(r"^'(?!file:|/)[^']*' \S+ (\d+) ", re.MULTILINE)
 
 
+class Move(NamedTuple):
+    """A package that moves. Its versions are empty where there is none, or the simulation has none."""
+
+    verb: str  # install, upgrade, downgrade or remove
+    name: str
+    before: str
+    version: str
+
+
 def apt_moves(module, words):
     """Return rows of what apt-get would do. words: options and the command. Raises Refused without a solution."""
     status, output, errors = attempt(module, ["apt-get", "--simulate", "--yes", *words])
     if status != 0:
         # Which dependencies are unmet is on stdout, before the error.
-        raise Refused("apt-get --simulate: exit {}: {}".format(status, last_words(output + errors)))
+        raise Refused(f"apt-get --simulate: exit {status}: {last_words(output + errors)}")
     moves = []
     for row in APT_ROW.finditer(output):
-        name, old, new = row.group("name"), row.group("old"), row.group("new")
+        name, old, new = row.group("name"), row.group("old") or "", row.group("new") or ""
         if row.group("verb") != "Inst":
-            moves.append(("remove", name, old or ""))
-        elif old and new and attempt(module, ["dpkg", "--compare-versions", new, "lt", old])[0] == 0:
-            moves.append(("downgrade", name, "{} to {}".format(old, new)))
+            moves.append(Move("remove", name, old, ""))
         elif old and new:
-            moves.append(("upgrade", name, "{} to {}".format(old, new)))
+            older = attempt(module, ["dpkg", "--compare-versions", new, "lt", old])[0] == 0
+            moves.append(Move("downgrade" if older else "upgrade", name, old, new))
         else:
-            moves.append(("install", name, new or ""))
+            moves.append(Move("install", name, "", new))
     return moves
 
 
@@ -69,7 +74,7 @@ def dnf_simulated(module, words):
     # Not quiet: the table is what is asked for. --assumeno ends with 1 also where all is well.
     status, output, errors = attempt(module, ["dnf", "--assumeno", *words])
     if status != 0 and DNF_ANSWER not in output + errors:
-        raise Refused("dnf --assumeno: exit {}: {}".format(status, last_words(errors, output)))
+        raise Refused(f"dnf --assumeno: exit {status}: {last_words(errors, output)}")
     moves, verb = [], ""
     for line in output.splitlines():
         if line and not line[0].isspace():
@@ -77,9 +82,10 @@ def dnf_simulated(module, words):
             continue
         replaced, row = DNF_OBSOLETES.match(line), DNF_ROW.match(line)
         if verb and replaced:
-            moves.append(("remove", replaced.group("name"), replaced.group("version")))
+            moves.append(Move("remove", replaced.group("name"), replaced.group("version"), ""))
         elif verb and row:
-            moves.append((verb, row.group("name"), row.group("version") or ""))
+            versions = (row.group("version") or "", "")
+            moves.append(Move(verb, row.group("name"), *(versions if verb == "remove" else versions[::-1])))
     return moves, dnf_bytes(output, moves)
 
 
@@ -87,7 +93,7 @@ def dnf_bytes(output, moves):
     """Return the bytes that dnf reports for download; None if it installs a package without a size."""
     sizes = DNF_SIZE.findall(output)
     if not sizes:
-        return None if any(row[0] in ARRIVES or row[0] == "downgrade" for row in moves) else 0
+        return None if any(row.verb != "remove" for row in moves) else 0
     wanted = [number for download, number in sizes if download]
     number = DNF_NUMBER.match(wanted[0]) if wanted else None
     if wanted and not number:
@@ -96,16 +102,14 @@ def dnf_bytes(output, moves):
 
 
 def rows(moves, packages):
-    """Each row as {verb, name, before, version}. packages: {name: version} installed now; dnf's table lacks it."""
-    found = []
-    for verb, name, words in moves:
-        before, _, version = words.rpartition(" to ")
-        if verb == "remove":
-            before, version = words, ""
-        elif verb != "install":
-            before = before or packages.get(name) or ""
-        found.append({"verb": verb, "name": name, "before": before, "version": version})
-    return found
+    """Each row as a dictionary. packages: {name: version} installed now, for dnf's table, which lacks it."""
+    found = [row._replace(before=packages.get(row.name) or "") if replaces(row) else row for row in moves]
+    return [dict(row._asdict()) for row in found]
+
+
+def replaces(row):
+    """Whether a row replaces a version that the simulation does not name."""
+    return row.verb in ("upgrade", "downgrade") and not row.before
 
 
 def besides(moves, planned):
@@ -113,12 +117,12 @@ def besides(moves, planned):
 
     A package that is there in several versions, such as kernel-devel, loses its oldest one when a new one comes.
     """
-    arriving = {name for verb, name, _ in moves if verb in ARRIVES}
-    return [row for row in moves if row[0] not in ARRIVES and row[1] not in planned and row[1] not in arriving]
+    known = planned | {row.name for row in moves if row.verb in ARRIVES}
+    return [row for row in moves if row.verb not in ARRIVES and row.name not in known]
 
 
 def sentences(rows):
-    return [" ".join(row).strip() for row in rows]
+    return [" ".join([row.verb, row.name, " to ".join(filter(None, row[2:]))]).strip() for row in rows]
 
 
 def answer(others=(), refused="", unknown="", rows=(), download_bytes=None, not_built=""):
@@ -133,18 +137,20 @@ def foreign(moves, order):
     order: planned names; held: names that are held on the host; allowed: names or patterns that your configuration
     allows; plan: whose repositories have NVIDIA's packages.
     """
-    changed = [("change held", name, words) for verb, name, words in moves if verb in ARRIVES and name in order["held"]]
-    found = [row for row in besides(moves, order["planned"]) + changed if row[1] not in order["planned"]]
-    found = [row for row in found if not any(fnmatch.fnmatchcase(row[1], pattern) for pattern in order["allowed"])]
-    nvidia = origin.of_nvidia({row[1] for row in found}, order["plan"]) if found else set()
-    return [row for row in found if row[1] not in nvidia]
+    held = [row for row in moves if row.verb in ARRIVES and row.name in order["held"]]
+    found = besides(moves, order["planned"]) + [row._replace(verb="change held") for row in held]
+    found = [row for row in found if row.name not in order["planned"]]
+    found = [row for row in found if not any(fnmatch.fnmatchcase(row.name, pattern) for pattern in order["allowed"])]
+    nvidia = origin.of_nvidia({row.name for row in found}, order["plan"]) if found else set()
+    return [row for row in found if row.name not in nvidia]
 
 
 def refusal(rows):
     return (
-        "the package transaction would also {}. These packages are not NVIDIA's, and nothing was installed or removed. "
-        "If this is intended, allow it by name with packages_allow_changes: [{}]"
-    ).format("; ".join(sentences(rows)), ", ".join(sorted({name for _, name, _ in rows})))
+        f"the package transaction would also {'; '.join(sentences(rows))}. These packages are not NVIDIA's, and "
+        "nothing was installed or removed. If this is intended, allow it by name with packages_allow_changes: "
+        f"[{', '.join(sorted({row.name for row in rows}))}]"
+    )
 
 
 def guard(moves, order):

@@ -4,7 +4,7 @@ import glob
 import os
 import re
 
-from .host_plan import same_file
+from .host_plan import file_differences, wrong
 from .readers.files import text
 
 CHOSEN = re.compile(r"\[(\w+)\]")
@@ -49,18 +49,16 @@ def writable(path):
 def why_not(path, root="/"):
     if os.path.exists(os.path.join(root, "run/systemd/container")) or os.path.exists(os.path.join(root, ".dockerenv")):
         return "a container cannot change its host's kernel; set it on the host"
-    return "{} is not writable".format(path)
+    return f"{path} is not writable"
 
 
 def state(plan, root="/"):
     """What the role acts on: paths of files that differ, settings to set now, and what is left with the reason."""
     ready, left = settings(plan, root)
-    wrong = [row["path"] for row in wanted(plan)["files"] if not same_file(row["path"], row["content"], row["mode"])]
-    return {"wrong_files": wrong, "live": ready, "left": left}
+    return {"wrong_files": wrong(wanted(plan)["files"]), "live": ready, "left": left}
 
 
 def differences(plan, root="/"):
     """Return messages for what differs from the plan's tuning. Settings that cannot be set are no difference."""
-    seen = state(plan, root)
-    words = ["{} is missing or different".format(path) for path in seen["wrong_files"]]
-    return words + ["{name} is {seen}, planned {value}".format(**row) for row in seen["live"]]
+    live = ["{name} is {seen}, planned {value}".format(**row) for row in settings(plan, root)[0]]
+    return file_differences(wanted(plan)["files"]) + live

@@ -1,34 +1,6 @@
 #!/usr/bin/python
 """Keep a host's share of a bundle: what of it is missing, and what has arrived put in its place."""
 
-DOCUMENTATION = r"""
-module: bundle_folder
-short_description: Keep a host's share of a bundle
-description:
-  - Returns which files of the bundle are missing in the directory. With C(arrived), first copies the files from there,
-    each only if the copied bytes have the digest of the signed manifest, and removes what is not part of the bundle.
-  - Writes an apt.conf for APT_CONFIG, and a dnf in the directory bin, with which apt and dnf use only this directory.
-options:
-  folder: {type: path, required: true, description: The host's folder.}
-  files: {type: dict, required: true, description: "By path below the folder, the sha256 and bytes of every file."}
-  arrived: {type: path, description: "A folder of arrived files, named by their paths with C(:) for C(/). Without it
-    nothing changes."}
-  made: {type: str, required: true, description: "When the bundle was made, as its manifest states it. Recorded once all
-    files are there."}
-  accept_older: {type: bool, default: false, description: Whether to accept a bundle that was made before the recorded
-    one.}
-notes:
-  - Why this module exists. M(ansible.builtin.copy) compares with the controller's files; here the signed manifest
-    decides, for thousands of files at once.
-author: gpucheck
-"""
-
-RETURN = r"""
-missing: {returned: success, type: list, elements: str, description: Paths of files that are missing or different.}
-missing_bytes: {returned: success, type: int, description: Their size.}
-free_bytes: {returned: success, type: int, description: Bytes free where the folder is.}
-"""
-
 import contextlib
 import errno
 import hashlib
@@ -147,7 +119,7 @@ def guides(folder):
     link = os.path.join(folder, "repos", BUNDLE + ".repo")
     os.makedirs(os.path.dirname(link), exist_ok=True)
     if not os.path.islink(link):
-        os.symlink("/etc/yum.repos.d/{}.repo".format(BUNDLE), link)
+        os.symlink(f"/etc/yum.repos.d/{BUNDLE}.repo", link)
 
 
 def newer(folder, made):
@@ -183,9 +155,7 @@ def main():
         if arrived and not module.check_mode and not lacking:
             write(folder, MADE, made)
     except OSError as error:
-        module.fail_json(
-            msg="the bundle cannot be stored in {}: {}. Free space there, then run again.".format(folder, error)
-        )
+        module.fail_json(msg=f"the bundle cannot be stored in {folder}: {error}. Free space there, then run again.")
     near = folder
     while not os.path.isdir(near):
         near = os.path.dirname(near)

@@ -1,32 +1,6 @@
 #!/usr/bin/python
 """Configure container engines for the NVIDIA runtime, and revert it."""
 
-DOCUMENTATION = r"""
-module: container_engine
-short_description: Configure the NVIDIA container runtime in Docker and containerd, or remove it
-description:
-  - With C(present), C(nvidia-ctk runtime configure) writes the configuration of every planned engine that this host has
-    and that lacks the runtime. An engine that has it is not written again.
-  - With C(absent), files that did not change since nvidia-ctk wrote them are restored. Others are named.
-  - The engines do not load a new configuration by themselves; RV(services) lists the running ones that must, and how.
-options:
-  state: {type: str, choices: [present, absent], required: true, description: What to do.}
-  plan: {type: dict, required: true, description: "The host's plan, schema gpucheck.plan/1."}
-notes:
-  - Why this module exists. No builtin module can merge daemon.json and config.toml as nvidia-ctk does, and restore the
-    former content.
-author: gpucheck
-"""
-
-RETURN = r"""
-written: {returned: success, type: list, elements: str, description: "The files that were, or would be, written or
-  removed."}
-services: {returned: success, type: list, description: "Rows of service and action (reloaded or restarted), for the
-  running engines whose files changed."}
-left: {returned: success, type: list, elements: str, description: "With absent, sentences about what must be removed
-  manually, because the file was changed since."}
-"""
-
 import base64
 import os
 
@@ -66,7 +40,7 @@ def undo(module, path, entry):
     """Revert one file: return a sentence if it needs a manual change, else None."""
     before = entry["before"]
     if engines.digest(path) != entry["after"] and os.path.exists(path):
-        return "{} was changed since: remove the runtime {} by hand".format(path, engines.RUNTIME)
+        return f"{path} was changed since: remove the runtime {engines.RUNTIME} by hand"
     if before is not None:
         write(module, path, base64.b64decode(before["content"]))
         os.chmod(path, before["mode"])
@@ -87,8 +61,10 @@ def make_present(module, plan):
     for row in rows if not module.check_mode else []:
         configure(module, row)
         if not engines.knows_runtime(row):
-            words = "{} reported success, and {} still does not name the runtime {}"
-            module.fail_json(msg=words.format(TOOL, " ".join(row["files"]), engines.RUNTIME))
+            files = " ".join(row["files"])
+            module.fail_json(
+                msg=f"{TOOL} reported success, and {files} still does not name the runtime {engines.RUNTIME}"
+            )
     written = [path for row in rows for path in row["files"]]
     return written, active(module, [(row["service"], row["action"]) for row in rows]), []
 
@@ -117,7 +93,7 @@ def main():
         written, services, left = step(module, module.params["plan"])
     except (OSError, ValueError) as error:
         hint = "Nothing else was changed. Correct that file, or set container_engines to leave in stack.yml."
-        module.fail_json(msg="the configuration of a container engine: {}. {}".format(error, hint))
+        module.fail_json(msg=f"the configuration of a container engine: {error}. {hint}")
     module.exit_json(changed=bool(written), written=written, services=services, left=left)
 
 

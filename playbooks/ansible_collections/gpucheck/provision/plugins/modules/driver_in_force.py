@@ -1,40 +1,6 @@
 #!/usr/bin/python
 """Load the planned kernel modules and bring the services to their planned state, in one round trip."""
 
-DOCUMENTATION = r"""
-module: driver_in_force
-short_description: Load kernel modules, start services, and report what is not active as planned
-description:
-  - Loads the modules first, so that no service fails without its module.
-  - Reads the state of all services once, and changes only those that differ from the plan. If one fails, those after it
-    are not changed, and the message contains systemd's output.
-  - Returns the result of C(plan_state) for the host afterwards.
-options:
-  host: {type: str, required: true, description: "The host's name in the inventory, for messages."}
-  plan: {type: dict, required: true, description: "The host's plan, schema gpucheck.plan/1."}
-  modules: {type: list, elements: str, default: [], description: Kernel modules to load.}
-  services: {type: list, elements: dict, default: [], description: "Rows of C(name) without .service, C(enabled), and
-    C(state), started, stopped or leave; as in a plan."}
-  reload: {type: bool, default: false, description: Let systemd read its units before.}
-  forgive: {type: bool, default: false, description: "Forget the attempts of failed services before. While its module
-    was being built, a daemon may have used up the starts that it is allowed in two minutes."}
-  restart: {type: bool, default: false, description: "Restart the services to start, because files that they have loaded
-    were replaced."}
-notes:
-  - Why this module exists. M(ansible.builtin.systemd_service) takes one service per round trip and does not compare
-    with the plan.
-author: gpucheck
-"""
-
-RETURN = r"""
-actions: {returned: always, type: list, elements: str, description: "What was, or would be, done, as arguments for
-  modprobe and systemctl."}
-differences: {description: As plan_state returns it.}
-components: {description: As plan_state returns it.}
-reboot: {description: As plan_state returns it.}
-host: {description: As plan_state returns it.}
-"""
-
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils import host_plan, running
@@ -70,9 +36,9 @@ def refusal(name, state):
     if "error" in state:
         return "services cannot be read: {}. Is systemd running here?".format(state["error"])
     if state.get("LoadState") == "not-found":
-        return "{}: there is no such service here. Its package is missing or damaged: install it again.".format(name)
+        return f"{name}: there is no such service here. Its package is missing or damaged: install it again."
     if state.get("LoadState") == "masked":
-        return "{0} is masked. If that is not intended: systemctl unmask {0}, then run again.".format(name)
+        return f"{name} is masked. If that is not intended: systemctl unmask {name}, then run again."
     return ""
 
 
@@ -90,11 +56,8 @@ def systemctl(module, words):
         call(module, ["systemctl", *words])
     except Refused as error:
         name = words[-1]
-        raise Refused(
-            "{}.{} Check systemctl status {} on the host, repair the service, then run again".format(
-                str(error).rstrip("."), journal(module, name), name
-            )
-        )
+        why = str(error).rstrip(".") + "." + journal(module, name)
+        raise Refused(f"{why} Check systemctl status {name} on the host, repair the service, then run again")
 
 
 def load(module, name):
@@ -108,13 +71,13 @@ def load(module, name):
 
 def not_loaded(name, message, plan, facts):
     if name != DRIVER:
-        why = "the kernel rejected module {}, which is planned at boot: {}. ".format(name, message)
+        why = f"the kernel rejected module {name}, which is planned at boot: {message}. "
         if name == "nvidia_peermem":
             rebuild = " ".join(host_plan.build_again(plan, facts["kernel"]))
             return (
                 why
-                + "nvidia_peermem works only if OFED was installed when the driver was built: run {}, reboot, "
-                "then run again".format(rebuild)
+                + f"nvidia_peermem works only if OFED was installed when the driver was built: run {rebuild}, reboot, "
+                "then run again"
             )
         return (
             why + "The last lines of dmesg have the reason; the module may be in a package of extra modules for this "

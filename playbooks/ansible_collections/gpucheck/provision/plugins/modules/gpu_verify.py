@@ -1,41 +1,6 @@
 #!/usr/bin/python
 """Verify a host and bring its report back, in one round trip."""
 
-DOCUMENTATION = r"""
-module: gpu_verify
-short_description: Run gpucheck verify on a host and bring its report to the controller
-description:
-  - Removes the report of an earlier run, runs C(gpucheck verify), and returns the new report, in one round trip. The
-    action plugin of the same name writes it on the controller.
-  - Any verdict is a success of this module. It fails where there is no verdict, or with C(only) where a step fails.
-  - If a device cgroup hides GPUs from the login session, as pam_slurm_adopt does, gpucheck runs again in a transient
-    unit of systemd, and that report counts.
-options:
-  host: {type: str, required: true, description: "The host's name in the inventory, for messages."}
-  dest: {type: path, required: true, description: The file on the controller that gets the report.}
-  only: {type: list, elements: str, default: [], description: "Run these steps alone, as a quick verification. FAIL of
-    any of them, UNKNOWN of driver, inventory or fabric, or fewer GPUs than C(gpus) fail the task with the findings."}
-  gpus: {type: int, default: 0, description: GPUs that the host had before.}
-  timeout_s: {type: int, default: 1200, description: Time limit on the host in seconds. A program that exceeds it is
-    terminated.}
-  arguments: {type: list, elements: str, default: [], description: "Further options of C(gpucheck verify), such as
-    C(--level) and C(quick)."}
-  program: {type: path, default: /opt/gpucheck/bin/gpucheck, description: gpucheck on the host.}
-  report: {type: path, default: /var/lib/gpucheck/report.json, description: Where the report stays on the host.}
-notes:
-  - Why this module exists. M(ansible.builtin.command) and M(ansible.builtin.fetch) take three round trips and cannot
-    distinguish a stale report from a new one.
-author: gpucheck
-"""
-
-RETURN = r"""
-status: {returned: success, type: int, description: "gpucheck's exit status, 0 pass, 1 warn, 2 fail, 3 unknown."}
-report: {returned: success, type: str, description: "The report's text. The action plugin decodes it, writes it and
-  removes it from the result."}
-hung: {returned: where that is so, type: bool, description: That nothing was returned in time.}
-dest: {returned: by the action plugin, type: str, description: The file on the controller.}
-"""
-
 import json
 import os
 import subprocess
@@ -58,7 +23,7 @@ def verify(program, report, timeout_s, arguments=(), only=()):
         return found
     left = max(end - time.time(), 1)
     # A unit outlives systemd-run, so it has a time limit of its own.
-    unit = ["systemd-run", "--wait", "--pipe", "--quiet", "--collect", "--property=RuntimeMaxSec={:.0f}".format(left)]
+    unit = ["systemd-run", "--wait", "--pipe", "--quiet", "--collect", f"--property=RuntimeMaxSec={left:.0f}"]
     try:
         outside = verified(unit + argv, report + ".outside", left)
     except subprocess.TimeoutExpired:
@@ -93,11 +58,8 @@ def verified(argv, report, timeout_s):
         text = file.read().decode("utf-8", "replace")
     # A program that breaks down ends with 1 or 2 as well.
     if not has_verdict(text, VERDICTS[running.returncode]):
-        return (
-            running.returncode,
-            "",
-            "its report is damaged, or does not match the exit status. {}".format(stderr).strip(),
-        )
+        damaged = f"its report is damaged, or does not match the exit status. {stderr}"
+        return running.returncode, "", damaged.strip()
     return running.returncode, text, ""
 
 
@@ -140,9 +102,9 @@ def main():
         program, report = module.params["program"], module.params["report"]
         status, report, wrong = verify(program, report, timeout_s, module.params["arguments"], module.params["only"])
     except subprocess.TimeoutExpired:
-        module.fail_json(msg="{}: gpucheck verify returned no report within {} s".format(host, timeout_s), hung=True)
+        module.fail_json(msg=f"{host}: gpucheck verify returned no report within {timeout_s} s", hung=True)
     except (OSError, ValueError) as error:
-        module.fail_json(msg="{}: its report cannot be stored: {}".format(host, error))
+        module.fail_json(msg=f"{host}: its report cannot be stored: {error}")
     if not report:
         module.fail_json(
             msg="{}: gpucheck verify returned no report (exit status {}). {} If it is not installed, provision the "

@@ -1,57 +1,6 @@
 #!/usr/bin/python
 """Record on the host what gpucheck installs on it, so that it can be rolled back or removed."""
 
-DOCUMENTATION = r"""
-module: install_record
-short_description: Record on the host what provisioning installs
-description:
-  - C(begin) records the installed packages before anything is installed, and keeps the files that will be replaced. The
-    record of an interrupted run is kept, so that what that run installed still counts as installed by gpucheck.
-  - C(leftovers) lists what gpucheck installed and the plan no longer contains, and changes nothing.
-  - C(restore) removes managed files and restores the originals.
-  - C(finish) records plan, packages and files, ends the record of C(begin), keeps the package files of this set and the
-    one before for a rollback, and compares host and plan again.
-options:
-  state: {type: str, choices: [begin, leftovers, restore, finish], required: true, description: What to do.}
-  plan: {type: dict, required: true, description: "The host's plan, schema gpucheck.plan/1; one without components
-    requires nothing."}
-  paths: {type: list, elements: str, default: [], description: "With restore, the files."}
-  digest: {type: str, default: "", description: "With finish, the digest of the requirement set that gpucheck was
-    installed from."}
-  keep_gib: {type: float, default: 10, description: "With finish, GiB of package files that are kept at most; 0 keeps
-    none."}
-notes:
-  - Why this module exists. No builtin module records what was there before; rollback and deprovisioning need it.
-author: gpucheck
-"""
-
-RETURN = r"""
-differences: {returned: with finish, type: dict, description: "With finish, what still differs from the plan, sentences
-  by role.", contains: {
-  "*": {type: list, elements: str, description: Sentences of one role.},
-}}
-packages: {returned: with leftovers, type: list, elements: str, description: "With leftovers, names of packages that
-  nothing needs any more."}
-held: {returned: with leftovers, type: list, elements: str, description: "With leftovers, those of the packages that are
-  held."}
-services: {returned: with leftovers, type: list, elements: str, description: "With leftovers, services of options that
-  the plan no longer has and that are still there."}
-paths: {returned: with leftovers, type: list, elements: str, description: "With leftovers, our files that the plan no
-  longer has."}
-engines: {returned: with leftovers, type: list, elements: str, description: "With leftovers, configurations of container
-  engines that hold what the plan no longer has."}
-locks: {returned: with leftovers, type: list, elements: str, description: "With leftovers, version locks of packages
-  that are not planned any more."}
-keys: {returned: with leftovers, type: list, elements: str, description: "With leftovers, imported rpm keys (eight hex
-  digits) that were not there before us."}
-kernel_holds: {returned: with leftovers, type: list, elements: str, description: "With leftovers, the holds of kernel
-  packages that we set."}
-kernel_arguments: {returned: with leftovers, type: list, elements: str, description: "With leftovers, arguments of the
-  kernel that we set, or removed since the last boot."}
-stream: {returned: with leftovers, type: str, description: "With leftovers, the dnf module stream that was enabled
-  before us, empty for none."}
-"""
-
 import base64
 import os
 
@@ -62,14 +11,14 @@ from ..module_utils.compare import compare
 from ..module_utils.credentials import SECRET_MODE, mode_for
 from ..module_utils.host import lock_name, read_facts
 from ..module_utils.package_repository import key_fingerprints, paths, planned
-from ..module_utils.place import as_bytes, write
+from ..module_utils.place import as_bytes, stored, write
 from ..module_utils.readers.files import Unreadable
 
 
 def begin(module, plan, extras):
     """Note packages and files from before; True where something was noted."""
     changed = False
-    baseline = record.read(record.BASELINE)
+    baseline = stored(record.BASELINE)
     recorded = host_plan.recorded_plan()
     managed = set(record.planned_paths(recorded)) if recorded else set()
     files = dict(baseline.get("files", {}))
@@ -97,7 +46,7 @@ def begin(module, plan, extras):
 
 
 def leftovers(plan, holds, extras):
-    baseline = record.read(record.BASELINE)
+    baseline = stored(record.BASELINE)
     recorded = host_plan.recorded_plan()
     gone = record.leftovers(plan, extras["packages"], extras["family"], recorded)
     return {
@@ -130,7 +79,7 @@ def restore(module, names):
     They are no longer managed then. In this order: an interrupted run restores them once more, and never
     removes a restored file.
     """
-    baseline = record.read(record.BASELINE)
+    baseline = stored(record.BASELINE)
     files = dict(baseline.get("files", {}))
     changed = False
     for path in names:
@@ -143,7 +92,7 @@ def restore(module, names):
             unlink(path)
             changed = True
     if names:
-        installed = record.read(record.INSTALLED)
+        installed = stored(record.INSTALLED)
         left = [path for path in installed.get("paths", []) if path not in names]
         if left != installed.get("paths", []):
             write(module, record.INSTALLED, as_bytes(dict(installed, paths=left)))
@@ -173,7 +122,7 @@ def finish(module, plan, digest, packages):
         "gpucheck": digest,
     }
     changed = False
-    if document != record.read(record.INSTALLED):
+    if document != stored(record.INSTALLED):
         write(module, record.INSTALLED, as_bytes(document))
         changed = True
     if recorded != plan:
@@ -213,16 +162,16 @@ def main():
             changed = restore(module, module.params["paths"])
         else:
             digest = module.params["digest"]
-            before = record.read(record.PREVIOUS)
+            before = stored(record.PREVIOUS)
             changed = finish(module, plan, digest, extras["packages"])
-            names, other_set = record.read(record.INSTALLED).get("added", []), before != record.read(record.PREVIOUS)
+            names, other_set = stored(record.INSTALLED).get("added", []), before != stored(record.PREVIOUS)
             kept.keep(names, extras["packages"], other_set, int(module.params["keep_gib"] * (1 << 30)))
             answer["differences"] = compare("host", plan, digest, known)["differences"]
     except Unreadable as error:
-        module.fail_json(msg="this host cannot be read: {}".format(error))
+        module.fail_json(msg=f"this host cannot be read: {error}")
     except OSError as error:
         hint = "Free space there, or mount it writable, then run again."
-        module.fail_json(msg="the record of what is installed cannot be written: {}. {}".format(error, hint))
+        module.fail_json(msg=f"the record of what is installed cannot be written: {error}. {hint}")
     module.exit_json(changed=changed, **answer)
 
 

@@ -1,39 +1,6 @@
 #!/usr/bin/python
 """Name the planned package repositories on a host, each with its own pinned key, and read their lists."""
 
-DOCUMENTATION = r"""
-module: package_sources
-short_description: Name the planned package repositories on a host, each with its own pinned key, and read their lists
-description:
-  - Fetches missing keys and compares every key in their files with the pinned fingerprints, before anything is written,
-    so that one wrong key leaves the host as it was.
-  - Writes keys and source files for apt or dnf; for dnf the keys are imported into rpm as well. What is there already
-    is left alone, without any network access.
-  - Removes another file with the same repositories and keys, if C(install_record) has kept it.
-  - Then reads the package lists. A source of another publisher that fails (apt) is named in the result only.
-  - Sources with a wrong signature are removed again, before any package is installed; their keys stay.
-options:
-  host: {type: str, required: true, description: "The host's name in the inventory, for messages."}
-  package_manager: {type: str, choices: [apt, dnf], required: true, description: The host's package manager.}
-  repositories: {type: list, elements: dict, required: true, description: "Repositories of the plan, schema
-    gpucheck.plan/1."}
-  archive: {type: dict, default: {}, description: Path and content of the file that adds components of the
-    distribution's own archive; with empty content it is removed.}
-  lock_timeout_s: {type: int, default: 600, description: Seconds to wait while another program holds the package
-    manager's lock.}
-notes:
-  - Why this module exists. M(ansible.builtin.deb822_repository) and M(ansible.builtin.yum_repository) accept any key
-    that is downloaded, and keep a source with a wrong signature.
-author: gpucheck
-"""
-
-RETURN = r"""
-paths: {returned: success, type: list, elements: str, description: "The files that were, or would be, written or
-  removed, and a key that was only imported into rpm."}
-unread: {returned: success, type: list, elements: str, description: "Sources that are not the plan's and whose lists apt
-  could not read, each with the reason. They stay as they are."}
-"""
-
 import contextlib
 import os
 
@@ -64,7 +31,7 @@ def replaced(module, repositories):
 
     Without a record they could not be restored. In check mode nothing is recorded yet.
     """
-    known = record.read(record.BASELINE).get("adopted", {})
+    known = place.stored(record.BASELINE).get("adopted", {})
     paths = [path for path in adopt.found(repositories)[0] if module.check_mode or path in known]
     found = {}
     for path in paths:
@@ -165,18 +132,16 @@ def main():
             files = [path for path in named + ([archive["path"]] if archive else []) if os.path.exists(path)]
             unread = LISTS[manager](module, repositories, seconds, files)
     except Unreadable as error:
-        module.fail_json(
-            msg="{}: the keys that rpm trusts cannot be read: {}. No source was added.".format(name, error)
-        )
+        module.fail_json(msg=f"{name}: the keys that rpm trusts cannot be read: {error}. No source was added.")
     except Refused as error:
         withdraw(module, repositories, archive, before)
-        module.fail_json(msg="{}: {}".format(name, refused(manager, repositories, archive, error)))
+        module.fail_json(msg=f"{name}: {refused(manager, repositories, archive, error)}")
     except OSError as error:
         # A source whose neighbour is missing is no set: half of the packages would come from elsewhere.
         gone = withdraw(module, repositories, archive, before)
         hint = "Free space or mount it writable, then run again."
         words = "removed again: {}".format(", ".join(gone)) if gone else "no source was added"
-        module.fail_json(msg="{}: package sources cannot be written: {}; {}. {}".format(name, error, words, hint))
+        module.fail_json(msg=f"{name}: package sources cannot be written: {error}; {words}. {hint}")
     module.exit_json(changed=bool(paths), paths=paths, unread=unread)
 
 

@@ -1,46 +1,6 @@
 #!/usr/bin/python
 """What of a plan is not yet true on a host, in one round trip."""
 
-DOCUMENTATION = r"""
-module: plan_state
-short_description: Compare a host with its plan in one round trip
-description:
-  - Lists every difference between the host and its plan (schema gpucheck.plan/1), by the role that removes it.
-  - An empty result means that nothing has to be done. Never changes anything.
-options:
-  host: {type: str, required: true, description: The host's name in the inventory.}
-  plan: {type: dict, required: true, description: "The plan that C(gpucheck stack plan --format json) printed, parsed."}
-  digest: {type: str, default: "", description: Digest of the requirement set gpucheck has to be installed from; empty
-    leaves gpucheck out.}
-  headers: {type: bool, default: false, description: "Query also whether the package sources offer the kernel headers
-    that are missing, and packages with modules that the kernel lacks. On apt, if the host's lists lack one, fresh ones
-    are fetched into a temporary folder. The results are C(host.headers_unavailable) and C(host.modules_unavailable)."}
-  offered: {type: list, elements: str, default: [], description: "Components whose packages are looked for in the host's
-    sources, for a plan that adds none. On apt, if the host's lists lack one, fresh ones are fetched. The results are
-    C(host.offers_missing), with the versions that a source has, and C(host.offers_unknown), why it could not be found
-    out."}
-notes:
-  - Why this module exists. Check mode of the builtin modules takes one round trip per package, file and service.
-author: gpucheck
-"""
-
-RETURN = r"""
-differences: {returned: success, type: dict, description: "By role (repository driver cuda cudnn nccl container_toolkit
-  container_engine dcgm acs kernel_arguments tuning kernel_lock gpucheck cleanup), sentences. Roles without one
-  are omitted.", contains: {
-  "*": {type: list, elements: str, description: Sentences of one role.},
-}}
-components: {returned: success, type: dict, description: "By package component, packages that differ, and holds to add
-  (missing) or to remove first (stale).", contains: {
-  "*": {type: dict, description: What differs of one component., contains: {
-    packages: {type: list, elements: str, description: Sentences.},
-  }},
-}}
-reboot: {returned: success, type: list, elements: str, description: "Why a reboot is due now, by the plan's rule."}
-host: {returned: success, type: dict, description: "What else the roles need (driver, kernel, busy processes, rival
-  sources, free space, tools, unfinished packages, enabled module stream, files and services that differ)."}
-"""
-
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils.call import explained

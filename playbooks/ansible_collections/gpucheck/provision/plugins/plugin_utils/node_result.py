@@ -5,7 +5,6 @@ documentation; what does not fit it fails the task. Nothing that Ansible itself 
 warnings, no claim to be unreachable.
 """
 
-import ast
 import json
 import re
 from pathlib import Path
@@ -60,14 +59,10 @@ def file_name(name):
 def fields(path):
     """What a host may return from a module, by field: its RETURN documentation without what the controller adds.
 
-    A field without a type is one that plan_state returns, too.
+    path: of the module; the documentation lies next to it. A field without a type is one that plan_state returns, too.
     """
-    (text,) = [
-        ast.literal_eval(node.value)
-        for node in ast.parse(path.read_text(encoding="utf-8")).body
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "RETURN"
-    ]
-    rows = {name: row for name, row in yaml.safe_load(text).items() if row.get("returned") != "by the action plugin"}
+    documented = yaml.safe_load(path.with_suffix(".yml").read_text(encoding="utf-8"))["RETURN"]
+    rows = {name: row for name, row in documented.items() if row.get("returned") != "by the action plugin"}
     known = {} if all("type" in row for row in rows.values()) else fields(MODULES / "plan_state.py")
     return {name: row if "type" in row else known[name] for name, row in rows.items()}
 
