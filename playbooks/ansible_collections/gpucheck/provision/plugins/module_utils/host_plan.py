@@ -76,7 +76,7 @@ def normal_epoch(version):
 
 
 def lock_differences(wanted, ours, locks):
-    """(missing, stale) raw version locks: wanted ones to add, and those of ours that are not wanted."""
+    """(missing, stale) raw version locks: wanted ones to add, and those that gpucheck set and that are not wanted."""
     good, known = ({normal_lock(entry) for entry in entries} for entries in (wanted, locks))
     missing = [entry for entry in wanted if normal_lock(entry) not in known]
     return missing, [entry for entry in ours if normal_lock(entry) not in good]
