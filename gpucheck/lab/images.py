@@ -235,13 +235,9 @@ def import_tree(client: "DockerClient", tar: list[str], tag: str) -> None:
 
 def build_all(client: "DockerClient", context: Path, some: list[Recipe], ca_url: str) -> None:
     for recipe in some:
-        build(client, context, recipe, ca_url)
-
-
-def build(client: "DockerClient", context: Path, recipe: Recipe, ca_url: str) -> None:
-    options = {"path": str(context), "dockerfile": recipe.dockerfile, "target": recipe.target}
-    arguments = {"BASE": recipe.base, "CA_URL": ca_url}
-    build_image(client, recipe.tag(context), arguments, labels={LABEL: "images"}, **options)
+        options = {"path": str(context), "dockerfile": recipe.dockerfile, "target": recipe.target}
+        arguments = {"BASE": recipe.base, "CA_URL": ca_url}
+        build_image(client, recipe.tag(context), arguments, labels={LABEL: "images"}, **options)
 
 
 def build_image(client: "DockerClient", tag: str, arguments: dict[str, str], **options: Any) -> None:

@@ -31,8 +31,8 @@ from gpucheck.lab.images import PYTHONS, Flavour, ensure_images
 from gpucheck.lab.model import HOSTS, IMAGES, LABEL, LABEL_FLAVOUR, LABEL_STAMP, HostSpec, Lab, fingerprint
 from gpucheck.lab.system import LabError, LabUsageError, engine, install, reachable, run, say
 from gpucheck.lab.wheelhouse import ensure_wheelhouse
-from gpucheck.simulator.cuda.library import SOURCES as CUDA_SOURCES
-from gpucheck.simulator.nvml.library import SOURCES, exports, unsimulated_rows, version_script
+from gpucheck.simulator.compiler import CUDA, NVML
+from gpucheck.simulator.nvml.library import exports, unsimulated_rows, version_script
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -44,7 +44,7 @@ STAMP = "/srv/www/stamp"
 
 def library_files() -> dict[str, bytes | Path]:
     """The C sources of the simulated NVML and CUDA driver libraries, and what each driver branch exports of NVML."""
-    files: dict[str, bytes | Path] = {"nvml": SOURCES, "cuda": CUDA_SOURCES}
+    files: dict[str, bytes | Path] = {"nvml": NVML, "cuda": CUDA}
     for branch in sorted({package.version.split(".")[0] for package in catalogue.packages() if package.nvml}):
         chosen = exports(branch)
         files[f"exports/{branch}/unsimulated.inc"] = unsimulated_rows(chosen).encode()

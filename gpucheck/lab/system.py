@@ -111,7 +111,7 @@ def engine() -> "DockerClient":
 
     Raises LabError if there is none and none can be installed.
     """
-    client = _reach()
+    client = reachable()
     if client is not None:
         return client
     if os.environ.get("DOCKER_HOST"):
@@ -121,7 +121,7 @@ def engine() -> "DockerClient":
         )
     if shutil.which("dockerd") is None:
         install(["docker.io"], "the lab hosts are containers")
-        client = _reach()
+        client = reachable()
         if client is not None:
             return client
     if Path("/run/systemd/system").is_dir():
@@ -129,16 +129,11 @@ def engine() -> "DockerClient":
     return _start_daemon()
 
 
-def reachable() -> "DockerClient | None":
-    """A client when an engine answers now, else None. Starts and installs nothing."""
-    return _reach()
-
-
 def is_cgroup_v2(client: "DockerClient") -> bool:
     return str(client.info().get("CgroupVersion", "1")) == "2"
 
 
-def _reach() -> "DockerClient | None":
+def reachable() -> "DockerClient | None":
     """A client that got an answer, None where nothing listens. Raises LabError where we are not let in."""
     try:
         import docker
@@ -163,7 +158,7 @@ def _reach() -> "DockerClient | None":
 
 def _wait(deadline: float) -> "DockerClient | None":
     while time.monotonic() < deadline:
-        client = _reach() if SOCKET.exists() else None
+        client = reachable() if SOCKET.exists() else None
         if client is not None:
             return client
         time.sleep(0.2)

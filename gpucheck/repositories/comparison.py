@@ -370,10 +370,9 @@ def _offer(package: Package, offered: dict[str, list[str]]) -> None:
 def _contradiction(
     package: Package, alternatives: Iterable[Relation], planned: Mapping[str, Package]
 ) -> Dependency | None:
-    for relation in alternatives:
-        other = planned.get(relation.name)
-        if other is None:
-            return None
+    """What the plan installs in a version that satisfies none of the alternatives, if it installs all of them."""
+    if any(relation.name not in planned for relation in alternatives):
+        return None
     names = [planned[relation.name] for relation in alternatives]
     why = f"the plan installs {', '.join(f'{one.name} {one.version}' for one in names)}"
     return _dependency(package, alternatives, why)

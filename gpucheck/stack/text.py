@@ -218,7 +218,7 @@ def plan_text(plan: "Plan") -> str:
     if plan.container_engines:
         files = (f"  {row['name']}: {' '.join(row['files'])}" for row in plan.container_engines)
         lines += ["", "container engines to configure for the NVIDIA runtime, if installed", *files]
-    lines += _kernel(plan)
+    lines += ["", "kernel packages held: upgrades keep their versions"] if plan.kernel_lock else []
     if plan.tuning:
         lines += ["", "tuning", *(f"  {file['path']}" for file in plan.tuning["files"])]
         boot = plan.tuning.get("boot")
@@ -227,10 +227,6 @@ def plan_text(plan: "Plan") -> str:
     lines += ["", "services", *(f"  {_service(service)}" for service in services)]
     lines += ["", f"order  {', '.join(plan.order)}", f"reboot when {', '.join(plan.reboot['when'])}", ""]
     return "\n".join([*lines, *_pip(plan.stack), *_reasons((*plan.stack.reasons, *plan.reasons))])
-
-
-def _kernel(plan: "Plan") -> list[str]:
-    return ["", "kernel packages held: upgrades keep their versions"] if plan.kernel_lock else []
 
 
 def _service(row: dict[str, Any]) -> str:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import yaml
+
+from gpucheck.simulator.data import read
 
 HERE = Path(__file__).parent
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 KEY_NAME = "key.asc"
 
 
@@ -106,23 +106,14 @@ def full_version(epoch: int | None, version: str, revision: str) -> str:
     return f"{version}-{revision}" if epoch is None else f"{epoch}:{version}-{revision}"
 
 
-def _read(path: Path, kind: type[Any]) -> Any:
-    try:
-        return msgspec.convert(yaml.load(path.read_text(encoding="utf-8"), LOADER), kind)  # noqa: S506 - a safe loader
-    except msgspec.ValidationError as error:
-        raise ValueError(f"{path.name}: {error}") from error
-
-
 @cache
 def repositories() -> dict[str, Repository]:
-    found: dict[str, Repository] = _read(HERE / "repositories.yml", dict[str, Repository])
-    return found
+    return read(HERE / "repositories.yml", dict[str, Repository])
 
 
 @cache
 def modules() -> Modules:
-    found: Modules = _read(HERE / "modules.yml", Modules)
-    return found
+    return read(HERE / "modules.yml", Modules)
 
 
 @cache
@@ -132,8 +123,7 @@ def packages() -> tuple[Package, ...]:
     for path in sorted(HERE.glob("*.yml")):
         if path.name in ("repositories.yml", "modules.yml"):
             continue
-        sets: tuple[PackageSet, ...] = _read(path, tuple[PackageSet, ...])
-        for one in sets:
+        for one in read(path, tuple[PackageSet, ...]):
             found += _expand(one)
     return tuple(found)
 
