@@ -31,29 +31,38 @@ def publishers_key(home):
     home.mkdir(mode=0o700)
     HOMES.append(home)
     subprocess.run(["gpg-agent", "--homedir", home, "--quiet", "--daemon"], check=True, stdout=subprocess.DEVNULL)
-    gpg(home, "--passphrase", "", "--quick-gen-key", "publisher", "rsa2048", "sign", "never")
-    listed = gpg(home, "--with-colons", "--list-keys").splitlines()
+    return new_key(home, "publisher")
+
+
+def new_key(home, name, *options, expires="never"):
+    """A further key in a gpg home. options: of gpg."""
+    gpg(home, *options, "--passphrase", "", "--quick-gen-key", name, "rsa2048", "sign", expires)
+    listed = gpg(home, "--with-colons", "--list-keys", name).splitlines()
     return Signer(home, next(row.split(":")[9] for row in listed if row.startswith("fpr")))
 
 
-def publish_apt(folder, signing):
-    """The signed lists of a repository with the collected packages, as the host brings them; returns their names."""
+def publish_apt(folder, signing, first=0, sources=SOURCES):
+    """The signed lists of a repository with the collected packages, as the host brings them; returns their names.
+
+    first: the number of the first list. sources: repositories whose key file holds the key that signs.
+    """
     for name in ("metadata", "keys"):
         (folder / name).mkdir(exist_ok=True)
     listing = subprocess.run(
         ["apt-ftparchive", "packages", "."], cwd=folder / "packages", check=True, capture_output=True
     )
-    (folder / "metadata/0001.Packages").write_bytes(listing.stdout)
-    served = folder.parent.parent / "served"
-    served.mkdir(exist_ok=True)
-    (served / "Packages").write_bytes(listing.stdout)
-    release = subprocess.run(["apt-ftparchive", "release", "."], cwd=served, check=True, capture_output=True).stdout
-    (folder.parent.parent / "Release").write_bytes(release)
-    signing.sign("--clearsign", "--output", folder / "metadata/0000.InRelease", folder.parent.parent / "Release")
-    for name in SOURCES:
-        (folder / f"keys/{name}.gpg").write_bytes(b"")
+    names = [f"metadata/{first:04}.InRelease", f"metadata/{first + 1:04}.Packages"]
+    served, release = folder.parent.parent / f"served{first}", folder.parent.parent / f"Release{first}"
+    served.mkdir()
+    for path in (folder / names[1], served / "Packages"):
+        path.write_bytes(listing.stdout)
+    words = ["apt-ftparchive", "release", "."]
+    release.write_bytes(subprocess.run(words, cwd=served, check=True, capture_output=True).stdout)
+    signing.sign("--clearsign", "--output", folder / names[0], release)
+    for name in sources:
+        (folder / f"keys/{name}.gpg").unlink(missing_ok=True)
         signing.sign("--output", folder / f"keys/{name}.gpg", "--export", signing.fingerprint)
-    return ["metadata/0000.InRelease", "metadata/0001.Packages", *(f"keys/{name}.gpg" for name in SOURCES)]
+    return [*names, *(f"keys/{name}.gpg" for name in sources)]
 
 
 def make(root, **changes):

@@ -15,7 +15,7 @@ from gpucheck.bundle.contents import BundleError, manifest_text
 from gpucheck.bundle.folder import described
 from gpucheck.stack.lock import read_lock_file, write_lock
 from gpucheck.stack.spec import Repository
-from tests.bundle.collecting import GROUP, make, publishers_key
+from tests.bundle.collecting import GROUP, make, publish_apt, publishers_key
 
 pytestmark = pytest.mark.skipif(
     not all(map(shutil.which, ("apt-ftparchive", "dpkg-deb"))), reason="apt-ftparchive and dpkg-deb are not installed"
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(
 
 def sign_again(root, signing):
     """InRelease of the served lists, by another key."""
-    signing.sign("--clearsign", "--output", root / f"collected/{GROUP}/metadata/0000.InRelease", root / "Release")
+    signing.sign("--clearsign", "--output", root / f"collected/{GROUP}/metadata/0000.InRelease", root / "Release0")
 
 
 def test_manifest_names_the_key_that_verified_the_packages(made):
@@ -58,7 +58,7 @@ def changed_index(root):
 
 
 def unsigned_release(root):
-    (root / f"collected/{GROUP}/metadata/0000.InRelease").write_bytes((root / "Release").read_bytes())
+    (root / f"collected/{GROUP}/metadata/0000.InRelease").write_bytes((root / "Release0").read_bytes())
 
 
 def text_around_the_release(root):
@@ -268,20 +268,9 @@ def test_another_repositorys_key_makes_no_package_of_nvidias_verified(made):
     changed = msgspec.structs.replace(lock, spec=msgspec.structs.replace(lock.spec, repositories=rows))
     (made / "stack.lock.yml").write_text(write_lock(changed))
     unsigned_package(made)
-    second.sign("--output", folder / "keys/nvidia-container-toolkit.gpg", "--export", second.fingerprint)
-    served = made / "second-served"
-    served.mkdir()
-    listing = subprocess.run(
-        ["apt-ftparchive", "packages", "."], cwd=folder / "packages", check=True, capture_output=True
-    )
-    (served / "Packages").write_bytes(listing.stdout)
-    (folder / "metadata/0003.Packages").write_bytes(listing.stdout)
-    release = subprocess.run(["apt-ftparchive", "release", "."], cwd=served, check=True, capture_output=True).stdout
-    (made / "second-release").write_bytes(release)
-    second.sign("--clearsign", "--output", folder / "metadata/0002.InRelease", made / "second-release")
     path = made / f"collected/{GROUP}.json"
     answer = json.loads(path.read_text())
-    answer["metadata"] += ["metadata/0002.InRelease", "metadata/0003.Packages"]
+    answer["metadata"] += publish_apt(folder, second, 2, ("nvidia-container-toolkit",))[:2]
     for one in answer["order"]["repositories"]:
         if one["name"] == "nvidia-container-toolkit":
             one["key_fingerprint"] = second.fingerprint

@@ -21,8 +21,8 @@ from gpucheck.bundle.contents import (
     write_manifest,
 )
 from gpucheck.bundle.folder import described, signed, take, verify
-from gpucheck.bundle.signing import Signer
 from gpucheck.processes import gnupg
+from tests.bundle.collecting import new_key
 from tests.bundle.site import WHEEL, manifest
 
 APT = "ubuntu-22.04-x86_64-15f8x2"
@@ -43,13 +43,6 @@ def key(tmp_path_factory):
     home.chmod(0o700)
     with gnupg.agent(home):
         yield new_key(home, "site")
-
-
-def new_key(home, name, *options, expires="never"):
-    done = gnupg.gpg(home, *options, "--passphrase", "", "--quick-gen-key", name, "rsa2048", "sign", expires)
-    assert done.returncode == 0, done.stderr
-    rows = gnupg.gpg(home, "--with-colons", "--list-keys", name).stdout.decode().splitlines()
-    return Signer(home, next(row.split(":")[9] for row in rows if row.startswith("fpr:")))
 
 
 def bundle(folder, key, *options, files=FILES, **changes):
