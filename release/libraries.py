@@ -11,8 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpucheck.simulator.cuda import library as cuda
-from gpucheck.simulator.nvml import library as nvml
+from gpucheck.simulator.compiler import compile_cuda_library, compile_library, cuda_key, nvml_key
 from gpucheck.simulator.nvml.library import Export, all_exports, exports
 from release.problem import ReleaseError
 from release.vendored import GLIBC
@@ -38,9 +37,9 @@ def add_libraries(machine: str, scratch: Path, source: Path) -> None:
     os.environ["ZIG_GLOBAL_CACHE_DIR"] = os.environ["ZIG_LOCAL_CACHE_DIR"] = str(scratch / "zig")
     place = source / "gpucheck/simulator/libraries"
     try:
-        _move(cuda.compile_cuda_library(folder, (), compiler), place / cuda.cuda_key(machine))
+        _move(compile_cuda_library(folder, (), compiler), place / cuda_key(machine))
         for chosen in releases():
-            _move(nvml.compile_library(folder, chosen, (), compiler), place / nvml.nvml_key(machine, chosen))
+            _move(compile_library(folder, chosen, (), compiler), place / nvml_key(machine, chosen))
     except OSError as error:
         raise ReleaseError(f"compiling for {machine}: {error.args[0]}") from error
 

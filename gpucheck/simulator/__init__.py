@@ -21,18 +21,17 @@ from typing import TYPE_CHECKING, Any
 from gpucheck.simulator.activation import activate
 
 if TYPE_CHECKING:
-    from gpucheck.simulator.cuda.library import build_cuda_library
+    from gpucheck.simulator.compiler import build_cuda_library, build_library
     from gpucheck.simulator.faults import all_faults
     from gpucheck.simulator.live import make, switch
     from gpucheck.simulator.machine.loading import load, profile_names
-    from gpucheck.simulator.nvml.library import build_library
     from gpucheck.simulator.writer import write_machine
 
 
 _HOME = {
     "all_faults": "faults",
-    "build_cuda_library": "cuda.library",
-    "build_library": "nvml.library",
+    "build_cuda_library": "compiler",
+    "build_library": "compiler",
     "load": "machine.loading",
     "make": "live",
     "profile_names": "machine.loading",

@@ -9,10 +9,8 @@ from uuid import UUID
 
 from gpucheck.simulator.machine import REMOTE_GPU, REMOTE_SWITCH, Link, Machine, SimulatedGpu
 from gpucheck.simulator.machine.paths import CAPABILITIES, common_ancestor, p2p_status
-from gpucheck.simulator.machine.profile import cuda_versions
+from gpucheck.simulator.machine.profile import ADA, AMPERE, BLACKWELL, HOPPER, TURING, VOLTA, cuda_versions
 
-# nvmlDeviceArchitecture_t
-VOLTA, TURING, AMPERE, ADA, HOPPER, BLACKWELL = 5, 6, 7, 8, 9, 10
 DEPRECATED = "!26"
 IDLE = 0x1  # nvmlClocksEventReason
 ALL_REASONS = 0x1FF

@@ -46,8 +46,7 @@ def make(profile: Profile, directory: Path, faults: Iterable[str], stand_ins: It
 
 
 def _build_libraries(directory: Path, machine: Machine) -> None:
-    from gpucheck.simulator.cuda.library import build_cuda_library
-    from gpucheck.simulator.nvml.library import build_library
+    from gpucheck.simulator.compiler import build_cuda_library, build_library
 
     version = machine.profile.driver.version
     build_library(directory, version, machine.release)

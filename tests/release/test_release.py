@@ -123,7 +123,8 @@ def test_the_libraries_run_with_the_c_library_that_the_tag_of_the_wheel_names(li
 
 def test_a_library_of_the_wheel_exports_what_the_compiled_one_does(release, tmp_path):
     """The key of the folder says that its library is of these sources; here it is also of this release of NVML."""
-    from gpucheck.simulator.nvml.library import OWN, exports, nvml_key
+    from gpucheck.simulator.compiler import nvml_key
+    from gpucheck.simulator.nvml.library import OWN, exports
 
     for branch in ("340", "450", "580"):
         name = f"gpucheck/simulator/libraries/{nvml_key(MACHINE, exports(branch))}/libnvidia-ml.so"

@@ -89,6 +89,13 @@ def check_choice(parameter: str, value: str, known: Iterable[str]) -> None:
         raise ValueError(f"{parameter}={value}: choose one of {', '.join(known)}")
 
 
+def lost(percent: int) -> int:
+    """The percent of a rate that is lost. Raises ValueError for all of it or more."""
+    if not 0 < percent < 100:
+        raise ValueError(f"percent={percent}: choose 1 to 99, the part of the rate that is lost")
+    return percent
+
+
 def _parse(text: str) -> tuple[Fault, dict[str, int | str]]:
     """The fault and the parameters that are given. Raises as ``apply`` does."""
     name, colon, rest = text.partition(":")

@@ -3,7 +3,7 @@
 import re
 
 from gpucheck.host.nvml.reading import P2P_STATUS
-from gpucheck.simulator.faults import check_choice, fault
+from gpucheck.simulator.faults import check_choice, fault, lost
 from gpucheck.simulator.machine import Machine
 
 MOST = 20
@@ -23,7 +23,7 @@ def copy_noise(machine: Machine, percent: int = 3, drift: int = 0, seed: int = 1
 def c2c_slow(machine: Machine, gpu: int, percent: int = 70) -> None:
     if not machine.gpu(gpu).model.coherent:
         raise ValueError(f"gpu={gpu}: a {machine.gpu(gpu).model.name} has no NVLink-C2C")
-    machine.surround("measurement", fault="c2c-slow", a=gpu, **loss(percent))
+    machine.surround("measurement", fault="c2c-slow", a=gpu, percent=lost(percent))
 
 
 @fault("copies between two GPUs deliver wrong data without an error")
@@ -52,21 +52,14 @@ def pair_of(machine: Machine, pair: str) -> dict[str, int]:
     return {"a": int(found[1]), "b": int(found[2])}
 
 
-def loss(percent: int) -> dict[str, int]:
-    """The lost part of the bandwidth. Raises ValueError for all of it or more."""
-    if not 0 < percent < 100:
-        raise ValueError(f"percent={percent}: choose 1 to 99, the part of the bandwidth that is lost")
-    return {"percent": percent}
-
-
 @fault("copies between two GPUs lose part of their bandwidth, both ways")
 def p2p_slow(machine: Machine, pair: str, percent: int = 40) -> None:
-    machine.surround("measurement", fault="p2p-slow", **pair_of(machine, pair), **loss(percent))
+    machine.surround("measurement", fault="p2p-slow", **pair_of(machine, pair), percent=lost(percent))
 
 
 @fault("copies from one GPU to another lose part of their bandwidth, the other way they do not")
 def p2p_slow_direction(machine: Machine, pair: str, percent: int = 40) -> None:
-    machine.surround("measurement", fault="p2p-slow-direction", **pair_of(machine, pair), **loss(percent))
+    machine.surround("measurement", fault="p2p-slow-direction", **pair_of(machine, pair), percent=lost(percent))
 
 
 @fault("the driver denies peer to peer between two GPUs")

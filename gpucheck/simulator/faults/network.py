@@ -3,8 +3,7 @@
 import re
 
 from gpucheck.knowledge.port_counters import CEILINGS
-from gpucheck.simulator.faults import check_choice, fault
-from gpucheck.simulator.faults.work import part
+from gpucheck.simulator.faults import check_choice, fault, lost
 from gpucheck.simulator.machine import Machine
 from gpucheck.simulator.machine.machine import Function
 
@@ -208,7 +207,7 @@ def nic_slow(machine: Machine, nic: int, percent: int = 50) -> None:
     card = machine.nic(nic)
     surroundings = machine.surroundings.setdefault("network", {})
     assert isinstance(surroundings, dict)  # noqa: S101 - written here only
-    surroundings |= dict.fromkeys(card.infiniband, 1 - part(percent))
+    surroundings |= dict.fromkeys(card.infiniband, 1 - lost(percent) / 100)
 
 
 @fault("nvidia_peermem is not loaded")

@@ -2,13 +2,13 @@
 
 from gpucheck.simulator.faults import check_choice, fault, sxid_line
 from gpucheck.simulator.machine import Machine
+from gpucheck.simulator.machine.profile import HOPPER
 
 C2C_STATUS, C2C_SPEED = 171, 172
 C2C_COUNTERS = {"interrupt": 231, "replay": 232, "replay-in-a-row": 233}
 SUMMARIES = {"unhealthy": 2, "limited": 3}  # NVML_GPU_FABRIC_HEALTH_SUMMARY_*
 UNIT = "nvidia-fabricmanager"
 MODES = {"off": 1, "minimum": 2, "half": 3, "three-quarters": 4}  # NVML_GPU_NVLINK_BW_MODE_*
-HOPPER = 9  # nvmlDeviceArchitecture_t: one mode for the system there, one for each GPU later
 # nvmlNvLinkErrorCounter_t up to NVLink 4; fields from NVLink 5 on: recovery events, effective and symbol errors
 COUNTERS = {"replay": "0", "recovery": "1", "crc": "2"}
 FIELDS = {"recovery": 215, "crc": 219, "replay": 221}
@@ -80,7 +80,7 @@ def nvlink_bandwidth_mode(machine: Machine, mode: str = "half") -> None:
     if not linked:
         raise ValueError(f"profile {machine.profile.name} has no NVLink with bandwidth modes")
     for gpu in linked:
-        if gpu.model.architecture > HOPPER:
+        if gpu.model.architecture > HOPPER:  # one mode for the system there, one for each GPU later
             gpu.answer({"nvlink.bandwidth_mode": MODES[mode]})
         else:
             machine.nvml["nvlink.bandwidth_mode"] = str(MODES[mode])

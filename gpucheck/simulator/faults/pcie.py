@@ -2,6 +2,7 @@
 
 from gpucheck.simulator.faults import check_choice, fault
 from gpucheck.simulator.machine import UPTIME_S, Function, Machine
+from gpucheck.simulator.machine.profile import AMPERE
 
 # Source validation, request and completion redirect, upstream forwarding: what Linux turns on for an IOMMU
 CONTROL = 0x01 | 0x04 | 0x08 | 0x10
@@ -23,7 +24,6 @@ WIDTHS = (1, 2, 4, 8, 16)
 SMALL_MIB, MIB = 256, 1 << 20
 CORRECTABLE_ERRORS = 173  # field
 BEFORE_S = 3600
-AMPERE = 7  # nvmlDeviceArchitecture_t: the first that counts them by kind
 
 
 def _ports(machine: Machine, bus_id: str) -> list[Function]:
@@ -148,7 +148,7 @@ def replay_rising(machine: Machine, gpu: int, rate: int = 5) -> None:
         raise ValueError("rate=0: one or more a second")
     rising = f"{rate * BEFORE_S}+{rate}/s"
     faulty.answer({"pcie.replays": rising})
-    if faulty.model.architecture >= AMPERE:
+    if faulty.model.architecture >= AMPERE:  # the first that counts them by kind
         faulty.answer({f"field.{CORRECTABLE_ERRORS}": rising})
 
 

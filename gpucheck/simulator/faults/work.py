@@ -1,6 +1,6 @@
 """GPUs that compute slowly or wrongly, and ranks of a training that fail."""
 
-from gpucheck.simulator.faults import break_training, check_choice, fault, one_of_the_first_steps
+from gpucheck.simulator.faults import break_training, check_choice, fault, lost, one_of_the_first_steps
 from gpucheck.simulator.machine import Machine
 
 
@@ -10,21 +10,14 @@ def allreduce_bitflip(machine: Machine, rank: int = 1, step: int = 6) -> None:
     break_training(machine, "allreduce-bitflip", rank, step=one_of_the_first_steps(step))
 
 
-def part(percent: int) -> float:
-    """The lost part of a rate. Raises ValueError for all of it or more."""
-    if not 0 < percent < 100:
-        raise ValueError(f"percent={percent}: choose 1 to 99, the part of the rate that is lost")
-    return percent / 100
-
-
 @fault("a GPU loses part of its matrix rate at the same clock")
 def gemm_slow(machine: Machine, gpu: int, percent: int = 15) -> None:
-    machine.gpu(gpu).compute["matrix_loss"] = part(percent)
+    machine.gpu(gpu).compute["matrix_loss"] = lost(percent) / 100
 
 
 @fault("a GPU loses part of its memory bandwidth")
 def memory_slow(machine: Machine, gpu: int, percent: int = 15) -> None:
-    machine.gpu(gpu).compute["memory_loss"] = part(percent)
+    machine.gpu(gpu).compute["memory_loss"] = lost(percent) / 100
 
 
 @fault("a training rank is killed in the middle of an all-reduce")

@@ -11,7 +11,7 @@ from gpucheck.foreign.documents import parse
 from gpucheck.simulator.data import HERE, read, unknown
 from gpucheck.simulator.files import is_file, profile_text
 from gpucheck.simulator.machine.machine import check_nvlinks
-from gpucheck.simulator.machine.profile import BUS_ID, PciPart, Profile, ProfileDevice, cpus, part_of
+from gpucheck.simulator.machine.profile import BUS_ID, Profile, ProfileDevice, cpus, part_of
 
 
 def profile_names() -> tuple[str, ...]:
@@ -90,8 +90,8 @@ def _check_devices(profile: Profile) -> None:
 
 def _check_place(device: ProfileDevice, devices: dict[str, ProfileDevice], profile: Profile, where: str) -> None:
     part = part_of(device, profile)
-    kind = part.kind if isinstance(part, PciPart) else "gpu"
-    if kind == "nic" and isinstance(part, PciPart) and part.class_id is None:
+    kind = part.kind
+    if kind == "nic" and part.class_id is None:
         raise ValueError(f"{where}: part {device.part} is a network card without class_id")
     if device.memory_node is not None and device.memory_node < len(profile.numa_nodes):
         raise ValueError(f"{where}: memory_node {device.memory_node} is a node of CPUs")
@@ -101,8 +101,7 @@ def _check_place(device: ProfileDevice, devices: dict[str, ProfileDevice], profi
         return
     if device.under not in devices:
         raise ValueError(f"{where}: under {device.under}, which is neither a root bus nor a device")
-    parent = part_of(devices[device.under], profile)
-    above = parent.kind if isinstance(parent, PciPart) else "gpu"
+    above = part_of(devices[device.under], profile).kind
     fitting = ("switch-upstream",) if kind == "switch-downstream" else ("root-port", "switch-downstream")
     if kind == "root-port" or above not in fitting:
         raise ValueError(f"{where}: a {kind} cannot be under a {above}")

@@ -11,7 +11,6 @@ from gpucheck.model import DriverState
 from gpucheck.simulator.machine.profile import (
     Cpu,
     GpuModel,
-    PciPart,
     Profile,
     ProfileDevice,
     Rdma,
@@ -96,15 +95,12 @@ def _used(profile: Profile, count: int) -> list[int]:
 
 def _check_switch(profile: Profile, switch: str) -> None:
     device = next((device for device in profile.devices if device.bus_id == switch), None)
-    part = part_of(device, profile) if device else None
-    if not isinstance(part, PciPart) or part.kind != "nvswitch":
+    if device is None or part_of(device, profile).kind != "nvswitch":
         raise ValueError(f"nvlink.switches {switch}: there is no NVSwitch with this bus id")
 
 
 NO_APPLICATION_CLOCKS = 590
 UPTIME_S = 432_000  # five days: long enough that an error can be old
-AMPERE = 7  # NVML: nvmlDeviceArchitecture_t
-SMALL_BAR_MIB = 256
 # What a bridge port can do to isolate what is below it (PCIe base specification 7.7.7), as Linux would turn it on
 ACS_CAPABILITY = {"root-port": 0x001F, "switch-downstream": 0x005F}
 
@@ -378,31 +374,26 @@ def _function(device: ProfileDevice, by_id: dict[str, ProfileDevice], profile: P
     root = device
     while root.under in by_id:
         root = by_id[root.under]
-    model = part if isinstance(part, GpuModel) else None
-    rdma = part.rdma if isinstance(part, PciPart) else None
+    rdma = part.rdma
     ethernet = rdma is not None and rdma.layer == "Ethernet"
-    kind = part.kind if isinstance(part, PciPart) else "gpu"
     return Function(
         bus_id=device.bus_id,
-        kind=kind,
-        ids=part.ids if isinstance(part, PciPart) else f"10de:{part.device_id}",
-        subsystem=f"10de:{model.subsystem_id}" if model else "0000:0000",
-        class_id=_class_id(part),
+        kind=part.kind,
+        ids=part.ids,
+        subsystem=part.subsystem,
+        class_id=part.class_id or ("068000" if part.kind == "nvswitch" else "060400"),
         root=root.under,
         parent=device.under if device.under in by_id else None,
         numa_node=profile.roots[root.under].numa_node,
         max_generation=part.generation,
         max_width=min(part.width, device.width or part.width),
-        bar1_mib=model.bar1_mib if model else 0,
-        # Products whose firmware brings the capability; on older ones the size is fixed.
-        rebar=model is not None and model.architecture >= AMPERE and model.bar1_mib > SMALL_BAR_MIB,
-        acs_capability=None if profile.virtual else ACS_CAPABILITY.get(kind),
+        bar1_mib=part.bar1_mib,
+        rebar=part.rebar,
+        acs_capability=None if profile.virtual else ACS_CAPABILITY.get(part.kind),
         net=device.net,
         infiniband=device.infiniband,
         rdma=_rdma(rdma, cable=device.cable) if rdma else {},
-        reporters=dict.fromkeys(REPORTERS, "healthy")
-        if isinstance(part, PciPart) and rdma and part.ids.startswith("15b3:")
-        else {},
+        reporters=dict.fromkeys(REPORTERS, "healthy") if rdma and part.ids.startswith("15b3:") else {},
         mtu=ROCE_MTU if ethernet else 1500,
         statistics=STATISTICS if ethernet else {},
     )
@@ -436,12 +427,6 @@ def _roce(*, cable: bool) -> dict[str, str]:
     for index, (address, kind) in enumerate(entries):
         files |= {f"ports/1/gids/{index}": address, f"ports/1/gid_attrs/types/{index}": kind}
     return files
-
-
-def _class_id(part: PciPart | GpuModel) -> str:
-    if part.class_id is not None:
-        return part.class_id
-    return "068000" if isinstance(part, PciPart) and part.kind == "nvswitch" else "060400"
 
 
 def _train(

@@ -2,12 +2,15 @@
 
 import re
 from functools import cache
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 
 from gpucheck.model import DriverState
 from gpucheck.simulator.data import HERE, read, unknown
+
+VOLTA, TURING, AMPERE, ADA, HOPPER, BLACKWELL = 5, 6, 7, 8, 9, 10  # nvmlDeviceArchitecture_t
+SMALL_BAR_MIB = 256
 
 
 class NvLinkPorts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,6 +88,21 @@ class GpuModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pcie_p2p: int = 0
     source: str
     unsourced: tuple[str, ...] = ()
+    kind: ClassVar[str] = "gpu"
+    rdma: ClassVar[None] = None
+
+    @property
+    def ids(self) -> str:
+        return f"10de:{self.device_id}"
+
+    @property
+    def subsystem(self) -> str:
+        return f"10de:{self.subsystem_id}"
+
+    @property
+    def rebar(self) -> bool:
+        """Products whose firmware brings the capability; on older ones the size is fixed."""
+        return self.architecture >= AMPERE and self.bar1_mib > SMALL_BAR_MIB
 
     @property
     def application_clocks(self) -> bool:
@@ -129,6 +147,9 @@ class PciPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     width: int = 16
     class_id: str | None = None
     rdma: Rdma | None = None
+    subsystem: ClassVar[str] = "0000:0000"
+    bar1_mib: ClassVar[int] = 0
+    rebar: ClassVar[bool] = False
 
 
 class ProfileDevice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gpucheck import simulator
-from gpucheck.simulator.cuda import library as builder
+from gpucheck.simulator import compiler
 from tests.shared import sampled
 from tests.simulator.helpers import SANITIZED, exported, run_sanitized, sanitizer
 
@@ -71,7 +71,7 @@ print("done")
 
 def functions():
     """Every function that the library has."""
-    table = (builder.SOURCES / "entries.h").read_text(encoding="utf-8")
+    table = (compiler.CUDA / "entries.h").read_text(encoding="utf-8")
     return set(re.findall(r"^ENTRY\(\w+, \d+, (\w+)\)", table, re.MULTILINE))
 
 
@@ -79,7 +79,7 @@ def functions():
 def sanitized(tmp_path_factory):
     """Runs a program on the library with the address and undefined-behaviour sanitizers."""
     runtime, folder = sanitizer(), tmp_path_factory.mktemp("sanitized")
-    builder.compile_cuda_library(folder, SANITIZED).rename(folder / "libcuda.so.1")
+    compiler.compile_cuda_library(folder, SANITIZED).rename(folder / "libcuda.so.1")
     return lambda code: run_sanitized(runtime, folder, code)
 
 
@@ -107,7 +107,7 @@ def test_library_exports_its_functions_and_nothing_else(tmp_path):
 
 
 def test_page_lists_every_function():
-    table = (builder.SOURCES / "entries.h").read_text(encoding="utf-8")
+    table = (compiler.CUDA / "entries.h").read_text(encoding="utf-8")
     page = (Path(__file__).parents[3] / "docs/simulator.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("|") and "`cu" in line]
 

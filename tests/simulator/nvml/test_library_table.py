@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from gpucheck.simulator.nvml.library import compile_library, exports
+from gpucheck.simulator.compiler import compile_library
+from gpucheck.simulator.nvml.library import exports
 from tests.simulator.helpers import DRIVER, SANITIZED, handle, library_of, run_sanitized, sanitizer
 
 SUCCESS, NOT_SUPPORTED, UNKNOWN = 0, 3, 999
