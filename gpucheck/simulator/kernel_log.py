@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 LEVELS = ("emerg", "alert", "crit", "err", "warn", "notice", "info", "debug")
-# The options that change the output, and flags that may stand in one word with them. All others are ignored.
+# Flags, which may be joined in one word, and options with a value. All others are ignored.
 FLAGS = {"dmesg": "HTxkuw", "journalctl": "aefkmqrx"}
 VALUES = {
     "dmesg": (("-l", "--level"),),
