@@ -69,8 +69,9 @@ def _fewer(switches: list[Below]) -> list[tuple[list[PciDevice], int, int]]:
     counts = [sum(len(nic.infiniband_names) for nic in nics) for _, nics in switches]
     usual, times = Counter(counts).most_common(1)[0]
     few = [(gpus, count, usual) for (gpus, _), count in zip(switches, counts, strict=True) if count < usual]
-    # A storage card below some of the switches makes more than one of them differ.
-    return few if len(few) == 1 and FEW <= times == len(counts) - 1 else []
+    # A storage card below some of the switches makes more than one of them differ, but not one by less and one by more.
+    moved = sum(counts) == usual * len(counts) and times == len(counts) - 2
+    return few if len(few) == 1 and times >= FEW and (times == len(counts) - 1 or moved) else []
 
 
 def _fewer_than_known(system: KnownSystem | None, cards: list[PciDevice]) -> Finding | None:

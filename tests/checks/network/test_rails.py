@@ -29,6 +29,11 @@ def test_a_gpu_with_fewer_ports_than_the_others_is_named():
     assert (finding.seen, finding.wanted) == (1, 2)
     assert codes(rails, facts(pci=pci + second[:2])) == [None]
 
+    more = host(*(card(),) * 5).pci
+    two = tuple(nic(n, f"mlx5_{n + 5}", function=1) for n in range(5))
+    moved = nic(4, "mlx5_8", function=2)
+    assert codes(rails, facts(pci=(*more, *two[:3], moved, two[4]))) == ["network.gpu-with-fewer-cards"]
+
 
 def test_two_gpus_of_a_lower_switch_share_a_card():
     """DGX-2: four GPUs and two cards below the first switch, half of them below each second one."""
