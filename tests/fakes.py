@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from gpucheck.host import source
-from gpucheck.host.live import NAMED, READERS, Place, Reader
-from gpucheck.host.source import LiveSource
+from gpucheck.host import live as of_host
+from gpucheck.host.live import NAMED, READERS, LiveSource, Place, Reader
 from gpucheck.model import (
     DeviceFile,
     DkmsModule,
@@ -130,7 +129,7 @@ def live(monkeypatch: pytest.MonkeyPatch, host: Facts, **readers: Callable[[], A
         answers = readers.get(kind, lambda: getattr(host, BY_NAME[kind]))
         return lambda place, names: {name: answers()[name] for name in names}
 
-    monkeypatch.setattr(source, "READERS", {name: part(name) for name in READERS})
-    monkeypatch.setattr(source, "NAMED", {kind: named(kind) for kind in NAMED})
-    monkeypatch.setattr(source, "libraries", lambda place, names: host.libraries)
+    monkeypatch.setattr(of_host, "READERS", {name: part(name) for name in READERS})
+    monkeypatch.setattr(of_host, "NAMED", {kind: named(kind) for kind in NAMED})
+    monkeypatch.setattr(of_host, "libraries", lambda place, names: host.libraries)
     return LiveSource(Place(isolated=False, deadline_s=1.0))

@@ -20,7 +20,7 @@ from pathlib import Path
 from subprocess import DEVNULL, PIPE, CompletedProcess
 from typing import Any
 
-from gpucheck.processes.children import spare
+from gpucheck.processes.signals import spare
 
 ROOT = Path(__file__).parent.parent
 STREAMS = ("stdin", "stdout", "stderr")

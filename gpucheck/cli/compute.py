@@ -33,7 +33,7 @@ STATE_OF_ROOT = Path("/var/lib/gpucheck")
 
 def seconds_of(text: str) -> int:
     """Return the seconds of --duration. Raises Problem."""
-    from gpucheck.compute.burnin.plan import duration
+    from gpucheck.compute.burnin import duration
 
     try:
         return duration(text)
@@ -54,8 +54,7 @@ def burnt_in(
     keep: "Callable[[ComputeReport], None]",
 ) -> "ComputeReport":
     """Run the burn-in. Raises Problem. keep: gets the report, if a signal ends it too."""
-    from gpucheck.compute.burnin.measure import BurnInOptions, Shown
-    from gpucheck.compute.burnin.plan import span
+    from gpucheck.compute.burnin import BurnInOptions, Shown, span
     from gpucheck.render.json import to_json
     from gpucheck.run.steps.compute import burn_in
 

@@ -7,8 +7,7 @@ time: the live source is imported on first use.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gpucheck.host.live import Place
-    from gpucheck.host.source import LiveSource, live_source
+    from gpucheck.host.live import LiveSource, Place, live_source
 
 __all__ = ["LiveSource", "Place", "live_source"]
 
@@ -16,6 +15,6 @@ __all__ = ["LiveSource", "Place", "live_source"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from gpucheck.host import source
+    from gpucheck.host import live
 
-    return getattr(source, name)
+    return getattr(live, name)

@@ -12,7 +12,7 @@ import click
 
 from gpucheck.model.finding import EXIT_STATUS, EXIT_USAGE, Verdict
 from gpucheck.printable import indented
-from gpucheck.processes.children import spare
+from gpucheck.processes.signals import spare
 
 
 class LabError(click.ClickException):

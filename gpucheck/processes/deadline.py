@@ -9,8 +9,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import TypeVar
 
-from gpucheck.processes.children import end_children
-from gpucheck.processes.signals import in_a_hurry
+from gpucheck.processes.signals import end_children, in_a_hurry
 
 Answer = TypeVar("Answer")
 # What a step that is stopped may take to end the processes that it started: SIGTERM, SIGKILL, and files.

@@ -6,7 +6,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -16,9 +17,11 @@ FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.S
 SAME_PRESS_S = 0.1
 CLEAN_LINE = b"\r\033[K\033[?25h"  # without the progress bar, with the cursor that it hides
 
+PROC = Path("/proc")
 # Signals belong to the process, and so do these. When the first came; the outermost of the blocks below forgets it.
 _ended_at: float | None = None
 _depth = 0
+_spared: set[int] = set()
 
 
 class TerminatedError(SystemExit):
@@ -87,8 +90,6 @@ def _is_first(number: int) -> bool:
 
 
 def _end_at_once() -> None:
-    from gpucheck.processes.children import end_children
-
     end_children()
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
         os.write(sys.stderr.fileno(), CLEAN_LINE)
@@ -113,3 +114,42 @@ def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None
         _depth -= 1
         if _depth == 0:
             _ended_at = None
+
+
+def spare(pid: int) -> None:
+    """Exclude a child from end_children: it runs on when this process ends."""
+    _spared.add(pid)
+
+
+def end_children() -> None:
+    """Send SIGKILL to every descendant, and to the whole group of one that leads its own. Nothing is waited for."""
+    below: dict[int, list[tuple[int, int]]] = {}
+    for pid, parent, group in _processes():
+        below.setdefault(parent, []).append((pid, group))
+    parents = [os.getpid()]
+    while parents:
+        for pid, group in below.get(parents.pop(), []):
+            if pid in _spared:
+                continue
+            parents.append(pid)
+            with suppress(ProcessLookupError, PermissionError):  # it has ended; or it runs as another user (sudo)
+                if group == pid:
+                    os.killpg(group, signal.SIGKILL)
+                else:
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _processes() -> list[tuple[int, int, int]]:
+    """(pid, parent, process group) of every process."""
+    found = []
+    for name in os.listdir(PROC):  # noqa: PTH208 - thousands of names, of which no path is needed
+        if not name.isdigit():
+            continue
+        try:
+            stat = (PROC / name / "stat").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
+            continue
+        # The program's name is in parentheses, and may contain any character.
+        fields = stat[stat.rindex(b")") + 1 :].split()
+        found.append((int(name), int(fields[1]), int(fields[2])))
+    return found

@@ -9,7 +9,7 @@ import msgspec
 
 from gpucheck.checks.software import stack
 from gpucheck.checks.software._wheels import Imported
-from gpucheck.host.source import READ_S
+from gpucheck.host.live import READ_S
 from gpucheck.model import Report
 from gpucheck.model.facts import Source
 from gpucheck.processes.capture import HostResources, capture

@@ -10,8 +10,8 @@ import msgspec
 
 from gpucheck import __version__
 from gpucheck.checks._session import SESSION_NEEDS, judged, session
+from gpucheck.host.live import AFTER_STUCK_S
 from gpucheck.host.recording import Recording
-from gpucheck.host.source import AFTER_STUCK_S
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.packages import packages
 from gpucheck.model import Finding, NotRecorded, NvmlReading, PciDevice, Report, System, Verdict
@@ -19,7 +19,7 @@ from gpucheck.model.facts import Source
 from gpucheck.printable import counted
 from gpucheck.processes.deadline import StuckError, in_time
 from gpucheck.run.conclusion import conclude
-from gpucheck.run.guard import broken, stuck
+from gpucheck.run.step import broken, stuck
 from gpucheck.topology import of
 from gpucheck.topology.nics import cards_of_gpus
 

@@ -60,7 +60,7 @@ def _evaluated(check: Check, source: Source) -> Iterable[Finding]:
     try:
         return tuple(evaluated(check, source))
     except NotRecorded as error:
-        from gpucheck.run.guard import not_recorded
+        from gpucheck.run.step import not_recorded
 
         return (not_recorded(check.name, error),)
 

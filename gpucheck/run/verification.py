@@ -12,15 +12,14 @@ import msgspec
 
 from gpucheck.checks import all_checks
 from gpucheck.checks._session import judged
-from gpucheck.host.source import READ_S
+from gpucheck.host.live import READ_S
 from gpucheck.model import Check, Finding, Report
 from gpucheck.model.facts import Source
 from gpucheck.processes.signals import TerminatedError
-from gpucheck.run.guard import NEEDS_HARDWARE, Guard
 from gpucheck.run.proof import left_out
 from gpucheck.run.report import cut_short, with_findings
 from gpucheck.run.report import report as build_report
-from gpucheck.run.step import Outcome, RunStep, evaluated
+from gpucheck.run.step import NEEDS_HARDWARE, Guard, Outcome, RunStep, evaluated
 from gpucheck.run.steps.health import record_step
 
 __all__ = ["NEEDS_HARDWARE", "Outcome", "RunStep", "all_steps", "left_out", "quick_steps", "select", "verify"]

@@ -3,6 +3,6 @@
 from gpucheck.topology.advice import with_advice
 from gpucheck.topology.build import CPUINFO, build, cpu_of, of, with_expectations
 from gpucheck.topology.expected import Hop, expected, nvlink_expected
-from gpucheck.topology.nvlink import NvLinks
 from gpucheck.topology.pcie import Cpu, classify, identify
+from gpucheck.topology.view import NvLinks
 from gpucheck.topology.wiring import infer_wiring

@@ -24,9 +24,8 @@ from gpucheck.model.host.hardware import (
 )
 from gpucheck.model.topology import Topology
 from gpucheck.topology.expected import Hop
-from gpucheck.topology.nvlink import NvLinks
 from gpucheck.topology.pcie import Cpu
-from gpucheck.topology.view import islands
+from gpucheck.topology.view import NvLinks, islands
 
 BridgeKind = Literal["root-port", "switch-upstream", "switch-downstream", "bridge"]
 PORTS: tuple[BridgeKind, BridgeKind] = ("switch-downstream", "switch-upstream")

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.cli.bandwidth import Copies
-from gpucheck.compute.burnin import measure as burn_in
+from gpucheck.compute import burnin as burn_in
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.measure import Heard
 from gpucheck.measure.collectives import run as collectives

@@ -9,12 +9,12 @@ import threading
 import pytest
 
 from gpucheck import simulator
-from gpucheck.host import source
+from gpucheck.host import live as of_host
 from gpucheck.host.recording import recording as recorded
 from gpucheck.model import Check, DriverState, Finding, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.run import verification as runs
-from gpucheck.run.guard import Guard
+from gpucheck.run.step import Guard
 from tests import forked
 from tests.fakes import SYSTEM, facts, live
 from tests.shared import sampled
@@ -173,8 +173,8 @@ def test_a_recording_that_lacks_what_a_command_needs_is_64(run, recording, monke
 def test_what_hangs_is_not_recorded_and_named(run, tmp_path, monkeypatch):
     """A kernel that never answers about the PCI bus: the rest of the host is recorded, and evaluated elsewhere."""
     end = threading.Event()
-    monkeypatch.setattr(source, "READ_S", 0.3)
-    monkeypatch.setattr(source, "AFTER_STUCK_S", 0.3)
+    monkeypatch.setattr(of_host, "READ_S", 0.3)
+    monkeypatch.setattr(of_host, "AFTER_STUCK_S", 0.3)
     host = live(monkeypatch, facts(), pci=lambda: end.wait(60))
     monkeypatch.setattr("gpucheck.host.live_source", lambda **_: host)
 

@@ -5,7 +5,7 @@ import threading
 import msgspec
 import pytest
 
-from gpucheck.host import source
+from gpucheck.host import live as of_host
 from gpucheck.model import NvmlFailure
 from tests.fakes import SYSTEM, facts, live
 from tests.machines import h100, on_bus, p100, reading
@@ -61,7 +61,7 @@ def test_nvml_is_asked_in_a_child_with_a_deadline(monkeypatch, topo):
 
 def test_a_read_that_hangs_is_3(on, monkeypatch):
     end = threading.Event()
-    monkeypatch.setattr(source, "READ_S", 0.3)
+    monkeypatch.setattr(of_host, "READ_S", 0.3)
     status, out, err = on(live(monkeypatch, facts(nvml=reading(*P100S)), pci=lambda: end.wait(60)))
     end.set()
 

@@ -2,8 +2,7 @@
 
 from typing import NamedTuple
 
-from gpucheck.compute.burnin.measure import Run, Shown
-from gpucheck.compute.burnin.plan import BurnInLimits, plan
+from gpucheck.compute.burnin import BurnInLimits, Run, Shown, plan
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.evaluation import doubtful, evaluate
 from gpucheck.compute.measure import Chosen

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpucheck.compute.burnin.plan import (
+from gpucheck.compute.burnin import (
     LEAST_S,
     LONGEST_S,
     MOST_S,
@@ -18,8 +18,7 @@ from gpucheck.compute.burnin.plan import (
     span,
 )
 from gpucheck.compute.engines.simulated import SimulatedBench
-from gpucheck.compute.evaluation import checked
-from gpucheck.compute.evaluation.results import miss_probability
+from gpucheck.compute.evaluation import checked, miss_probability
 from gpucheck.compute.running.run import Collected
 from gpucheck.compute.values import TYPES, Answer, ComputeStep, Failure, Opened
 from gpucheck.measure.planning.selection import Unmeasurable

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpucheck.cli import cli
-from gpucheck.compute.evaluation import doubtful, evaluate
-from gpucheck.compute.evaluation.results import RARE, miss_probability
+from gpucheck.compute.evaluation import RARE, doubtful, evaluate, miss_probability
 from gpucheck.compute.running.run import matrix_rate
 from gpucheck.knowledge.compute import compute_table, operations_per_clock, operations_row
 from gpucheck.knowledge.gpus import gpus

@@ -236,6 +236,6 @@ def shown_topology(topology: Topology) -> None:
         terminal(formats.show(document(topology), "text", width=width), f"topo's text, {width or 'any'} columns")
     strict_json(to_json(topology), "topo's JSON")
     if 0 < len(topology.gpus) <= LARGEST_DRAWING:
-        from gpucheck.render.topology.svg import to_svg
+        from gpucheck.render.topology import to_svg
 
         strict_xml(to_svg(topology), "topo's drawing")

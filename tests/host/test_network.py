@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.host import devlink, network
+from gpucheck.host import network
 from gpucheck.host.network import _statistics, read_counters, read_rdma
 from gpucheck.model.host.network import RdmaDevice, RdmaPort
 
@@ -219,16 +219,16 @@ def test_reporters_of_devlink_are_asked_of_the_kernel(monkeypatch, answers, expe
     first = struct.pack("IHHIIBBH", 20 + len(family), 16, 0, 1, 0, 1, 2, 0) + family
     left = [first, *ANSWERS[answers]]
 
-    class Door(devlink.socket.socket):
+    class Door(network.socket.socket):
         def send(self, content):
             return len(content)
 
         def recv(self, size):
             return left.pop(0)
 
-    monkeypatch.setattr(devlink.socket, "socket", Door)
+    monkeypatch.setattr(network.socket, "socket", Door)
 
-    assert devlink.read_reporters() == expected
+    assert network.read_reporters() == expected
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from gpucheck.host import LiveSource, Place
-from gpucheck.host import source as module
+from gpucheck.host import live as module
 from gpucheck.model import PackageVersion
 from gpucheck.processes.deadline import StuckError
 from tests.fakes import facts, live

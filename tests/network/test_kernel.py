@@ -36,7 +36,7 @@ ip rule add pref 10 oif v1 lookup 101; ip route add 10.9.0.1 dev v1 table 101
 ip rule add pref 32765 lookup local; ip rule del pref 0
 show network sh -c ".venv/bin/python -m gpucheck network --nics rxe0 --format json 2>/dev/null"
 show traffic sh -c ".venv/bin/python -m tests.network.traffic 2>/dev/null"
-show devlink .venv/bin/python -c "from gpucheck.host.devlink import read_reporters; print(read_reporters())"
+show devlink .venv/bin/python -c "from gpucheck.host.network import read_reporters; print(read_reporters())"
 show devlink-tool sh -c "devlink -j health show"
 show verify sh -c ".venv/bin/python -m gpucheck verify --only nic-ports --format json 2>/dev/null"
 """

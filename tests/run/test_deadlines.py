@@ -9,12 +9,12 @@ from functools import partial
 
 import pytest
 
-from gpucheck.host import source
+from gpucheck.host import live as of_host
 from gpucheck.measure import bandwidth
 from gpucheck.measure.running import runner
 from gpucheck.model import Check, Finding, Verdict
-from gpucheck.run import guard
 from gpucheck.run import verification as run
+from gpucheck.run.step import Guard
 from gpucheck.run.steps import train
 from gpucheck.run.steps.measure import measurement_steps
 from tests.fakes import facts, live
@@ -64,7 +64,7 @@ def test_a_read_that_hangs_is_a_finding_of_each_check_that_needs_it(monkeypatch,
     def wait_for_the_kernel():
         release.wait(60)
 
-    monkeypatch.setattr(source, "READ_S", 0.1)
+    monkeypatch.setattr(of_host, "READ_S", 0.1)
     host = live(monkeypatch, HOST, kernel_log=wait_for_the_kernel)
     checks = [Check(f"log{n}", frozenset({"quick"}), lambda _: [PASSED], needs=("kernel_log",)) for n in range(3)]
     report = run.verify(host, [*map(run._check_step, checks), FINE])
@@ -179,7 +179,7 @@ def test_a_host_that_hangs_when_the_report_is_written_still_gets_one(monkeypatch
     def wait_for_the_bus():
         release.wait(60)
 
-    monkeypatch.setattr(source, "READ_S", 0.1)
+    monkeypatch.setattr(of_host, "READ_S", 0.1)
     report = run.verify(live(monkeypatch, HOST, pci=wait_for_the_bus), [FINE])
 
     (stuck,) = (f for f in report.findings if f.check == "report")
@@ -212,7 +212,7 @@ def test_a_thread_that_cannot_start_is_not_waited_for(monkeypatch):
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(threading.Thread, "start", refused)
-    (found,) = guard.Guard(HOST).run(step(lambda _: None)).findings
+    (found,) = Guard(HOST).run(step(lambda _: None)).findings
 
     assert found.verdict is Verdict.UNKNOWN
     assert found.code == "run.call-rejected"

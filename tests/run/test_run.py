@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from gpucheck.model import Health, NvmlGap, Simulation, Verdict
 from gpucheck.run import verification as run
-from gpucheck.run.listing import to_text
+from gpucheck.run.step import to_text
 from tests.fakes import facts
 from tests.machines import LOADED, on_bus, p100, reading, whole_host
 from tests.render.views import report_text

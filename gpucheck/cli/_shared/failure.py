@@ -20,10 +20,9 @@ from gpucheck.model.finding import (
 )
 from gpucheck.model.host import NotRecorded
 from gpucheck.printable import indented, one_line
-from gpucheck.processes.children import end_children
 from gpucheck.processes.deadline import StuckError
 from gpucheck.processes.exhausted import exhausted
-from gpucheck.processes.signals import TerminatedError, in_a_hurry
+from gpucheck.processes.signals import TerminatedError, end_children, in_a_hurry
 from gpucheck.processes.streams import NotWrittenError
 
 DEBUG = "GPUCHECK_DEBUG"

@@ -66,7 +66,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         write_result(msgspec.json.format(msgspec.json.encode(_listing()), indent=2).decode(), output, mode=SHARED)
     else:
         from gpucheck.knowledge import causes
-        from gpucheck.run.listing import to_text
+        from gpucheck.run.step import to_text
         from gpucheck.run.verification import all_steps
 
         text = to_text(all_steps())
@@ -78,7 +78,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
 def _listing() -> "Listing":
     from gpucheck.knowledge import causes
-    from gpucheck.run.listing import asks, level_of
+    from gpucheck.run.step import asks, level_of
     from gpucheck.run.verification import all_steps
 
     return {

@@ -12,7 +12,7 @@ from gpucheck.render.blocks import Cell, Document, Lines, Properties, Row, Secti
 from gpucheck.render.findings import TROUBLE, Group, deciding, group_equal, host_gpus, worst_first
 from gpucheck.render.subjects.copies import PathRates, by_class
 from gpucheck.render.subjects.gpus import memory_errors, stored_gpus
-from gpucheck.render.topology.boxes import describe_link
+from gpucheck.render.topology import describe_link
 from gpucheck.render.words import count_models, figure, plural, ranges, span, value
 
 # Lines before the first table, and of what stands around one; the least number of rows.

@@ -6,7 +6,7 @@ from gpucheck.model import Finding, Gpu, GpuProcess, Report, Verdict
 from gpucheck.model.finding import bus_ids
 from gpucheck.model.record import facts_of
 from gpucheck.render.blocks import Cell, Column, Row, Section, Table, numbers, words
-from gpucheck.render.topology.boxes import absent, describe_link, heading
+from gpucheck.render.topology import absent, describe_link, heading
 from gpucheck.render.words import number, plural
 
 # More processes of one GPU than this are counted.

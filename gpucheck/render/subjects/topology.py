@@ -23,7 +23,7 @@ from gpucheck.render.blocks import (
     words,
 )
 from gpucheck.render.findings import worst_first
-from gpucheck.render.topology.boxes import (
+from gpucheck.render.topology import (
     Absent,
     FaultMark,
     absent,
@@ -366,7 +366,7 @@ def sections(topology: Topology, findings: Iterable[Finding], about: str) -> Ite
 
 def _drawing(topology: Topology, findings: Iterable[Finding], about: str) -> Iterator[Block]:
     if topology.wiring is not None and topology.gpus:
-        from gpucheck.render.topology.svg import to_svg
+        from gpucheck.render.topology import to_svg
 
         yield Drawing(to_svg(topology, about=about, findings=findings), "Drawing of the topology")
 

@@ -1,29 +1,44 @@
 """Diagnose pasted text: parts of one host together, each evaluated like that of a live host."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from gpucheck.checks import all_checks
 from gpucheck.checks.kernel import log as kernel_log
 from gpucheck.checks.network import counters as nic_counters
 from gpucheck.checks.network import ports as nic_ports
+from gpucheck.checks.nvlink import fabric
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.messages import of_messages
 from gpucheck.knowledge import causes
-from gpucheck.model import NvmlReading, TopologyGpu, Verdict, counted, with_actions, worst
+from gpucheck.knowledge.codes import Subject
+from gpucheck.model import (
+    Finding,
+    Gpu,
+    NotRecorded,
+    NvmlReading,
+    TopologyGpu,
+    Verdict,
+    counted,
+    with_actions,
+    worst,
+)
 from gpucheck.model.diagnosis import Diagnosis, UnreadRange
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, ObservedHost
 from gpucheck.model.facts import Facts
-from gpucheck.model.finding import Finding
 from gpucheck.model.paste import Part, Reading
 from gpucheck.run.conclusion import conclude
-from gpucheck.run.pastes import host as pasted_host
 from gpucheck.run.pastes.about import damaged, no_evidence, no_host, too_many
-from gpucheck.run.pastes.merge import NOTHING, Merged, merged
+from gpucheck.run.pastes.merge import NOTHING, Merged, bus_ids_by_index, has_bus_id, has_index, merged
 
 __all__ = ["NoSuchMachine", "diagnosis"]
 
+# No fault of a host whose output was pasted.
+PERSISTENCE = "persistence"
+LINKS = "nvlink-links"  # the check name of gpucheck.diagnose
+DROPPED = (Verdict.SKIP, Verdict.UNKNOWN)
 NOT_MEASURED = "copies.nothing-measured"
 MOST_SPLIT = 32  # machines that one host's parts are divided into, since they do not fit
 
@@ -152,7 +167,7 @@ def _machines(parts: Sequence[Part], model: str | None) -> Iterator[Merged]:
 def _answer(found: Merged, name: str | None, sources: tuple[str, ...]) -> Diagnosis:
     seen, log, parts = found.facts.observed, found.facts.kernel_log, found.parts
     # ECC, row remapping, throttling, MIG, limits: what nvidia-smi reports of each GPU, evaluated as on a live host.
-    state = pasted_host.findings(parts, found.facts)
+    state = _of_state(parts, found.facts)
     findings = list(_of_links(found))
     if _lists_only(seen) and (state or any(gpu.nvlinks.total for gpu in seen.gpus)):
         findings = [one for one in findings if one.code != NOT_MEASURED]  # nor was it meant to be
@@ -225,3 +240,57 @@ def _unproven(seen: Observations) -> tuple[str, ...]:
         "a training run": True,
     }
     return tuple(words for words, is_missing in missing.items() if is_missing)
+
+
+def _of_state(parts: Sequence[Part], host: Facts) -> tuple[Finding, ...]:
+    """What the checks find in each part that speaks of GPUs in NVML's terms. PASS is kept where nothing is wrong.
+
+    A check whose needs are not in the text is not evaluated: what is not in the text is neither a fault nor a pass.
+    Each part is evaluated by itself: two of them may be of two times. host: of all parts together.
+    """
+    places = bus_ids_by_index(parts)
+    found: list[Finding] = []
+    for part in parts:
+        nvml = part.facts.nvml
+        if isinstance(nvml, NvmlReading) and nvml.gpus:
+            gpus = tuple(_named(gpu, part, places) for gpu in nvml.gpus)
+            found += _checked(Facts(nvml=replace(nvml, gpus=gpus), pci=host.pci))
+            found += (*_links_up(gpus), *fabric.of_gpus(gpus))
+    return tuple(_worst_of_each(found))
+
+
+def _named(gpu: Gpu, part: Part, places: dict[int, str]) -> Gpu:
+    if has_bus_id(gpu) or not has_index(part) or gpu.index not in places:
+        return gpu
+    return replace(gpu, pci_bus_id=places[gpu.index])
+
+
+def _checked(facts: Facts) -> Iterator[Finding]:
+    for check in all_checks():
+        if check.name == PERSISTENCE:
+            continue
+        try:
+            evaluated = tuple(check.evaluate(facts.read(*check.needs).read(*check.more(facts))))
+        except NotRecorded:
+            continue
+        yield from (one for one in evaluated if one.verdict not in DROPPED)
+
+
+def _links_up(gpus: Iterable[Gpu]) -> Iterator[Finding]:
+    """Return PASS if every NVLink port is up. Inactive ports are left to gpucheck.diagnose, which has the product."""
+    for gpu in gpus:
+        if gpu.nvlinks and all(link.active and link.speed_mb_s for link in gpu.nvlinks):
+            yield Subject(check=LINKS, name=f"gpu:{gpu.pci_bus_id}").passes(f"{len(gpu.nvlinks)} NVLinks active")
+
+
+def _worst_of_each(found: Iterable[Finding]) -> Iterator[Finding]:
+    """Return every problem once, and one PASS for the results of a check of a GPU without problems."""
+    found = list(found)
+    bad = {(one.check, one.subject) for one in found if one.verdict is not Verdict.PASS}
+    seen: set[object] = set()
+    for one in found:
+        place = (one.check, one.subject)
+        key = place if one.verdict is Verdict.PASS else (*place, one.cause, str(one.seen))
+        if key not in seen and not (one.verdict is Verdict.PASS and place in bad):
+            seen.add(key)
+            yield one

@@ -20,7 +20,7 @@ from gpucheck.run.step import Outcome, RunStep, numbers_of
 from gpucheck.train import mig_instances, whole_gpus
 
 if TYPE_CHECKING:
-    from gpucheck.compute.burnin.measure import BurnInOptions, Shown
+    from gpucheck.compute.burnin import BurnInOptions, Shown
     from gpucheck.compute.measure import Answered, ComputeOptions
     from gpucheck.compute.running.run import OnStep
     from gpucheck.model.compute import ComputeReport
@@ -68,11 +68,11 @@ def burn_in(
     keep: "Callable[[ComputeReport], None]",
     store: "Callable[[ComputeReport], None]",
 ) -> "ComputeReport":
-    """Compute for minutes to days. keep, store, errors: as those of gpucheck.compute.burnin.measure.burn_in."""
-    from gpucheck.compute.burnin import measure
+    """Compute for minutes to days. keep, store, errors: as those of gpucheck.compute.burnin.burn_in."""
+    from gpucheck.compute import burnin
 
-    evaluation = measure.Evaluation(doubtful, lambda report: _evaluated(source, report))
-    return measure.burn_in(source, options, evaluation, shown, keep, store)
+    evaluation = burnin.Evaluation(doubtful, lambda report: _evaluated(source, report))
+    return burnin.burn_in(source, options, evaluation, shown, keep, store)
 
 
 def _evaluated(source: Source, report: "ComputeReport") -> "ComputeReport":

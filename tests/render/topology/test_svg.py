@@ -8,7 +8,7 @@ import pytest
 
 from gpucheck import imports
 from gpucheck.model import Verdict
-from gpucheck.render.topology.svg import to_svg
+from gpucheck.render.topology import to_svg
 from gpucheck.topology import infer_wiring
 from tests.imports import nccl
 from tests.imports.corpus import CASES, raw

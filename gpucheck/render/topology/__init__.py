@@ -1,1 +1,0 @@
-"""A topology as nested boxes, and their drawing."""
