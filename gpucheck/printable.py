@@ -5,7 +5,7 @@ Raw, it could drive the terminal, begin a line that looks like one of gpucheck, 
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from operator import is_not
 from typing import Any, TypeVar
@@ -132,3 +132,14 @@ def _escape(found: re.Match[str]) -> str:
         return f"\\u{code:04x}"
     code -= 0x10000  # as JSON writes it, in two halves
     return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Return rising numbers as Linux lists CPUs: ``0-3,6``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ",".join("-".join(map(str, run)) for run in runs)

@@ -9,7 +9,8 @@ from gpucheck.knowledge.causes import fix_of
 from gpucheck.knowledge.codes import of_several
 from gpucheck.model import Finding, Report, Verdict, by_root, where
 from gpucheck.model.finding import Alternative, Fault, Step, bus_ids
-from gpucheck.render.words import WORST_FIRST, observed, plural, ranges
+from gpucheck.printable import ranges
+from gpucheck.render.words import WORST_FIRST, observed, plural
 
 # Of more GPUs than this the bus ids are left out: they are in the JSON.
 NAMED = 8

@@ -5,6 +5,8 @@ import io
 
 from gpucheck.model.fleet import HistoryReport, NodeHistory
 from gpucheck.printable import one_line
+from gpucheck.render.machine.spreadsheet import cell
+from gpucheck.render.write.terminal import table
 
 FEW = 20
 HEADER = ("node", "bad days", "95 % interval", "accused", "drained", "again", "last", "reason")
@@ -16,9 +18,7 @@ def to_text(report: HistoryReport) -> str:
     bad = [one for one in report.nodes if one.bad_days]
     lemons = [one for one in bad if one.lemon]
     shown = bad[: len(lemons) + FEW]
-    rows = [HEADER, *map(_row, shown)] if shown else []
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)] if rows else []
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = table(HEADER, [*map(_row, shown)]) if shown else []
     if len(bad) > len(shown):
         lines.append(f"and {len(bad) - len(shown)} more with bad days")
     mark = "SIMULATED: " if report.simulated else ""
@@ -50,14 +50,8 @@ def to_csv(report: HistoryReport, labels: dict[str, dict[str, str]]) -> str:
     known = {one.node for one in report.nodes}
     for one in report.nodes:
         values = [one.node if name == "host" else getattr(one, name) for name in COLUMNS]
-        writer.writerow([_safe(value) for value in [*values, *(labels.get(one.node, {}).get(name) for name in more)]])
+        writer.writerow([cell(value) for value in [*values, *(labels.get(one.node, {}).get(name) for name in more)]])
     for host, row in labels.items():
         if host not in known:
-            writer.writerow([_safe(host), *[""] * (len(COLUMNS) - 1), *(_safe(row.get(name)) for name in more)])
+            writer.writerow([cell(host), *[""] * (len(COLUMNS) - 1), *(cell(row.get(name)) for name in more)])
     return out.getvalue()
-
-
-def _safe(value: object) -> object:
-    """A spreadsheet would run some texts as a formula."""
-    text = "" if value is None else one_line(str(value))
-    return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@")) else text

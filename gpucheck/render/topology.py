@@ -10,8 +10,8 @@ import msgspec
 
 from gpucheck.model import NVSWITCH, Finding, NvLinkBundle, PcieLink, Topology, Verdict, WiredFunction, Wiring
 from gpucheck.model.finding import BUS_ID, bus_ids
-from gpucheck.printable import of_printable, printable
-from gpucheck.render.words import plural, ranges
+from gpucheck.printable import of_printable, printable, ranges
+from gpucheck.render.words import plural
 
 BAD = (Verdict.FAIL, Verdict.WARN)
 SIGN = {Verdict.FAIL: "\u00d7", Verdict.WARN: "!"}

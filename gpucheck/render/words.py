@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 
 from gpucheck.model import Finding, Simulation, TopologyGpu, Verdict, where
@@ -87,17 +87,6 @@ def plural(count: int, noun: str) -> str:
 def counted_names(names: Iterable[str]) -> str:
     """Return each name once, with how often it is there: ``bar1 (8), iommu``."""
     return ", ".join(f"{name} ({count})" if count > 1 else name for name, count in Counter(names).items())
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """``0-3,6``."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1] = [parts[-1][0], number]
-        else:
-            parts.append([number])
-    return ",".join("-".join(map(str, part)) for part in parts)
 
 
 def observed(finding: Finding) -> str:

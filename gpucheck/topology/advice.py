@@ -11,6 +11,7 @@ import msgspec
 
 from gpucheck.model.host.hardware import TopologyGpu
 from gpucheck.model.topology import Advice, Choice, Pinning, Topology
+from gpucheck.printable import ranges
 from gpucheck.topology.view import DISTANCE, islands
 from gpucheck.topology.wiring import MOST_SWITCH_MEMBERS, nvlinks_of
 
@@ -130,7 +131,7 @@ def _far_cards(topology: Topology) -> Iterator[str]:
     if far and best < DISTANCE["NODE"]:
         have, lack = ("has" if len(local) == 1 else "have"), ("does" if len(far) == 1 else "do")
         where = "on the same PCIe switch or host bridge"
-        yield f"GPU {_ranges(local)} {have} a network card {where}; GPU {_ranges(far)} {lack} not"
+        yield f"GPU {ranges(local)} {have} a network card {where}; GPU {ranges(far)} {lack} not"
 
 
 def _distance(cls: str | None) -> int:
@@ -139,18 +140,6 @@ def _distance(cls: str | None) -> int:
 
 def _named(words: Sequence[str]) -> str:
     return ", ".join(words[:NAMED]) + (f" and {len(words) - NAMED} more" if len(words) > NAMED else "")
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    """Return ``0, 1, 4-7``: three and more in a row are a range."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    parts = [[f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(number) for number in run] for run in runs]
-    return ", ".join(word for part in parts for word in part)
 
 
 MOST = 16

@@ -36,17 +36,6 @@ def normal_bus_id(nvml: str) -> str | None:
     return f"{int(found['domain'], 16):04x}:{found['rest']}"
 
 
-def cpu_list(cpus: list[int]) -> str:
-    """Return CPU numbers as Linux lists them: ``0-15,32-47``."""
-    runs: list[list[int]] = []
-    for cpu in cpus:
-        if runs and cpu == runs[-1][-1] + 1:
-            runs[-1][1:] = [cpu]
-        else:
-            runs.append([cpu])
-    return ",".join("-".join(map(str, run)) for run in runs)
-
-
 def bits(words: Any) -> list[int]:
     """Return the numbers of the bits that are set in an array of 64-bit words; none where there is no array."""
     if words is None:

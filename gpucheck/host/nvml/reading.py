@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pynvml
 
-from gpucheck.host.nvml.calls import Calls, Entering, bits, cpu_list, normal_bus_id, plain, raw_text
+from gpucheck.host.nvml.calls import Calls, Entering, bits, normal_bus_id, plain, raw_text
 from gpucheck.model import (
     DEFECT,
     DEPRECATED,
@@ -26,6 +26,7 @@ from gpucheck.model import (
     NvmlReading,
     PcieLink,
 )
+from gpucheck.printable import ranges
 
 INVALID_ARGUMENT = 2  # past the last NVLink
 GONE = (15, 16)  # GPU_IS_LOST, RESET_REQUIRED: the other links have no other answer
@@ -279,7 +280,7 @@ def _gpu(calls: Calls, index: int, handle: Any, *, health: bool) -> Gpu | None:
         memory_bytes=None if memory is None else memory.total,
         bar1_bytes=None if bar1 is None else bar1.bar1Total,
         numa_node=nodes[0] if len(nodes) == 1 else None,
-        cpu_affinity=cpu_list(bits(cpus)) or None,
+        cpu_affinity=ranges(bits(cpus)) or None,
         pcie=PcieLink(
             generation=query("nvmlDeviceGetCurrPcieLinkGeneration"),
             width=query("nvmlDeviceGetCurrPcieLinkWidth"),

@@ -1,4 +1,4 @@
-"""Let NCCL log to files of the run, and parse transports, algorithms and versions from them.
+"""Let NCCL log to files of the run, and parse transports and algorithms from them.
 
 A multicast group in the log does not mean that NCCL uses it: it may still choose rings. Only the tuning lines and a
 second run without NVLS show which algorithm ran.
@@ -20,7 +20,6 @@ DIRECT = "GDRDMA"
 # NCCL 2.20 to 2.22 log the line without the name of the collective, older ones not at all (src/enqueue.cc).
 CHOICE = re.compile(r"(?:(\w+): )?\d+ Bytes -> Algo (\w+) proto \w+")
 LAST_ERROR = "Last error:"
-VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
 ALGORITHM = {
     "0": "TREE",
     "1": "RING",
@@ -37,14 +36,12 @@ SHOW = "GPUCHECK_NCCL_LOG"  # set: the text goes to stderr as well, for a record
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
     """transports: channels by kind (``P2P/CUMEM``, ``SHM``, ``NET/IB``). algorithms: by collective, as in AllReduce.
 
-    pairs: transport of each rank pair that named one. The key of algorithms is empty where the log names no collective.
+    The key of algorithms is empty where the log names no collective.
     cards: RDMA devices that NCCL uses. direct: ranks whose channels reach GPU memory without a copy (GPUDirect RDMA).
     """
 
-    version: str | None = None
     transports: dict[str, int] = msgspec.field(default_factory=dict)
     algorithms: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    pairs: dict[str, str] = msgspec.field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     cards: tuple[str, ...] = ()
     direct: tuple[int, ...] = ()
@@ -78,27 +75,21 @@ def parse(text: str) -> Taken:
     """Parse all known lines; a log of another version may contain fewer of them, which is not an error."""
     text = text[:MOST_CHARACTERS]
     transports: Counter[str] = Counter()
-    pairs: dict[str, str] = {}
     direct: set[int] = set()
     for src, dst, way, via in CHANNEL.findall(text):
-        kind = _kind(via)
         # The rank at this end prints the line.
         direct |= {int(dst if way == "receive" else src)} if DIRECT in via.split("/") else set()
-        transports[kind] += 1
-        pairs[f"{src}-{dst}"] = kind
+        transports[_kind(via)] += 1
     algorithms: dict[str, list[str]] = {}
     for name, algorithm in CHOICE.findall(text):
         chosen = algorithms.setdefault(name, [])
         word = ALGORITHM.get(algorithm, algorithm.upper())
         if word not in chosen:
             chosen.append(word)
-    version = VERSION.search(text)
     warned = [line.partition("NCCL WARN ")[2].strip() for line in text.splitlines() if "NCCL WARN " in line]
     return Taken(
-        version=version[1] if version else None,
         transports=dict(transports.most_common()),
         algorithms={name: tuple(chosen) for name, chosen in algorithms.items()},
-        pairs=pairs,
         warnings=tuple(dict.fromkeys(warned))[:10],
         cards=tuple(dict.fromkeys(name for line in USING.findall(text) for name in CARD.findall(line))),
         direct=tuple(sorted(direct)),

@@ -16,8 +16,8 @@ import math
 import re
 
 from gpucheck.model import Finding, Report
+from gpucheck.printable import ranges
 from gpucheck.render.findings import Group, troubles
-from gpucheck.render.words import ranges
 
 SCHEMA = "gpucheck.slurm/1"
 REASON = re.compile(

@@ -7,13 +7,13 @@ from gpucheck.model.bandwidth import BandwidthReport, MeasuredPair
 from gpucheck.model.diagnosis.observations import UnderLoad
 from gpucheck.model.finding import Finding
 from gpucheck.model.measurements import copies_of
-from gpucheck.printable import of_printable
+from gpucheck.printable import of_printable, ranges
 from gpucheck.render.blocks import Cell, Document, Lines, Properties, Row, Section, Table, document_of, words
 from gpucheck.render.findings import TROUBLE, Group, deciding, group_equal, host_gpus, worst_first
 from gpucheck.render.subjects.copies import PathRates, by_class
 from gpucheck.render.subjects.gpus import memory_errors, stored_gpus
 from gpucheck.render.topology import describe_link
-from gpucheck.render.words import count_models, figure, plural, ranges, span, value
+from gpucheck.render.words import count_models, figure, plural, span, value
 
 # Lines before the first table, and of what stands around one; the least number of rows.
 HEAD = 6

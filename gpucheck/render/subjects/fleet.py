@@ -7,10 +7,10 @@ from typing import NamedTuple
 from gpucheck.knowledge.codes import of_several
 from gpucheck.model import Agreement, Finding, FleetReport, FleetRow, Outlier, Verdict, by_root, metric_title
 from gpucheck.model.finding import Step, gpu_name
-from gpucheck.printable import cleaned, one_line
+from gpucheck.printable import cleaned, one_line, ranges
 from gpucheck.render.blocks import Block, Cell, Document, Findings, Lines, Row, Table, words
 from gpucheck.render.findings import Group, group_equal, identity, where_all
-from gpucheck.render.words import WORST_FIRST, counts_line, plural, ranges
+from gpucheck.render.words import WORST_FIRST, counts_line, plural
 
 OUTCOMES = {
     "equal": "all equal",

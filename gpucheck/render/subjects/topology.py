@@ -6,7 +6,7 @@ from typing import Any
 
 from gpucheck.model import Advice, Finding, Pair, Topology, TopologyGpu, Verdict, WiredFunction, worst
 from gpucheck.model.host.hardware import Nic
-from gpucheck.printable import of_printable
+from gpucheck.printable import of_printable, ranges
 from gpucheck.render.blocks import (
     Block,
     Cell,
@@ -35,7 +35,7 @@ from gpucheck.render.topology import (
     link_words,
     switch_links,
 )
-from gpucheck.render.words import plural, ranges
+from gpucheck.render.words import plural
 
 GAP = "?"
 MISSING = "N/A"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 from gpucheck import imports
+from gpucheck.printable import ranges
 from gpucheck.render.subjects.topology import like_gpus
-from gpucheck.render.words import ranges
 from tests.imports import nccl
 from tests.render.views import matrix
 from tests.topology.servers import topology
