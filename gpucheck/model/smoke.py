@@ -118,7 +118,7 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True):
     shares: of the time in steps, over all ranks: ``data forward backward communication optimizer`` (or
     ``compiled step`` where a framework makes all of it at once), together 1.
     straggler_ratio, slowest_rank: compute time of the slowest rank over the fastest, in a fast step of each.
-    overlap: share of the communication hidden behind the backward pass; communication: how it was distinguished.
+    communication: how it was distinguished.
     """
 
     samples_per_s: tuple[float, ...]
@@ -129,7 +129,6 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True):
     shares: dict[str, float]
     straggler_ratio: float | None
     slowest_rank: int | None
-    overlap: float | None
     communication: str
 
 

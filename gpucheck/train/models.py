@@ -83,7 +83,7 @@ def _cnn_of_tensorflow(tensorflow: Any, seed: int) -> tuple[list[Any], Forward]:
     return _values(((5, 5, 1, CHANNELS[0]), (3, 3, *CHANNELS), (FEATURES, CLASSES)), seed, 0.6), forward
 
 
-# Two encoder layers over 16 patches of the image: attention, layer norm and many small tensors.
+# 16 patches of the image: attention, layer norm and many small tensors.
 PATCH, ACROSS, WIDTH, HEADS = 7, 4, 64, 4
 PATCHES = ACROSS * ACROSS
 
@@ -104,15 +104,6 @@ def _patches(torch: Any) -> Any:
             return self.embed(rows.reshape(-1, PATCHES, PATCH * PATCH)) + self.place
 
     return Patches()
-
-
-def _transformer(torch: Any) -> list[Any]:
-    nn = torch.nn
-
-    def layer() -> Any:
-        return nn.TransformerEncoderLayer(WIDTH, HEADS, 2 * WIDTH, dropout=0.0, batch_first=True, norm_first=True)
-
-    return [_patches(torch), layer(), layer(), nn.LayerNorm(WIDTH), nn.Flatten(), nn.Linear(PATCHES * WIDTH, CLASSES)]
 
 
 # A small GPT. The attention is written out: products of matrices and a softmax repeat bit for bit on every GPU, and the
@@ -157,7 +148,6 @@ _ALL = (
     Model("cnn", "two convolutions and a linear layer, 20746 parameters", _cnn, 0.1, 40, 128, 50, _cnn_of_tensorflow),
     Model("gpt", "two blocks of causal attention over 16 patches, 81546 parameters", _gpt, 0.05, 10),
     Model("mlp", "multilayer perceptron, 101770 parameters", _mlp, 0.1, 10, tensorflow=_mlp_of_tensorflow),
-    Model("transformer", "two encoder layers over 16 patches, 81546 parameters", _transformer, 0.02, 10),
 )
 MODELS = {model.name: model for model in _ALL}
 

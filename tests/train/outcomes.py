@@ -24,7 +24,6 @@ FAST = Performance(
     shares={"data": 0.1, "forward": 0.3, "backward": 0.4, "communication": 0.15, "optimizer": 0.05},
     straggler_ratio=1.02,
     slowest_rank=1,
-    overlap=0.25,
     communication="all-reduce that the rank waited for",
 )
 

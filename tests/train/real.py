@@ -42,7 +42,6 @@ TWO_RANKS = {
     "nan": planned(fault=TrainingFault(kind="nan", step=5)),
     "leak": planned(fault=TrainingFault(kind="leak")),
     "cnn": planned(model="cnn", steps=40),
-    "transformer": planned(model="transformer"),
     "gpt": planned(model="gpt"),
     "bf16": planned(precision="bf16"),
     "fp16": planned(precision="fp16"),
@@ -54,7 +53,7 @@ ONE_PROCESS = {
     "dp": planned("dp"),
     "dp-three": planned("dp", world_size=3),
     "model-parallel": planned("model-parallel"),
-    "model-parallel-transformer": planned("model-parallel", model="transformer", world_size=3),
+    "model-parallel-gpt": planned("model-parallel", model="gpt", world_size=3),
     "transfer": planned("transfer"),
 }
 

@@ -86,7 +86,7 @@ def test_limits_follow_the_precision():
         ({"model": "cnn", "steps": 39}, "cnn needs 40 steps"),
         ({"steps": 9}, "mlp needs 10 steps"),
         ({"precision": "bf16", "capabilities": ("6.0",)}, "this GPU has 6.0: take fp32 or fp16"),
-        ({"framework": "tensorflow", "model": "transformer"}, "tensorflow mirrored has cnn or mlp"),
+        ({"framework": "tensorflow", "model": "gpt"}, "tensorflow mirrored has cnn or mlp"),
         ({"framework": "tensorflow", "precision": "bf16"}, "tensorflow mirrored has fp32 or tf32"),
         ({"strategy": "dp", "nodes": Nodes(count=2, rank=0, host="a", port=1)}, "Use ddp or fsdp"),
     ],

@@ -132,8 +132,7 @@ def describe_performance(measured: Performance) -> Iterator[str]:
     efficiency = f"; scaling efficiency {measured.scaling_efficiency:.0%}" if measured.scaling_efficiency else ""
     yield f"samples/s: {rates}{alone}{efficiency}"
     if measured.shares:
-        hidden = f"; {measured.overlap:.0%} of the communication hidden" if measured.overlap is not None else ""
-        yield "step time: " + ", ".join(f"{name} {part:.0%}" for name, part in measured.shares.items()) + hidden
+        yield "step time: " + ", ".join(f"{name} {part:.0%}" for name, part in measured.shares.items())
     if measured.communication:
         yield f"communication: {measured.communication}"
 

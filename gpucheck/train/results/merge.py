@@ -38,7 +38,6 @@ def performance(reports: Sequence[RankReport], devices: int) -> Performance:
     shared = reports[0].placement in ("shared-gpu", "mig")
     ratio, slowest = straggler([] if shared else [report.compute_seconds for report in reports])
     slowest_s = max((r.samples_seconds for r in reports), default=0.0)
-    overlaps = [report.overlap for report in reports if report.overlap is not None]
     return Performance(
         samples_per_s=rates,
         steps_per_s=round((len(reports[0].losses) - 1) / slowest_s, 2) if slowest_s else None,
@@ -48,7 +47,6 @@ def performance(reports: Sequence[RankReport], devices: int) -> Performance:
         shares=shares([report.seconds for report in reports]),
         straggler_ratio=round(ratio, 3) if ratio is not None else None,
         slowest_rank=slowest,
-        overlap=round(fmean(overlaps), 3) if overlaps else None,
         communication=reports[0].communication,
     )
 

@@ -4,7 +4,6 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Iterator
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from gpucheck.model.smoke import Reference, Repeat
@@ -215,7 +214,6 @@ def _kept(training: Training) -> dict[str, Any]:
         "checkpoints": tuple(training.checkpoints),
         # If communication was not measured apart, waiting for a slow rank looks like computing.
         "compute_seconds": tuple(training.compute_seconds) if training.sums else (),
-        "overlap": fmean(training.overlaps) if training.overlaps else None,
         "samples_seconds": training.seconds,
     }
 

@@ -24,9 +24,6 @@ class Averaging:
     def __init__(self, rank: Rank, progress: Progress, fault: TrainingFault | None) -> None:
         self._torch, self._progress, self._fault = rank.torch, progress, fault
         self._world, self._device = rank.spec.processes, rank.device
-        self._timed = (
-            rank.where.backend == "gloo"
-        )  # NCCL's futures are done when the work is queued, not when it is over
         self._step = 0
         self._began = 0.0
         self._signs: dict[int, Any] = {}
@@ -37,8 +34,6 @@ class Averaging:
         self._sent: list[Any] = []
         self._norms: list[Any] = []
         self._received: dict[int, Any] = {}
-        self._spans: dict[int, list[float]] = {}
-        self._computed_until = 0.0
         self._backward: list[Any] = []
 
     def begin(self, step: int) -> None:
@@ -76,15 +71,12 @@ class Averaging:
         if bucket.is_last():
             self._mark()
             self._progress.enter("allreduce", self._step)
-            self._computed_until = time.monotonic()
         share = self._damaged(buffer, number_).div_(self._world)
-        self._spans[number_] = [time.monotonic()]
         summed = self._torch.distributed.all_reduce(share, async_op=True).get_future()
         return summed.then(self._arrived(number_))
 
     def _arrived(self, bucket: int) -> Callable[[Any], Any]:
         def take(future: Any) -> Any:
-            self._spans[bucket].append(time.monotonic())
             averaged = future.value()[0]
             if self._acts("flip-bit") and bucket == 0:
                 averaged.view(-1).view(self._torch.int32)[0] ^= 1
@@ -93,16 +85,15 @@ class Averaging:
 
         return take
 
-    def collect(self) -> tuple[Sums, float | None]:
-        """The sums of the step that is over, and how much of the communication was hidden behind computing."""
+    def collect(self) -> Sums:
+        """The sums of the step that is over."""
         received = [self._sums(self._received[bucket].double()) for bucket in sorted(self._received)]
         flat = self._torch.cat([*self._sent, *received, self._torch.stack(self._norms)]).tolist()
         half = SUMS_PER_BUCKET * len(self._sent)
         norm = sum(value * value for value in flat[2 * half :]) ** 0.5
-        sums = Sums(
+        return Sums(
             sent=tuple(map(number, flat[:half])), received=tuple(map(number, flat[half : 2 * half])), norm=number(norm)
         )
-        return sums, self._overlap() if self._timed else None
 
     def _sums(self, wide: Any) -> Any:
         size = wide.numel()
@@ -111,11 +102,6 @@ class Averaging:
             signs = self._torch.randint(0, 2, (SUMS_PER_BUCKET, size), generator=random, dtype=self._torch.float64)
             self._signs[size] = (signs * 2 - 1).to(self._device)
         return self._signs[size] @ wide.view(-1)
-
-    def _overlap(self) -> float | None:
-        whole = sum(end - start for start, end in self._spans.values())
-        hidden = sum(max(0.0, min(end, self._computed_until) - start) for start, end in self._spans.values())
-        return hidden / whole if whole > 0 else None
 
     def _acts(self, kind: str) -> bool:
         return self._fault is not None and self._fault.kind == kind and self._fault.step == self._step
@@ -173,7 +159,6 @@ class Training:
         self.sums: list[Sums] = []
         self.checkpoints: list[Checkpoint] = []
         self.compute_seconds: list[float] = []
-        self.overlaps: list[float] = []
         self.fed = hashlib.sha256()
         self.seconds = 0.0
         self.parameters = parameters = list(wrapped.model.parameters())
@@ -259,10 +244,7 @@ class Training:
         self.fed.update(raw(images))
         self.fed.update(raw(labels))
         if self._averaging is not None:
-            sums, overlap = self._averaging.collect()
-            self.sums.append(sums)
-            if overlap is not None:
-                self.overlaps.append(overlap)
+            self.sums.append(self._averaging.collect())
 
     def _compare_start(self) -> None:
         (everybody,) = self._exchange("start", digest(self.parameters))
