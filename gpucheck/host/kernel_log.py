@@ -110,7 +110,6 @@ def _decoded(found: re.Match[str]) -> str:
 
 
 def _ring(device: Path) -> str:
-    """Every record that the ring holds now. Raises OSError where it may not be read."""
     descriptor = os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         return b"".join(_records(descriptor)).decode(errors="replace")

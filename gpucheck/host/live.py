@@ -95,7 +95,6 @@ def _system(place: Place, _: Facts) -> System:
 
 
 def _simulation(place: Place, _: Facts) -> Simulation | None:
-    """What is simulated; None on real hardware. A directory without that information counts as simulated."""
     if place.machine is None:
         return None
     try:
@@ -193,7 +192,6 @@ def _dkms(place: Place, _: Facts) -> tuple[DkmsModule, ...]:
 
 
 def _secure_boot(place: Place, _: Facts) -> bool | None:
-    """Return whether the firmware enforces signatures; False for a simulated machine without that information."""
     from gpucheck.host.driver import read_secure_boot
 
     made = place.surroundings

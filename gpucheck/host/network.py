@@ -111,7 +111,6 @@ def _keys(folder: Path) -> tuple[int, ...] | None:
 
 
 def _routed(folder: Path) -> Iterator[int]:
-    """RoCE v2 entries with an address that is neither empty nor link-local; the type of an empty one has no answer."""
     for index in range(ADDRESSES):
         routed = ROUTED.fullmatch(_line(folder / f"gids/{index}") or "")
         if routed and _line(folder / f"gid_attrs/types/{index}") == "RoCE v2":
@@ -163,7 +162,6 @@ def read_counters(
 def _counters(
     key: str, port: Path, root: Path, interfaces: Iterable[str], simulated: Mapping[str, object] | None
 ) -> PortCounters | None:
-    """One reading; None for a port that offers none, or that is gone."""
     values: dict[str, int] = {}
 
     def read() -> None:
@@ -213,7 +211,6 @@ def _moved(one: PortCounters, rates: Mapping[str, float], seconds: float) -> Por
 
 
 def _statistics(interface: str) -> Iterator[tuple[str, int]]:
-    """Statistics of an interface as ethtool -S prints them. Raises OSError."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as door:
 
         def ask(words: bytes, size: int) -> bytes:
@@ -294,7 +291,6 @@ def _bad(state: str) -> int:
 
 
 def _asked(door: socket.socket, family: int, command: int, flags: int, attributes: bytes) -> Iterator[Attributes]:
-    """Yield the attributes of each answer. Raises OSError."""
     length = 20 + len(attributes)
     door.send(struct.pack("IHHIIBBH", length, family, REQUEST | flags, 1, 0, command, 1, 0) + attributes)
     for _ in range(MOST_MESSAGES):

@@ -58,8 +58,6 @@ def read_bridge(read: Read) -> Bridge:
 
 
 class _Function(NamedTuple):
-    """A function and its place; its link needs the other end. folder: its real one, below /sys/devices."""
-
     folder: str
     vendor: str
     class_id: str
@@ -205,7 +203,6 @@ def _smaller(a: int | None, b: int | None) -> int | None:
 
 
 def _generation(folder: str, which: str) -> int | None:
-    """From ``16.0 GT/s PCIe`` (``8 GT/s`` in older kernels); None for ``Unknown``."""
     number = re.match(r"\d+(\.\d+)?", text(f"{folder}/{which}_link_speed") or "")
     return GENERATION.get(float(number[0])) if number else None
 

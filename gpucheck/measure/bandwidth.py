@@ -91,8 +91,6 @@ class Watch(NamedTuple):
 
 
 class _Heard(NamedTuple):
-    """A child whose results are also passed to a callback."""
-
     child: Supervised
     answered: Callable[[CopyStep, Answer], None]
 
@@ -266,7 +264,6 @@ def _gpu_place(source: Source, options: BandwidthOptions) -> _Place:
 
 
 def _shares(scene: Scene | None, opened: Opened) -> tuple[int, ...]:
-    """Return the GPUs by position that are in an NVLink domain of several hosts, and offer their memory there."""
     fabrics = (gpu.fabric for gpu in scene.gpus) if scene is not None else ()
     ready = (fabric is not None and fabric.state == "completed" and fabric.spans_hosts for fabric in fabrics)
     offered = zip(ready, opened.fabric_handles, strict=False)

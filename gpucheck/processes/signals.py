@@ -78,7 +78,6 @@ def _exception(number: int) -> BaseException:
 
 
 def _is_first(number: int) -> bool:
-    """Whether this signal is the first. Does not return for a second Ctrl-C."""
     global _ended_at
     now = time.monotonic()
     if _ended_at is None:
@@ -140,7 +139,6 @@ def end_children() -> None:
 
 
 def _processes() -> list[tuple[int, int, int]]:
-    """(pid, parent, process group) of every process."""
     found = []
     for name in os.listdir(PROC):  # noqa: PTH208 - thousands of names, of which no path is needed
         if not name.isdigit():

@@ -79,8 +79,6 @@ class _Messages(_Descriptor):
 
 
 class _Printed(io.TextIOWrapper):
-    """A text stream that prints only what for_terminal lets through."""
-
     def write(self, text: str) -> int:
         """Write the text with its control characters shown."""
         super().write(for_terminal(text))
@@ -92,8 +90,6 @@ class _Printed(io.TextIOWrapper):
 
 
 class _Drawing:
-    """A stream whose write is draw."""
-
     def __init__(self, stream: _Printed) -> None:
         self._stream = stream
         self.write = stream.draw

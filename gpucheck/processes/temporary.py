@@ -30,8 +30,6 @@ KEPT = {"CUDA_CACHE_PATH": ".nv/ComputeCache", "CUPY_CACHE_DIR": ".cupy/kernel_c
 
 
 class _Run:
-    """The directory of this run: there while a temporary directory is in use. Threads may use it at the same time."""
-
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.users = self.made = 0
@@ -108,7 +106,6 @@ def _is_foreign(path: Path) -> bool:
 
 
 def _make() -> tuple[Path, int]:
-    """A fresh directory whose marker is locked while this process lives, after those of dead processes are removed."""
     base = _base()
     _remove_leftovers(base)
     while True:

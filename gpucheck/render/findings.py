@@ -177,7 +177,6 @@ def where_all(findings: Sequence[Finding], everyone: frozenset[str] = frozenset(
 
 
 def _gpus(findings: list[Finding], everyone: frozenset[str]) -> str:
-    """Several GPUs, each named once."""
     found = {bus_ids(finding.subject)[0]: finding for finding in findings}
     well = sorted(everyone - found.keys())
     if not well and len(found) == len(everyone):
@@ -193,7 +192,6 @@ def _gpus(findings: list[Finding], everyone: frozenset[str]) -> str:
 
 
 def _listed(findings: Sequence[Finding]) -> list[str]:
-    """The GPUs as ``nvidia-smi -i`` takes them."""
     ids = dict.fromkeys(bus_ids(finding.subject)[0] for finding in findings if bus_ids(finding.subject))
     indexes = [finding.gpu_index for finding in findings if finding.gpu_index is not None]
     return list(map(str, indexes)) if len(ids) > NAMED and len(indexes) == len(findings) else list(ids)

@@ -348,7 +348,6 @@ def _size(box: Box) -> Size:
 
 
 def _lines(box: Box) -> int:
-    """How many lines of words a box has above what is in it."""
     return (2 if box.detail or box.link else 1) + bool(box.fault)
 
 
@@ -375,7 +374,6 @@ def _draw(box: Box, at: Point) -> str:
 
 
 def _words(box: Box) -> Iterator[tuple[str, str, int]]:
-    """Text, class and size of the lines at the top of a box."""
     yield from _description(box)
     if box.fault:
         yield _marked(box.fault), TONE[box.fault.verdict], SMALL
@@ -464,7 +462,6 @@ def _hub(center: Point, words: str) -> list[str]:
 
 
 def _legend(wiring: Wiring, at: Point, room: float, *, broken: bool) -> list[str]:
-    """One line for what a spoke and each width of chord stands for. broken: whether links of a finding are drawn."""
     totals, direct = switch_links(wiring), direct_links(wiring)
     kinds: list[tuple[float, str]] = []
     for count in sorted(set(totals.values()), reverse=True):

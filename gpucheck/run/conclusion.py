@@ -110,7 +110,6 @@ class _Candidate:
 
 
 def _places(subject: str, wiring: Wiring | None) -> Iterator[str]:
-    """The bus ids of a subject; of a port or bridge also that of the other end of its link."""
     yield from bus_ids(subject)
     if wiring is None or not subject.startswith("link:"):
         return

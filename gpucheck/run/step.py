@@ -177,7 +177,6 @@ def _where(error: Exception) -> Iterable[str]:
 
 
 def _recorded(step: RunStep, recording: Recording) -> bool:
-    """Return whether the recording contains what the step measures: record --full copies and does not train."""
     return not step.tags & KINDS.keys() and recording.full is not None
 
 

@@ -234,8 +234,6 @@ def with_expectations(topology: Topology) -> Topology:
 
 
 class _Known:
-    """The paths of a dump that names its PCI functions; otherwise None. unknown: code of why some are not known."""
-
     def __init__(self, wiring: Wiring | None) -> None:
         reported = wiring if wiring is not None and wiring.told else None
         self.paths = Paths(reported) if reported is not None and reported.nvlinks_known else None

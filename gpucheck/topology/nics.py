@@ -191,7 +191,6 @@ def _of_port(nic: ObservedNic) -> Limit | None:
 
 
 def _users(port: Port, nics: Iterable[ObservedNic]) -> int:
-    """How many cards share the link at the same time."""
     return max(1, sum(any(one.bus_id == port.bus_id for one in nic.path) for nic in nics)) if port.bus_id else 1
 
 

@@ -78,7 +78,6 @@ def _leaf(label: str, kind: Literal["gpu", "nic"], bus_id: str, devices: dict[st
 
 
 def _bridges(leaves: list[WiredFunction], devices: dict[str, PciDevice]) -> Iterator[WiredFunction]:
-    """Those above a leaf, each once and before what is below it."""
     seen: set[str] = set()
     for leaf in leaves:
         device = devices.get(leaf.bus_id.lower())

@@ -56,7 +56,6 @@ def _part(folder: Path, part: str) -> tuple[Any, Any]:
 
 
 def _file(folder: Path, stem: str, dimensions: int) -> tuple[Path, tuple[int, ...], bytes]:
-    """The file, the sizes in its header and the bytes after it."""
     name = f"{stem}-idx{dimensions}-ubyte"
     names = (name, f"{name}.gz", name.replace("-idx", ".idx"), name.replace("-idx", ".idx") + ".gz")
     file = next((folder / each for each in names if (folder / each).is_file()), None)

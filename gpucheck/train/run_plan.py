@@ -117,14 +117,11 @@ def on_all_gpus(
 
 
 def _with_batch(options: SmokeOptions) -> SmokeOptions:
-    """Return the options with a batch from which the model learns, however many ranks take part."""
     most = model_named(options.model).largest_batch // options.world_size
     return replace(options, batch_per_rank=max(1, min(options.batch_per_rank, most)))
 
 
 def _fitting(strategies: tuple[Strategy, ...], options: SmokeOptions) -> tuple[Strategy, ...]:
-    """Return the strategies that can train with these options; all of them if none can."""
-
     def fits(strategy: Strategy) -> bool:
         try:
             _fits(strategy, options)

@@ -59,7 +59,6 @@ def damage(arrived: bytes, sent: bytes) -> tuple[int, int | None, str]:
 
 
 def _names(devices: Sequence[str]) -> list[str]:
-    """The devices' names; equal ones are numbered as buffers: ``cpu buffer a``."""
     return [
         f"{name} buffer {chr(ord('a') + place)}" if devices.count(name) > 1 else name
         for place, name in enumerate(devices)

@@ -114,7 +114,6 @@ class _Gpu:
             )
 
     def _tick(self, aim: float) -> float:
-        """Return the time to the next reading. The step towards aim is exact, so only the governor needs short ones."""
         limit = self.about.slowdown_c
         if limit is None or (aim < limit - 2 * RECOVERS_C and self.heat_factor == 1.0):
             return self.tick_s

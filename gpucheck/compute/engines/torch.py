@@ -220,7 +220,6 @@ class TorchEngine:
         return size * (2 if way == "copy" else 1), self.memory(way, size)
 
     def _rates(self, work: float, once: Callable[[], object], seconds: float) -> tuple[float, ...]:
-        """Return work per second, sample by sample, after a warm-up by time."""
         warm = time.monotonic()
         while True:
             once()

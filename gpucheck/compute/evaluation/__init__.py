@@ -45,7 +45,6 @@ def gaps(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
 
 
 def _without_code(devices: Sequence[ComputeDevice]) -> Finding:
-    """Return one finding for all GPUs that the build has no code for, with the newest build that has it."""
     reasons = tuple(dict.fromkeys(device.failure for device in devices))
     capabilities = {found[1] for reason in reasons if (found := CAPABILITY.search(reason))}
     builds = (
@@ -126,7 +125,6 @@ def _values(device: ComputeDevice) -> int:
 
 
 def _unsteady(device: ComputeDevice) -> Finding | None:
-    """FAIL for a device that disagrees with itself: equal bits in, different bits out."""
     wrong = {what: found for what, found in device.repeats.items() if found.differing}
     if not wrong:
         return None
@@ -145,7 +143,6 @@ def _operations(group: Sequence[ComputeDevice]) -> tuple[str, ...]:
 
 
 def _minority(group: Sequence[ComputeDevice]) -> dict[int, Finding]:
-    """Return a FAIL for each device whose result is not that of most others, for three devices or more."""
     odd: dict[int, list[str]] = {}
     for what in _operations(group):
         votes = _votes(group, what)
@@ -163,7 +160,6 @@ def _minority(group: Sequence[ComputeDevice]) -> dict[int, Finding]:
 
 
 def _split(group: Sequence[ComputeDevice]) -> Finding | None:
-    """UNKNOWN where devices differ and no majority names the odd one."""
     undecided = []
     for what in _operations(group):
         votes = _votes(group, what)

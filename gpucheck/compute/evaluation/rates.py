@@ -183,7 +183,6 @@ def _value(check: str, device: ComputeDevice, what: str) -> Value | None:
 
 
 def _error(mad_percent: float, samples: int) -> float:
-    """Return the standard error of a median, relative."""
     return 1.2533 * 1.4826 * mad_percent / 100 / math.sqrt(max(samples, 1))
 
 
@@ -195,7 +194,6 @@ def _alone(check: str, device: ComputeDevice, what: str) -> float | None:
 
 
 def _losses(check: str, group: Sequence[ComputeDevice], device: ComputeDevice) -> list[Loss]:
-    """Return the rates of a device that are below those of its peers, the largest loss first."""
     least = compute_table().peers.warn_loss
     found = []
     for what in _all(check):

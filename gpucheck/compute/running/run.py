@@ -222,7 +222,6 @@ def run_step(
 
 
 def _has(one: Collected, step: ComputeStep) -> bool:
-    """Return whether the device still answers and has the type of the step."""
     if one.opened is None or one.made.failed is not None:
         return False
     type_ = step.what.rpartition("-")[2]

@@ -296,7 +296,6 @@ def _gpu(calls: Calls, index: int, handle: Any, *, health: bool) -> Gpu | None:
 
 
 def _mig_uuids(calls: Calls, subject: str, handle: Any) -> tuple[str, ...]:
-    """Return the UUIDs of the MIG devices, with which CUDA_VISIBLE_DEVICES names them. A slot may be empty: no gap."""
     most, refusal = calls.attempt("nvmlDeviceGetMaxMigDeviceCount", subject, handle)
     calls.gaps += [refusal] if refusal is not None and not refusal.absent else []
     slots = (calls.attempt("nvmlDeviceGetMigDeviceHandleByIndex", subject, handle, n)[0] for n in range(most or 0))

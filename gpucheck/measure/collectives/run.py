@@ -130,7 +130,6 @@ def ranks_environment(caller: Mapping[str, str], nodes: Nodes | None) -> tuple[d
 
 
 def _several(nodes: Nodes | None) -> bool:
-    """Return whether the network between hosts is used, which users configure."""
     return nodes is not None and nodes.interface != "lo"
 
 
@@ -170,7 +169,6 @@ def _ending(ended: Ended) -> Iterator[Finding]:
 
 
 def _failed(ended: Ended) -> Finding:
-    """Return the finding on the rank that failed first; the others raise because its connections closed."""
     errors = sorted(ended.errors.items(), key=lambda item: item[1].raised)
     lines = [f"rank {rank} was terminated by {signal_name(number)}" for rank, number in ended.signals.items()]
     lines += [f"rank {rank} failed: {error_text(e.message)} [{e.type}]" for rank, e in errors]
@@ -230,7 +228,6 @@ def measured(
 
 
 def _transport(ended: Ended, result: CollectiveResult) -> str | None:
-    """Return the slowest transport of NCCL's channels; NVLS if a switch reduced the all_reduce."""
     chosen = ended.taken.chosen("AllReduce")
     if result.operation == "all_reduce" and any(algorithm.startswith("NVLS") for algorithm in chosen):
         return "NVLS"
@@ -363,7 +360,6 @@ def _runs(options: RankOptions, count: int, *, keep: bool) -> dict[str, Ended]:
 
 
 def _one_rank(ranks: _Ranks) -> Finding:
-    """Return the finding for one rank, whose collective moves no data: its bandwidth is 0."""
     subject = RANKS.with_evidence(*(f"GPU {gpu.index} ({gpu.pci_bus_id})" for gpu in ranks.gpus))
     return subject.skips("measure.one-rank", "not run: 1 GPU, so nothing could be checked")
 

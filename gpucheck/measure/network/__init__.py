@@ -170,7 +170,6 @@ def _reduce(
     on_step: Callable[[str], None],
     rows: list[NicMeasurement],
 ) -> list[Finding]:
-    """Add a row for each card, or return why there is none."""
     subject = Subject(check="nic-nccl")
     code, reason = nccl.lacking(facts.gpus, simulated=facts.simulation is not None, contended=options.contended)
     if code:
@@ -212,8 +211,6 @@ def rounds(nics: Sequence[Nic]) -> list[list[tuple[Nic, Nic]]]:
 
 
 class _Rows:
-    """Runs tests and keeps what they gave."""
-
     def __init__(
         self, nics: Sequence[Nic], run: Runner, root: Path, on_step: Callable[[str], None], *, virtual: bool
     ) -> None:
@@ -287,7 +284,6 @@ class _Rows:
         return (self.root / "sys/class/infiniband" / name).exists()
 
     def _sent(self, test: Transfer) -> int | None:
-        """Return the bytes that the client's port has sent."""
         traffic = _traffic(self.root, test.client.name, test.ports[0])
         return traffic[0] if traffic is not None else None
 
@@ -333,7 +329,6 @@ def _about(nic: Nic) -> Subject:
 
 
 def _chosen(facts: Facts, options: NetworkOptions) -> tuple[tuple[Nic, ...], list[Finding]]:
-    """Return the cards, and why others are not measured. Raises Unmeasurable for a name that is not there."""
     functions = {name: function for function in facts.pci for name in function.infiniband_names}
     every = {device.name: device for device in facts.rdma}
     ids = {functions[name].bus_id: name for name in every if name in functions}
@@ -399,7 +394,6 @@ def _of_gpu(gpu: PciDevice, slot: PciDevice | None) -> Port:
 
 
 def _traffic(root: Path, device: str, port: int) -> tuple[int, int] | None:
-    """Return the bytes that a port has sent and received; None where its driver does not count them."""
     folder = root / f"sys/class/infiniband/{device}/ports/{port}/counters"
     try:
         sent, received = (int((folder / f"port_{way}_data").read_text()) * WORD for way in ("xmit", "rcv"))
@@ -409,8 +403,6 @@ def _traffic(root: Path, device: str, port: int) -> tuple[int, int] | None:
 
 
 def _busy(root: Path, nics: Sequence[Nic]) -> dict[str, float]:
-    """Return GB/s of the cards that others use, by name."""
-
     def read() -> dict[str, int]:
         every = {nic.seen.name: _traffic(root, nic.seen.name, nic.port.number) for nic in nics}
         return {name: sum(traffic) for name, traffic in every.items() if traffic is not None}
@@ -425,7 +417,6 @@ def _busy(root: Path, nics: Sequence[Nic]) -> dict[str, float]:
 
 
 def _risen(readings: Sequence[PortCounters]) -> dict[str, dict[str, int]]:
-    """Return what rose between the two readings of each port."""
     return {
         first.port: rose
         for first, last in zip(readings[::2], readings[1::2], strict=True)
@@ -434,7 +425,6 @@ def _risen(readings: Sequence[PortCounters]) -> dict[str, dict[str, int]]:
 
 
 def _engine() -> tuple[str, str]:
-    """Return the version of perftest, and its help."""
     program = "import os, sys; os.execvp(sys.argv[1], sys.argv[1:])"
 
     def text(option: str) -> str:

@@ -118,7 +118,6 @@ def _until(condition: Callable[[], bool], seconds: float) -> bool:
 
 
 def _is_up(server: _Side, port: int) -> bool:
-    """Whether it listens, or has ended."""
     return server.group.status() is not None or port in set(_listening())
 
 

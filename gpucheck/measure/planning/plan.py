@@ -265,7 +265,6 @@ def _staged(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopySte
 
 
 def _host(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopyStep]:
-    """Plan copies with pinned memory on the NUMA node of the device, in a full run on every node."""
     nodes = request.numa_nodes if request.depth == "full" and len(request.numa_nodes) > 1 else ()
     for device in range(len(machine.devices)):
         for node in (None, *nodes):
@@ -283,7 +282,6 @@ def _host_ways(device: int) -> tuple[Flow, Flow]:
 
 
 def _contention(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopyStep]:
-    """Plan copies of many at once: a row is a name and its flows. The result describes the host, not a pair."""
     count = len(machine.devices)
     ways = [_host_ways(device) for device in range(count)]
     index = [device.index for device in machine.devices]

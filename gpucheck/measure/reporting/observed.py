@@ -148,7 +148,6 @@ def _each_way(cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
 
 
 def _host_rates(results: Results, place: int) -> tuple[Timing | None, Timing | None] | None:
-    """Return timings to and from the device; None if neither was measured."""
     found = results.host.get(Flow(src=HOST, dst=place)), results.host.get(Flow(src=place, dst=HOST))
     return found if any(found) else None
 
@@ -166,7 +165,6 @@ def _host_device(results: Results, place: int, scene: Scene) -> HostDevice:
 
 
 def _common(kinds: Iterable[str | None]) -> Damage | None:
-    """Return the corruption type if all rows have the same."""
     found = list(kinds)
     return found[0] if len(found) == 1 and found[0] != "mixed" else None  # type: ignore[return-value]  # one of them
 

@@ -269,7 +269,6 @@ def method(results: Results) -> tuple[str, ...]:
 
 
 def _in_turn(results: Results) -> bool:
-    """Return whether several methods copied compared data, but only one between each pair."""
     found: dict[tuple[int, int], set[str]] = {}
     for loaded, check in results.checks:
         if not loaded:
@@ -366,7 +365,6 @@ def lost(devices: Sequence[Device], after: NvmlReading | NvmlFailure) -> tuple[F
 
 
 def _failures(results: Results, reasons: dict[FailureKind, Reason]) -> Iterator[Finding]:
-    """Yield one finding for each reason of missing results, except failures of the driver or a link."""
     for failure in results.failures:
         if failure.kind == "missing-package":
             package = PACKAGE.get(failure.detail, failure.detail)
@@ -414,7 +412,6 @@ def _copy(failure: Failure, results: Results) -> str:
 
 
 def _data(results: Results, *, gpus: bool) -> Iterator[Finding]:
-    """Yield a finding if nothing was compared, and on compared data inside one device or between processes."""
     checks = [check for _, check in results.checks if not gpus or check.flow.src == check.flow.dst]
     bad = [check for check in checks if check.mismatches]
     if not any(check.bytes_verified for _, check in results.checks):

@@ -144,7 +144,6 @@ def _own_link(scene: Scene, gpu: Gpu) -> Port:
 
 
 def _best(seen: Sequence[LinkReading]) -> tuple[int | None, int | None]:
-    """Return generation and width, each the highest of all readings."""
     generations = [found.generation for found in seen if found.generation]
     widths = [found.width for found in seen if found.width]
     return max(generations, default=None), max(widths, default=None)
@@ -168,12 +167,10 @@ def _port(
 
 
 def _within(number: int | None, most: int) -> int | None:
-    """Return None for a value that no link can have."""
     return number if number is not None and 1 <= number <= most else None
 
 
 def _ports(scene: Scene, devices: dict[str, PciDevice]) -> dict[str, Port]:
-    """Return every bridge above a GPU, by bus id. sysfs was read before the copies."""
     found = {}
     for function in scene.topology.wiring.functions if scene.topology.wiring else ():
         if function.kind in ("gpu", "nic"):
@@ -241,7 +238,6 @@ def _at(matrix: Sequence[Sequence[str | None]], i: int, j: int) -> str | None:
 
 
 def _host(scene: Scene, bridges: list[PciDevice], paths: list[tuple[str, ...]]) -> ObservedHost:
-    """Return the host. bridges: those above the GPUs."""
     named = set(sum(paths, ()))
     read = [bridge for bridge in bridges if bridge.config_readable]
     redirecting = tuple(bridge.bus_id for bridge in read if redirects(bridge))
@@ -283,7 +279,6 @@ def _rebar(gpus: Sequence[Gpu]) -> bool | None:
 
 
 def _name(text: str) -> str | None:
-    """Return None for a value that means "unknown"."""
     text = " ".join(text[:LONGEST_NAME].split())
     return None if text.lower() in NO_NAME or not text.isprintable() else text
 

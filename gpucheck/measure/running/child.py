@@ -63,7 +63,6 @@ def _bandwidth(engine: CopyEngine, step: CopyStep) -> tuple[Timing, ...]:
 
 
 def _latency(engine: CopyEngine, step: CopyStep) -> tuple[Timing, ...]:
-    """Time one flow after the other: simultaneous small copies would affect each other."""
     timings = []
     for flow in step.flows:
         row = _Row(engine, (flow,), LATENCY_BYTES, LATENCY_REPEATS)

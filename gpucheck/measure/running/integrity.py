@@ -71,16 +71,12 @@ MOST_ROUNDS, MOST_REGIONS = 3, 3
 
 
 class _Round(NamedTuple):
-    """One round of a step, and the previous data of its destinations."""
-
     step: CopyStep
     number: int
     poison: int
 
 
 class _Tally:
-    """The result of one flow over all rounds."""
-
     damage: Damage | None
 
     def __init__(self, flow: Flow) -> None:
@@ -184,7 +180,6 @@ def _guarded(region: Region, guard: int) -> Region:
 
 
 def _outside(engine: CopyEngine, device: int, region: Region, at: _Round) -> list[Wrong]:
-    """Return words of the guards that are not the poison any more; indices before the region are negative."""
     around, end = _guarded(region, at.step.guard), region.offset + region.size
     parts = (around.offset, region.offset - around.offset), (end, at.step.guard)
     found = []
@@ -203,7 +198,6 @@ def _sent_so(engine: CopyEngine, device: int, region: Region, wrong: list[Wrong]
 
 
 def _blocks(words: int, wrong: int | None) -> list[tuple[int, int]]:
-    """Return the blocks that the host compares: (first word, count), each inside the region."""
     count = min(BLOCK_WORDS, words)
     starts = {0, (words - count) // 2, words - count}
     if wrong is not None:

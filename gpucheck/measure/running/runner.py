@@ -153,7 +153,6 @@ def run(
 
 
 def _count(failure: Failure, results: Results) -> None:
-    """Record why the run ends if no child can start, or too many were lost."""
     if failure.kind in ("missing-package", "no-process", "not-started"):
         results.gave_up = failure.detail
     elif failure.kind in LOST:
@@ -186,7 +185,6 @@ def _do(runner: StepRunner, step: CopyStep, results: Results) -> None:
 
 
 def _one_by_one(runner: StepRunner, step: CopyStep, results: Results) -> bool:
-    """Run each flow of a failed round alone; return whether one of them fails too."""
     found = False
     for flow in step.flows:
         if flow.dst == HOST and step.operation == "integrity":

@@ -152,8 +152,6 @@ def rank_specs(run: RankRun[Any], folder: str) -> list[RankSpec[Any]]:
 
 
 class _Rank(Generic[Report]):
-    """A rank that was started, and what it has sent. Raises OSError."""
-
     def __init__(self, spec: RankSpec[Any], run: RankRun[Report], environment: Mapping[str, str]) -> None:
         module, *arguments = run.program
         self.rank, self._type, self._stack = spec.rank, run.report, stack_file(spec.folder, spec.rank)
@@ -288,8 +286,6 @@ def _wait_for_stacks(ranks: Sequence[_Rank[Report]]) -> None:
 
 
 def _stop(ranks: Sequence[_Rank[Report]]) -> tuple[int, ...]:
-    """End every rank and all that it started. Return the ranks that are still running."""
-
     def listen() -> None:
         for rank in ranks:
             if rank.status is None:

@@ -54,14 +54,12 @@ def _conditions(report: Report, conditions: Conditions) -> Iterator[str]:
 
 
 def _condition(finding: Finding, conditions: Conditions) -> str | None:
-    """The condition that a failure sets; None where it asks for nothing, or its owner is the job's."""
     if finding.owner == "user" or finding.action not in conditions.acting:
         return None
     return conditions.of_cause.get(finding.cause or "", OTHER)
 
 
 def _labels(report: Report) -> Iterator[str]:
-    """Labels of the node: its verdict, and cause and action of the worst finding that has them."""
     yield f"label {LABEL}verdict={report.verdict.value}"
     if report.simulated:
         yield f"label {LABEL}hardware=SIMULATED"

@@ -130,7 +130,6 @@ def _verdicts(report: Report) -> Iterator[Family]:
 
 
 def _statuses(report: Report) -> list[Sample]:
-    """One sample a check and subject. A check that does not apply has none."""
     found: dict[tuple[str, str], list[Finding]] = {}
     for finding in report.findings:
         if finding.verdict is not Verdict.SKIP:
@@ -176,7 +175,6 @@ def _subject(finding: Finding) -> dict[str, str]:
 
 
 def _gpu(index: int | None, uuid: str | None, bus_id: str | None) -> dict[str, str]:
-    """Return the labels of one GPU as dcgm-exporter has them; empty where they are not known."""
     domain, colon, place = (bus_id or "").partition(":")
     if colon and place:
         bus_id = f"{domain.rjust(8, '0')}:{place}".upper()

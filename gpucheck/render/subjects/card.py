@@ -90,7 +90,6 @@ def _part(group: PathRates) -> tuple[str, str]:
 
 
 def _access(copies: BandwidthReport, group: PathRates) -> tuple[str, Cell | str]:
-    """Whether the driver grants peer access, and whether a copy with it came to its end."""
     seen = copies.observations
     granted = [_granted(copies, pair) for pair in group.pairs]
     count, total = sum(one is True for one in granted), len(granted)
@@ -155,12 +154,10 @@ def _gpu_names(found: list[int]) -> str:
 
 
 def _nodes(nodes: dict[int, int | None], found: list[int]) -> str:
-    """The NUMA nodes of these GPUs; GPUs that differ by nothing else are one row."""
     return ranges(sorted({node for node in map(nodes.get, found) if node is not None})).replace(",", ", ")
 
 
 def _gpu_rows(report: Report, copies: BandwidthReport | None) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """NVML's index and the cells of each GPU."""
     topology, kept = report.topology, stored_gpus(report)
     loaded = _loaded(copies)
     for gpu in topology.gpus if topology else ():
@@ -321,7 +318,6 @@ def _gpus(report: Report) -> str:
 
 
 def _settings(report: Report) -> Iterator[str]:
-    """What the checks read, whether they passed or not."""
     for check in SETTINGS:
         evaluated = [f for f in report.findings if f.check == check and f.verdict in READ and f.seen is not None]
         yield from dict.fromkeys(_setting(group) for group in group_equal(evaluated, host_gpus(report)))

@@ -85,7 +85,6 @@ def _section(gpus: Sequence[ComputeDevice], findings: Iterable[Finding]) -> list
 
 
 def _burn_in(made: BurnIn) -> Section:
-    """Return how far a burn-in came, and what it found when."""
     ended = f"ended: {made.ended}" + (f" ({made.reason})" if made.reason else "")
     lines = [
         f"{_hours(made.seconds)} of {_hours(made.planned_seconds)}, {made.rounds} of {made.planned_rounds} "
@@ -110,7 +109,6 @@ def _hours(seconds: float) -> str:
 
 
 def _rates(gpus: Sequence[ComputeDevice], findings: list[Finding]) -> Table:
-    """A column for each type and for each way through memory."""
     types, named = used_types(gpus), len({gpu.name for gpu in gpus}) > 1
     columns = [
         *words("GPU"),
@@ -152,7 +150,6 @@ def rates(gpu: ComputeDevice, types: Sequence[str]) -> Iterator[tuple[str, str]]
 
 
 def _figures(value: float) -> str:
-    """Three significant figures, without an exponent."""
     return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 

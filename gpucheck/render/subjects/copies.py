@@ -207,7 +207,6 @@ def section(found: BandwidthReport, findings: Sequence[Finding], more: Sequence[
 
 
 def _matrices(found: BandwidthReport, findings: Sequence[Finding]) -> list[Block]:
-    """The matrices that were measured; sparse ones are lines."""
     labels = [str(device.index) for device in found.devices]
     shown = []
     for name, title in TITLES.items():
@@ -224,7 +223,6 @@ def _matrices(found: BandwidthReport, findings: Sequence[Finding]) -> list[Block
 
 
 def _explained(found: BandwidthReport) -> dict[str, Any]:
-    """What a page shows when the pointer is on a cell."""
     paths: dict[tuple[Any, ...], int] = {}
     pairs = {
         f"{p.src},{p.dst}": (
@@ -285,7 +283,6 @@ def _host_memory(found: BandwidthReport) -> Iterator[Block]:
 
 
 def _expectations(found: BandwidthReport) -> Iterator[Block]:
-    """Measured and expected values, one row for equal pairs."""
     rows = [row for path in by_class(found) if path.rates for row in _path_rows(path)]
     if rows:
         columns = [

@@ -76,7 +76,6 @@ def machine_title(one: Diagnosis) -> str:
 
 
 def _read(diagnosis: Diagnosis) -> Iterator[str]:
-    """What was understood: kinds with their lines."""
     for (kind, source), spans in places_read(diagnosis).items():
         of = f" of {PurePath(source).name or source}" if len(diagnosis.source) > 1 else ""
         yield f"read as {kind}: {'lines' if len(spans) > 1 or '-' in spans[0] else 'line'} {list_spans(spans)}{of}"
@@ -120,7 +119,6 @@ def _unread(diagnosis: Diagnosis, *, everything: bool, published: bool) -> Itera
 
 
 def _scope(diagnosis: Diagnosis) -> Iterator[Block]:
-    """What was checked, and what the inputs do not cover."""
     known = [("looked at", "; ".join(diagnosis.looked_at)), ("not proven", "; ".join(diagnosis.unproven))]
     known = [(name, folded(text)) for name, text in known if text and (name == "looked at" or diagnosis.read)]
     if known:

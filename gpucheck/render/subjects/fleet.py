@@ -124,7 +124,6 @@ def by_cause(rows: Sequence[FleetRow]) -> list[tuple[str, Verdict, int]]:
 
 
 def _summary(rows: Sequence[FleetRow]) -> Iterator[str]:
-    """Yield ``nvlink-down: 4 hosts, throttled: 3 hosts``."""
     found = by_cause(rows)
     if found:
         more = [f"and {len(found) - CAUSES} more"] if len(found) > CAUSES else []
@@ -180,7 +179,6 @@ def _group(problem: _Problem) -> Group:
 
 
 def _is_whole(findings: Sequence[Finding], row: FleetRow) -> bool:
-    """Whether all GPUs of the host have it."""
     return len(row.gpu_index) > 1 and {f.subject for f in findings} == {f"gpu:{bus_id}" for bus_id in row.gpu_index}
 
 
@@ -195,7 +193,6 @@ def _host(host: str, findings: list[Finding], row: FleetRow) -> str:
 
 
 def _hosts(rows: list[FleetRow], outlier_hosts: set[str], width: int | None, passing: int) -> Table:
-    """One row per host, what all have in common once. In a narrow terminal, columns are left out, and named."""
     left: list[str] = []
     equal: dict[str, str] = {}
     if len(rows) > FEW:
@@ -275,7 +272,6 @@ def _drift(fleet: FleetReport) -> Iterator[str]:
 
 
 def _changes(fleet: FleetReport) -> Iterator[str]:
-    """Yield what happened to hosts, once for those to which the same happened."""
     hosts: dict[tuple[str, str], list[str]] = {}
     for change in fleet.changes:
         hosts.setdefault((change.kind, change.text.removeprefix(change.host)), []).append(change.host)

@@ -132,7 +132,6 @@ def matrix(topology: Topology, width: int | None = None) -> Iterator[Block]:
 
 
 def _classes(header: list[str], rows: list[list[str]], end: int, title: str = "", about: str = "") -> Table:
-    """end: of the columns that hold path classes, which have colors."""
     shown: list[Row] = [[row[0], *map(_path, row[1:end]), *row[end:]] for row in rows]
     return Table(words(*header), shown, title, about, "classes")
 
@@ -143,8 +142,6 @@ def _path(cell: str) -> Cell:
 
 
 def _between(topology: Topology, names: list[str], groups: list[list[int]]) -> list[list[str]]:
-    """A row for each group: its name, and the class to each group and inside of it."""
-
     def between(group: list[int], other: list[int]) -> str:
         if group is not other:
             return topology.matrix[group[0]][other[0]] or GAP
@@ -293,7 +290,6 @@ def _ports(nic: Nic) -> Iterator[Row]:
 
 
 def _expectations(topology: Topology) -> Iterator[Block]:
-    """One line for all pairs that should reach the same for the same reason."""
     groups: dict[tuple[str, str], list[str]] = {}
     for pair in topology.pairs:
         if pair.expected is not None:
@@ -312,7 +308,6 @@ def _expectations(topology: Topology) -> Iterator[Block]:
 
 
 def _reduced(pairs: tuple[Pair, ...]) -> Iterator[Cell]:
-    """Which pairs will stay below that until a link is repaired."""
     links = dict.fromkeys(bus_id for pair in pairs for bus_id in pair.reduced)
     if links:
         count = sum(bool(pair.reduced) for pair in pairs)

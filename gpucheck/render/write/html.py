@@ -188,7 +188,6 @@ def _every(blocks: Iterable[Block]) -> Iterator[Block]:
 
 
 def _anchors(found: Iterable[Shown]) -> dict[str, str]:
-    """The anchor of the first block about each GPU, by bus id."""
     anchors: dict[str, str] = {}
     for one in found:
         for group in (one.group, *one.group.also):

@@ -174,7 +174,6 @@ def table(
 
 
 def _is_quiet(group: Group) -> bool:
-    """Whether there is nothing to do."""
     return group.verdict not in TROUBLE and not group.cause
 
 

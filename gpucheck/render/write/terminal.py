@@ -295,7 +295,6 @@ def _told(label: str, text: str) -> str:
 
 
 def _skip(group: Group, *, check: bool) -> str:
-    """One line: what was not evaluated, and why."""
     some = f" ({len(group.findings)})" if len(group.findings) > 1 else ""
     checks = f"{', '.join(group.checks)}{some}: " if check else ""
     return f"{verdict_word(Verdict.SKIP)} {checks}{indented(group.why or group.seen, 8)}"

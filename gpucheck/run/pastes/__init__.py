@@ -146,7 +146,6 @@ def diagnosis(
 
 
 def _with(answer: Diagnosis, findings: list[Finding], *, unread: tuple[UnreadRange, ...]) -> Diagnosis:
-    """The answer with findings about the inputs; its verdict and counts are of all its findings."""
     found = (*answer.findings, *with_actions(findings, causes()))
     every = (*found, *(row for machine in answer.machines for row in machine.findings))
     verdict = worst(one.verdict for one in every)

@@ -273,7 +273,6 @@ def _fitted(seen: Observations, new: Observations) -> tuple[Observations, Observ
 
 
 def _places(few: Sequence[ObservedGpu], many: Sequence[ObservedGpu]) -> tuple[int, ...] | None:
-    """Return the index of each GPU among the others; None unless bus ids name all."""
     at = {gpu.bus_id: i for i, gpu in enumerate(many)}
     found = [at.get(gpu.bus_id) for gpu in few if gpu.bus_id]
     if not have_bus_ids(many) or len(set(found)) < len(few) or None in found:

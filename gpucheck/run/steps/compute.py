@@ -124,7 +124,6 @@ def _compute(source: Source) -> Outcome:
 
 
 def _numbers(report: "ComputeReport") -> dict[str, Any]:
-    """Return the report without what the report of the run has itself; ``gpu`` places the numbers of a GPU."""
     # load_seconds follows from what was measured twice, which is no property of a host.
     short = replace(report, gpus=tuple(replace(device, traces=shortened(device.traces)) for device in report.gpus))
     numbers = numbers_of(short, "load_seconds")

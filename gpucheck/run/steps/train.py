@@ -215,13 +215,11 @@ def _smoke(source: Source, strategy: Strategy, models: tuple[str, ...] = ()) -> 
 
 
 def _unproven(strategy: Strategy, reason: str, where: str = "") -> tuple[str, ...]:
-    """Return the entry of ``not_proven`` for a training; none for plain transfers, which the p2p step proves."""
     framework = "" if strategy.framework == REQUIRED else f" with {strategy.framework}"
     return (f"training{framework}{where}, {reason}",) if strategy.trains else ()
 
 
 def _missing(strategy: Strategy, failure: SmokeFailure, reason: NotRequired | None) -> Outcome:
-    """UNKNOWN where a level has to prove this framework, SKIP where it does not. reason: why it does not."""
     (finding,) = evaluate(failure)
     package, framework = failure.missing or strategy.framework, strategy.framework
     subject = Subject(check=finding.check)

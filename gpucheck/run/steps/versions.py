@@ -73,10 +73,6 @@ CODES = {
 
 
 def _of_build(finding: Finding, wheels: dict[str, str], builds: dict[str, tuple[str, str]]) -> Finding:
-    """Return the finding of the stack check with the build to install and its driver, if the resolver chooses one.
-
-    wheels: version by framework.
-    """
     resolved, unresolved = CODES[finding.code or ""]
     subject = Subject(check=NAME, name=finding.subject, evidence=finding.evidence)
     framework = str(finding.values["framework"])

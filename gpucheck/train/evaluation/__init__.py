@@ -43,7 +43,6 @@ def evaluate(outcome: SmokeResult | SmokeFailure, *, gpus: int | None = None) ->
 
 
 def _with_scope(made: tuple[Finding, ...], result: SmokeResult, gpus: int | None) -> tuple[Finding, ...]:
-    """Return the findings; the first states how many GPUs took part if that is not all of this host."""
     used = len(set(result.devices))
     if result.placement != "gpus" or gpus is None or used >= gpus:
         return made
@@ -52,7 +51,6 @@ def _with_scope(made: tuple[Finding, ...], result: SmokeResult, gpus: int | None
 
 
 def _placement(result: SmokeResult, gpus: int | None) -> Iterator[Finding]:
-    """Yield what this run cannot have proven, next to its passes."""
     if result.placement == "gpus":
         return
     if (

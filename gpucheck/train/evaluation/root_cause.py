@@ -371,7 +371,6 @@ def _no_device(failure: SmokeFailure, gpus: int) -> Finding:
 
 
 def _code(failure: SmokeFailure) -> str:
-    """Return what happened, as a code of the catalogue."""
     if failure.kind == "timeout":
         return "training.run-slow"
     text = "\n".join((failure.detail, failure.signal or "", *failure.evidence))

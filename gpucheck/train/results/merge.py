@@ -57,7 +57,6 @@ def _deviation(steps: Sequence[float]) -> float:
 
 
 def _spread(by_rank: Sequence[Sequence[float]]) -> float | None:
-    """Return the largest spread of the steps of a rank, in percent, the first step left out; None with few steps."""
     rest = [seconds[1:] for seconds in by_rank if len(seconds) > LEAST_STEPS]
     spreads = [_deviation(steps) for steps in rest if min(steps) > 0]
     return round(100 * max(spreads), 2) if spreads and len(spreads) == len(by_rank) else None
@@ -148,7 +147,6 @@ def _explain(
 
 
 def _numbers(values: Sequence[float | None]) -> list[float] | None:
-    """Return the values, None if one of them is NaN or infinite."""
     return None if any(value is None for value in values) else [value for value in values if value is not None]
 
 
@@ -234,7 +232,6 @@ def _mean(losses: tuple[float | None, ...]) -> float | None:
 
 
 def _first_difference(hashes: tuple[tuple[str, ...], ...]) -> int | None:
-    """Return the first step, from 1, at which the ranks' hashes differ."""
     for step, row in enumerate(zip(*hashes, strict=True), start=1):
         if len(set(row)) > 1:
             return step

@@ -106,7 +106,6 @@ def run(spec: RankSpec, progress: Progress) -> RankReport:
 
 
 def _place(tf: Any, options: SmokeOptions) -> Place:
-    """GPUs where there are enough, two logical devices of one GPU or of the CPU otherwise. Memory growth is on."""
     gpus = tf.config.list_physical_devices("GPU")
     count, build = options.world_size, f"tensorflow {tf.__version__}"
     if len(gpus) >= count:
@@ -134,7 +133,6 @@ def _place(tf: Any, options: SmokeOptions) -> Place:
 
 
 def _network(tf: Any, options: SmokeOptions) -> tuple[list[Any], Callable[[list[Any], Any], Any]]:
-    """Return the first values of the variables, and the forward pass."""
     model = model_named(options.model)
     if model.tensorflow is None:
         raise ValueError(f"model {model.name} is available for torch only")
@@ -207,7 +205,6 @@ def _update(strategy: Any, velocity: Any, variable: Any, gradient: Any, rate: fl
 
 
 def _hashes(strategy: Any, variables: list[Any]) -> tuple[str, ...]:
-    """SHA-256 of each replica's copy of all variables."""
     copies = [strategy.experimental_local_results(variable) for variable in variables]
     answers = []
     for replica in range(strategy.num_replicas_in_sync):

@@ -219,7 +219,6 @@ def _kept(training: Training) -> dict[str, Any]:
 
 
 def _feed(rank: Rank, steps: int, parts: int) -> Iterator[tuple[Any, Any]]:
-    """This rank's part of every batch. A rank that is to have another order has another seed."""
     options, fault = rank.options, fault_of(rank.options, rank.spec.rank)
     seed = options.seed + (1 if fault is not None and fault.kind == "data-order" else 0)
     order = global_order(rank, seed)

@@ -167,7 +167,6 @@ class DriverEngine:
             self.gate.close()
 
     def _allocate(self, wanted: int) -> tuple[int, tuple[str, ...]]:
-        """Allocate two buffers on every GPU, smaller ones if memory is short. Raises CudaError if no size fits."""
         size = wanted
         while True:
             try:
@@ -204,7 +203,6 @@ class DriverEngine:
         return "staged" if peers and (flow.src, flow.dst) not in self.peers.enabled else flow.method
 
     def _timed(self, lanes: Sequence[Lane], counts: Sequence[int], *, ungated: bool = False) -> tuple[float, ...]:
-        """Time lanes, with the gate unless ungated. Raises NotTimed."""
         self.way = "events" if ungated else "gate" if isinstance(self.gate, Gate) else "spin"
         seconds = timed_by_events(self.calls, lanes, counts) if ungated else self.gate.timed(lanes, counts)
         self.busy += max(seconds)
@@ -226,7 +224,6 @@ class DriverEngine:
         self.peers.only((flow.src, flow.dst) for flow in between if flow.method != "staged")
 
     def _lanes(self, flows: Sequence[Flow], region: Region) -> list[Lane]:
-        """Return lanes with a separate stream for each flow. Resources are created here, before a gate is closed."""
         self._allow(flows)
         taken: Counter[int] = Counter()
         lanes = []

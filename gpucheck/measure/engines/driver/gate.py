@@ -76,7 +76,6 @@ class Gate:
         return time.monotonic() - waited_s(os.getpid())
 
     def _watch(self) -> None:
-        """Open a gate that is shut for longer than the patience."""
         while not self._closed.wait(self._patience_s / 4):
             with self._lock:
                 if self._shut_at is not None and self._running_s() - self._shut_at > self._patience_s:

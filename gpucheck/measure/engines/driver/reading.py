@@ -48,8 +48,6 @@ def read_cuda(deadline_s: float, command: Sequence[str] = COMMAND) -> CudaReadin
 
 
 class _Reader:
-    """Calls with their gaps and durations."""
-
     def __init__(self) -> None:
         self.gaps: list[CudaGap] = []
         self.seconds: dict[str, float] = {}
@@ -130,8 +128,6 @@ class _Reader:
         )
 
     def _matrix(self, devices: Sequence[Any], call: str, *before: Any) -> IntMatrix:
-        """Ask for every ordered pair. A call that failed is None and a gap."""
-
         def cell(a: int, b: int) -> int | None:
             if a == b:
                 return None

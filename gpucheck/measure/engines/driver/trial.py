@@ -132,7 +132,6 @@ def without_peer_access(engine: DriverEngine) -> Iterator[Line]:
 
 
 def _timed(timed: Way, gpu: CudaGpu, queue: Callable[[], Any], count: int, bytes_: int) -> Line:
-    """Time rows of copies. bytes_: of one copy."""
     try:
         rows = [timed([Lane(gpu, gpu.line(), queue)], [count])[0] for _ in range(SAMPLES)]
     except NotTimed as error:
@@ -141,7 +140,6 @@ def _timed(timed: Way, gpu: CudaGpu, queue: Callable[[], Any], count: int, bytes
 
 
 def _print(part: str, do: Callable[[], Iterator[Line]] = lambda: iter(({},))) -> None:
-    """Print the results of a part; where it fails, the reason is one more."""
     try:
         for values in do():
             print(json.dumps({"part": part, **values}), flush=True)
