@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.knowledge.codes import Subject
+from gpucheck.knowledge.codes import Subject, known
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.smoke import FailureKind, Performance, SmokeFailure, SmokeResult
 from gpucheck.printable import counted
@@ -26,24 +26,8 @@ from gpucheck.train.strategies import check_name
 PLACEMENT = "smoke-placement"
 # What pip installs for a package that is imported by another name, or that needs CUDA libraries with it.
 DISTRIBUTIONS = {"cupy": "cupy-cuda12x[ctk]", "tensorflow": "tensorflow[and-cuda]"}
-# Wrong data between CPU ranks: GPUs and links are not suspected.
-BETWEEN_CPUS = {
-    "training.nothing-arrived": "training.nothing-arrived-on-cpu",
-    "training.zeros-arrived": "training.zeros-arrived-on-cpu",
-    "training.other-data-arrived": "training.other-data-arrived-on-cpu",
-    "training.loss-not-a-number": "training.loss-not-a-number-on-cpu",
-    "training.loss-overflowed": "training.loss-overflowed-on-cpu",
-    "training.start-differs": "training.start-differs-on-cpu",
-    "training.gradients-differ": "training.gradients-differ-on-cpu",
-    "training.gathered-gradients-differ": "training.gathered-gradients-differ-on-cpu",
-    "training.contribution-lost": "training.contribution-lost-on-cpu",
-    "training.buffer-stale": "training.buffer-stale-on-cpu",
-    "training.average-wrong": "training.average-wrong-on-cpu",
-    "training.parameters-differ": "training.parameters-differ-on-cpu",
-    "training.optimizer-differs": "training.optimizer-differs-on-cpu",
-    "training.reference-differs": "training.reference-differs-on-cpu",
-    "training.repeat-differs": "training.repeat-differs-on-cpu",
-}
+# Of a code of wrong data between CPU ranks: GPUs and links are not suspected.
+ON_CPU = "-on-cpu"
 
 
 def check_of(outcome: SmokeResult | SmokeFailure) -> str:
@@ -94,7 +78,7 @@ def finding(
     seen = f"{result.variant}: {seen}" if result.variant else seen
     if code is None:
         return made.passes(seen, wanted)
-    code = BETWEEN_CPUS.get(code, code) if result.placement == "cpu" else code
+    code += ON_CPU if result.placement == "cpu" and known(code + ON_CPU) else ""
     return made.finding(verdict, code, seen, wanted, cause=None if explained else msgspec.UNSET)
 
 
