@@ -18,7 +18,6 @@ from gpucheck.train.torch.rank import (
     build_model,
     build_optimizer,
     load,
-    memory_in_use,
     number,
     raw,
     share,
@@ -173,14 +172,9 @@ def report(rank: Rank, wraps: dict[str, Wrap], *, communication: str, more: str 
         del single, model
     kept = _kept(training)
     del training, initial, finals
-    # Train the first steps twice more: the parameters must be those of the first time, and no memory may be lost.
+    # Train the first steps again: the parameters must be those of the first time.
     checkpoint, own = kept["checkpoints"][1], rank.spec.rank if rank.group else 0
-    reached, in_use = "", []
-    for nth in (1, 2):
-        again = train(first, f"repeat-{nth}", Aside(progress, "repeat"), checkpoint.step)
-        reached = again.checkpoints[-1].parameters[own]
-        del again
-        in_use.append(memory_in_use(rank.torch, rank.device))
+    second = train(first, "repeat", Aside(progress, "repeat"), checkpoint.step).checkpoints[-1].parameters[own]
     progress.enter("report")
     made = RankReport(
         rank=rank.spec.rank,
@@ -194,8 +188,7 @@ def report(rank: Rank, wraps: dict[str, Wrap], *, communication: str, more: str 
         accuracy=learned,
         held_out=len(rank.samples.held_out_labels),
         references=references,
-        repeat=Repeat(step=checkpoint.step, first=checkpoint.parameters[own], second=reached),
-        memory_kept_bytes=in_use[1] - in_use[0],
+        repeat=Repeat(step=checkpoint.step, first=checkpoint.parameters[own], second=second),
         communication=communication,
         seconds=dict(progress.seconds),
         samples=(options.steps - 1) * options.batch_per_rank * (options.world_size // rank.spec.processes),
