@@ -6,7 +6,6 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType
 from typing import TypeVar
 
 from gpucheck.processes.signals import end_children, in_a_hurry
@@ -78,7 +77,8 @@ def in_time(name: str, call: Callable[[], Answer], seconds: float) -> Answer:
     if answers:
         return answers[0]
     if not errors:
-        stuck = StuckError(seconds, _stack(sys._current_frames().get(thread.ident or 0)))
+        frames = traceback.extract_stack(sys._current_frames().get(thread.ident or 0))[-6:]
+        stuck = StuckError(seconds, tuple(f"{line.filename}:{line.lineno} in {line.name}" for line in frames))
         _interrupt(thread)
         raise stuck
     if isinstance(errors[0], Exception):
@@ -92,7 +92,3 @@ def _interrupt(thread: threading.Thread) -> None:
 
     if thread.ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_LeaveError))
-
-
-def _stack(frame: FrameType | None) -> tuple[str, ...]:
-    return tuple(f"{line.filename}:{line.lineno} in {line.name}" for line in traceback.extract_stack(frame)[-6:])

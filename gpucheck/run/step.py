@@ -130,9 +130,11 @@ class Guard:
     def run(self, step: RunStep) -> Outcome:
         """Return the outcome of a step, or findings with the reason why it has none; each with its duration."""
         source, measures = self.source, bool(step.tags & NEEDS_HARDWARE)
-        if measures and isinstance(source, Recording) and not _recorded(step, source):
+        # Of what a step measures, record --full has the copies between GPUs.
+        if measures and isinstance(source, Recording) and (step.tags & KINDS.keys() or source.full is None):
             what = next((KINDS[word] for word in KINDS if word in {step.name, *step.tags}), "copies between GPUs")
-            return Outcome((_not_on_a_replay(step),), {}, (f"{what}, not possible on a recording",))
+            skipped = Subject(check=step.name).skips("run.step-not-recorded", "a recording", step=step.name)
+            return Outcome((skipped,), {}, (f"{what}, not possible on a recording",))
         clock = time.monotonic()
         try:
             # What is only read has a deadline for each read.
@@ -174,14 +176,6 @@ def _where(error: Exception) -> Iterable[str]:
         code = trace.tb_frame.f_code
         yield f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
         trace = trace.tb_next
-
-
-def _recorded(step: RunStep, recording: Recording) -> bool:
-    return not step.tags & KINDS.keys() and recording.full is not None
-
-
-def _not_on_a_replay(step: RunStep) -> Finding:
-    return Subject(check=step.name).skips("run.step-not-recorded", "a recording", step=step.name)
 
 
 def not_recorded(name: str, error: NotRecorded) -> Finding:

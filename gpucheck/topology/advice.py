@@ -122,7 +122,7 @@ def _far_cards(topology: Topology) -> Iterator[str]:
     if not topology.nics:
         return
     near = {
-        gpu.index: min((_distance(nic.classes[i]) for nic in topology.nics), default=UNKNOWN)
+        gpu.index: min((DISTANCE.get(nic.classes[i] or "", UNKNOWN) for nic in topology.nics), default=UNKNOWN)
         for i, gpu in enumerate(topology.gpus)
     }
     best = min(near.values())
@@ -132,10 +132,6 @@ def _far_cards(topology: Topology) -> Iterator[str]:
         have, lack = ("has" if len(local) == 1 else "have"), ("does" if len(far) == 1 else "do")
         where = "on the same PCIe switch or host bridge"
         yield f"GPU {ranges(local)} {have} a network card {where}; GPU {ranges(far)} {lack} not"
-
-
-def _distance(cls: str | None) -> int:
-    return DISTANCE.get(cls or "", UNKNOWN)
 
 
 def _named(words: Sequence[str]) -> str:

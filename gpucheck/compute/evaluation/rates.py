@@ -140,7 +140,7 @@ def _code(codes: tuple[str, str, str], device: ComputeDevice) -> str:
 def rates(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
     for group in models(gpus(devices)):
         for check in (MATRIX, MEMORY):
-            yield from _rates(check, [device for device in group if _measured(check, device)])
+            yield from _rates(check, [one for one in group if any(_value(check, one, what) for what in _all(check))])
 
 
 def doubtful(devices: Sequence[ComputeDevice]) -> tuple[tuple[int, ComputeStep], ...]:
@@ -155,10 +155,6 @@ def doubtful(devices: Sequence[ComputeDevice]) -> tuple[tuple[int, ComputeStep],
                     for loss in _losses(check, group, device)[:1]
                 ]
     return tuple((place, step) for _, place, step in sorted(found, key=lambda item: item[:2]))
-
-
-def _measured(check: str, device: ComputeDevice) -> bool:
-    return any(_value(check, device, what) for what in _all(check))
 
 
 def _all(check: str) -> tuple[str, ...]:

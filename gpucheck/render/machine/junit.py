@@ -122,16 +122,16 @@ def _with_time_and_root(report: Report) -> Iterator[tuple[Finding, float, str | 
     """
     faults, unrun = by_root(report.findings)
     not_run = {check: f"not run: see the findings of {root}" for root, checks in unrun.items() for check in checks}
-    parts = {id(one): _part(one, fault.lead) for fault in faults for one in fault.also}
+    parts = {
+        id(one): one_line(folded(f"{headline(one)} (same fault as {fault.lead.check} {fault.lead.subject})"))
+        for fault in faults
+        for one in fault.also
+    }
     for seconds, group in groupby(report.findings, key=lambda finding: finding.seconds):
         findings = list(group)
         for finding in findings:
             root = not_run.get(finding.check) if finding.because_of is not None and not follows(finding) else None
             yield finding, (seconds or 0.0) / len(findings), parts.get(id(finding), root)
-
-
-def _part(finding: Finding, lead: Finding) -> str:
-    return one_line(folded(f"{headline(finding)} (same fault as {lead.check} {lead.subject})"))
 
 
 def _cases(report: Report) -> Iterator[Case]:

@@ -256,17 +256,16 @@ def _copies(found: BandwidthReport) -> Iterator[Family]:
         "A small copy from gpu to peer.",
         [(labels, p.latency_us * 1e-6) for labels, p in ends if p.latency_us is not None],
     )
-    expected = [(path.cls, path.expected) for path in by_class(found) if path.rates]
+    lowest: dict[str, float] = {}
+    for path in by_class(found):
+        if path.rates and path.expected:
+            lowest[path.cls] = min(path.expected, lowest.get(path.cls, path.expected))
     yield Family(
         "gpucheck_p2p_expected_bandwidth_bytes_per_second",
         "What pairs of a path class should give, one direction; the lowest where links differ.",
-        [({"path": cls}, _lowest(expected, cls) * GB) for cls in dict.fromkeys(c for c, e in expected if e)],
+        [({"path": cls}, rate * GB) for cls, rate in lowest.items()],
     )
     yield from _integrity(found)
-
-
-def _lowest(expected: list[tuple[str, float | None]], cls: str) -> float:
-    return min(rate for name, rate in expected if name == cls and rate is not None)
 
 
 def _integrity(found: BandwidthReport) -> Iterator[Family]:

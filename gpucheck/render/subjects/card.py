@@ -167,7 +167,7 @@ def _gpu_rows(report: Report, copies: BandwidthReport | None) -> Iterator[tuple[
             gpu.index,
             (
                 _pcie(one, load),
-                _nvlinks(one),
+                f"{one.active_nvlinks} of {len(one.nvlinks)} active" if one and one.nvlinks else "",
                 _gpu_memory(one),
                 memory_errors(one),
                 _power(report, bus_id, one),
@@ -196,10 +196,6 @@ def _pcie(one: Gpu | None, load: UnderLoad | None) -> str:
 def _link_of(now: tuple[int | None, int | None], most: tuple[int | None, int | None], when: str) -> str:
     able = "" if now == most or not any(most) else f" of {describe_link(*most)}"
     return f"{describe_link(*now)}{able}, {when}" if any(now) else "not known"
-
-
-def _nvlinks(one: Gpu | None) -> str:
-    return f"{one.active_nvlinks} of {len(one.nvlinks)} active" if one and one.nvlinks else ""
 
 
 def _gpu_memory(one: Gpu | None) -> str:

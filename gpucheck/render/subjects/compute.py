@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpucheck.model import Finding, Report, Verdict
-from gpucheck.model.compute import BurnIn, ComputeDevice, ComputeReport, Noticed, Sample
+from gpucheck.model.compute import BurnIn, ComputeDevice, ComputeReport, Sample
 from gpucheck.model.finding import bus_ids
 from gpucheck.model.measurements import computed_of
 from gpucheck.printable import of_printable
@@ -96,12 +96,9 @@ def _burn_in(made: BurnIn) -> Section:
     shown: list[Block] = [Lines([*lines, f"kept in {made.state}"])]
     if made.noticed:
         columns = words("after", "time", "verdict", "check", "subject", "observed", kind="keep")
-        shown.append(Table(columns, [_noticed(one) for one in made.noticed], "What came up"))
+        rows = [[_hours(n.at), n.time, n.verdict.value, n.check, n.subject, n.seen] for n in made.noticed]
+        shown.append(Table(columns, rows, "What came up"))
     return Section("burn-in", "Burn-in", [*shown, Folded("limit", "Limits", Lines(made.limits))])
-
-
-def _noticed(one: Noticed) -> Row:
-    return [_hours(one.at), one.time, one.verdict.value, one.check, one.subject, one.seen]
 
 
 def _hours(seconds: float) -> str:

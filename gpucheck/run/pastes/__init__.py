@@ -168,7 +168,8 @@ def _answer(found: Merged, name: str | None, sources: tuple[str, ...]) -> Diagno
     # ECC, row remapping, throttling, MIG, limits: what nvidia-smi reports of each GPU, evaluated as on a live host.
     state = _of_state(parts, found.facts)
     findings = list(_of_links(found))
-    if _lists_only(seen) and (state or any(gpu.nvlinks.total for gpu in seen.gpus)):
+    only_lists = replace(seen, gpus=(), matrix=None, host=ObservedHost(), environment={}) == NOTHING
+    if only_lists and (state or any(gpu.nvlinks.total for gpu in seen.gpus)):
         findings = [one for one in findings if one.code != NOT_MEASURED]  # nor was it meant to be
     findings += kernel_log.of_log(log, (gpu.bus_id for gpu in seen.gpus if gpu.bus_id)) if log else ()
     findings += of_messages(message for part in parts for message in part.messages)
@@ -220,10 +221,6 @@ def _has_observations(seen: Observations) -> bool:
     return replace(seen, gpus=()) != NOTHING or any(
         replace(gpu, model=None, bus_id=None, numa_node=None) != ObservedGpu() for gpu in seen.gpus
     )
-
-
-def _lists_only(seen: Observations) -> bool:
-    return replace(seen, gpus=(), matrix=None, host=ObservedHost(), environment={}) == NOTHING
 
 
 def _unproven(seen: Observations) -> tuple[str, ...]:

@@ -83,7 +83,8 @@ def merged(parts: Sequence[Part], model: str | None = None) -> Merged:
             continue
         if differing:
             contrary.append(part)
-            findings.append(contradiction(place(part), _against(kept, new), differing))
+            against = next((other for other, one in kept if _differ(one, new)), kept[-1][0])
+            findings.append(contradiction(place(part), place(against), differing))
         else:
             kept.append((part, new))
     lists = [part for part in seeing if part.partial and not _is_elsewhere(part, seen)]
@@ -123,10 +124,6 @@ def _by(first: Part, parts: Sequence[Part], most: int) -> Observations:
         with suppress(OtherMachine):
             seen, _ = merge(seen, _placed(part, seen.gpus, most))
     return seen
-
-
-def _against(kept: Sequence[tuple[Part, Observations]], new: Observations) -> str:
-    return place(next((part for part, one in kept if _differ(one, new)), kept[-1][0]))
 
 
 def _differ(one: Observations, other: Observations) -> bool:
@@ -189,7 +186,8 @@ def _placed(part: Part, machine: Sequence[ObservedGpu], most: int) -> Observatio
     """
     new = part.facts.observed
     if not isinstance(part.facts.nvml, NvmlReading):
-        return _padded(new, most) if _is_of_single_gpus(new) else new
+        more = most - len(new.gpus) if _is_of_single_gpus(new) else 0
+        return replace(new, gpus=(*new.gpus, *(ObservedGpu(),) * more))
     by_index = {gpu.index: one for gpu, one in zip(part.facts.nvml.gpus, new.gpus, strict=False)}
     if not new.gpus or len(new.gpus) == len(machine):
         return new
@@ -197,7 +195,8 @@ def _placed(part: Part, machine: Sequence[ObservedGpu], most: int) -> Observatio
     if machine and len(new.gpus) > len(machine) and {gpu.bus_id for gpu in machine} <= ids:
         return new
     if not machine:
-        return new if _is_counted(part, by_index) else replace(new, gpus=_at(by_index, max(by_index) + 1))
+        placed = tuple(by_index.get(at, ObservedGpu()) for at in range(max(by_index, default=-1) + 1))
+        return new if _is_counted(part, by_index) else replace(new, gpus=placed)
     found = aligned(machine, new.gpus, by_index if has_index(part) else None)
     if found is None:
         models = {gpu.model for gpu in new.gpus}
@@ -215,18 +214,10 @@ def _is_of_single_gpus(seen: Observations) -> bool:
     return bool(seen.measured.host_device) and replace(seen, measured=replace(seen.measured, method=Method())) == only
 
 
-def _padded(seen: Observations, count: int) -> Observations:
-    return replace(seen, gpus=(*seen.gpus, *(ObservedGpu() for _ in range(count - len(seen.gpus)))))
-
-
 def _is_counted(part: Part, by_index: dict[int, ObservedGpu]) -> bool:
     """Whether each GPU is identified by its position or by its bus id."""
     named = have_bus_ids(by_index.values()) or not has_index(part)
     return named or sorted(by_index) == list(range(len(by_index))) or max(by_index) >= MOST_GPUS
-
-
-def _at(by_index: dict[int, ObservedGpu], count: int) -> tuple[ObservedGpu, ...]:
-    return tuple(by_index.get(at, ObservedGpu()) for at in range(count))
 
 
 def merge(seen: Observations, new: Observations) -> tuple[Observations, tuple[str, ...]]:

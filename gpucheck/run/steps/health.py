@@ -7,7 +7,7 @@ import msgspec
 from gpucheck.checks._nvml import no_gpus, not_looked
 from gpucheck.checks.pcie.errors import UPTIME, up_hours
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, Gpu, NvmlFailure, NvmlGap
+from gpucheck.model import Finding, Gpu, NvmlFailure
 from gpucheck.model.facts import Facts, Source
 from gpucheck.model.record import RECORD, stored
 from gpucheck.run.step import Outcome, RunStep
@@ -41,7 +41,7 @@ def _finding(facts: Facts, ports: int) -> Finding:
         return no_gpus(RECORD)
     empty = [gpu.pci_bus_id for gpu in gpus if not _counts(gpu)]
     if empty:
-        gaps = [gap for gap in nvml.gaps if _is_of(gap, empty)]
+        gaps = [gap for gap in nvml.gaps if gap.subject.removeprefix("gpu:") in empty]
         lines = tuple(f"{gap.call} {gap.subject}: {gap.code} {gap.name}" for gap in gaps)
         subject = Subject(check=RECORD, evidence=lines[:SHOWN])
         if gaps and all(gap.absent for gap in gaps):
@@ -54,7 +54,3 @@ def _counts(gpu: Gpu) -> bool:
     health = gpu.health
     counters = (*msgspec.structs.astuple(health.ecc_counts), *msgspec.structs.astuple(health.pcie_errors))
     return any(value is not None for value in (*counters, health.row_remap, health.retired_pages))
-
-
-def _is_of(gap: NvmlGap, bus_ids: list[str]) -> bool:
-    return gap.subject.removeprefix("gpu:") in bus_ids

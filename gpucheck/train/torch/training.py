@@ -204,7 +204,7 @@ class Training:
         self._optimizer.zero_grad()
         with autocast(torch, self._rank.device, self._rank.options.precision):
             loss = torch.nn.functional.cross_entropy(self._forward(images), labels)
-        if self._faulty("nan", step):
+        if self._fault is not None and self._fault.kind == "nan" and self._fault.step == step:
             loss = loss * math.nan
         self._wait(devices)
         if self._averaging is not None:
@@ -273,6 +273,3 @@ class Training:
 
     def _busy(self) -> float:
         return sum(self._progress.seconds.get(phase, 0.0) for phase in (*COMPUTING, "allreduce"))
-
-    def _faulty(self, kind: str, step: int) -> bool:
-        return self._fault is not None and self._fault.kind == kind and self._fault.step == step
