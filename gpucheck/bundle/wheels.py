@@ -13,7 +13,7 @@ import msgspec
 from gpucheck.bundle.contents import PIP_LOCK, BundleError
 from gpucheck.bundle.folder import described
 from gpucheck.bundle.signing import run
-from gpucheck.processes.python import python_module
+from gpucheck.processes.environment import python_module
 
 # The C libraries that uv distinguishes; the newest that is not newer than the host's is used.
 KNOWN_GLIBC = (17, 28, *range(31, 41))

@@ -9,7 +9,7 @@ from gpucheck.knowledge import GpuModel, NvLinkRate, find_gpu, nvlink_factor, pc
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, Port
 from gpucheck.topology.expected import gpu_nvlink
 from gpucheck.topology.pcie import REDIRECT
-from gpucheck.topology.view import islands
+from gpucheck.topology.wiring import islands
 
 # GeForce of Turing (RTX 20, GTX 16) and later: the stock driver has no peer-to-peer over PCIe. Pascal had it.
 # Source: nccl#1127, nccl#1309, aikitoria/open-gpu-kernel-modules PR#5; nccl#257 for Pascal.

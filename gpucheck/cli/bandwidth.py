@@ -75,7 +75,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     swept, tensor_bytes = parse_sizes(sizes), parse_tensor(tensor)
     start_simulation(profile, faults)
     from gpucheck.measure.bandwidth import BandwidthOptions, Watch
-    from gpucheck.render.subjects.bandwidth import document
+    from gpucheck.render.subjects.copies import document
     from gpucheck.run.links import bandwidth
 
     options = BandwidthOptions(

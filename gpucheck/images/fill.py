@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from gpucheck.images.versions import FILE, Filled, Variant, Versions, VersionsError, check_lock
 from gpucheck.knowledge import tables
 from gpucheck.lab.system import LabError, run, say
-from gpucheck.processes.python import python_module
+from gpucheck.processes.environment import python_module
 from gpucheck.processes.temporary import temporary_folder
 from gpucheck.stack import Refusal, UnknownInput, resolve
 from gpucheck.stack.spec import StackSpec

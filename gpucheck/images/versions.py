@@ -12,7 +12,7 @@ from gpucheck.knowledge import code_runs
 from gpucheck.knowledge.gpus import gpu_table
 from gpucheck.knowledge.strict import did_you_mean
 from gpucheck.lab.system import LabError, run
-from gpucheck.processes.python import python_module
+from gpucheck.processes.environment import python_module
 from gpucheck.processes.temporary import temporary_folder
 
 SCHEMA = "gpucheck.images/1"

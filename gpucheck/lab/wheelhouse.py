@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gpucheck.lab.model import fingerprint
 from gpucheck.lab.system import LabError, run, say
-from gpucheck.processes.python import python_module
+from gpucheck.processes.environment import python_module
 from gpucheck.processes.temporary import temporary_folder
 
 TORCH = "2.13.0"

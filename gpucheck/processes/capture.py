@@ -5,9 +5,9 @@ import signal
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gpucheck.processes.environment import PLACES, ROOT
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.group import Group, end
-from gpucheck.processes.python import PLACES, ROOT
 from gpucheck.processes.signals import FAULTS, signal_name
 
 # The child's own program, once the kernel ends it with its parent.

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -91,3 +92,18 @@ def _settings(path: Path) -> Iterator[str]:
 
 def _pairs(caller: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(f"{name}={caller[name]}" for name in names)
+
+
+# The directory of this package, which may not be installed: python -m gpucheck in a checkout.
+ROOT = str(Path(__file__).parents[2])
+# Of a -c program whose first argument is ROOT; sys is a builtin module.
+PLACES = (
+    "import sys; sys.path[:] = filter(None, sys.path); root = sys.argv.pop(1); "
+    "sys.path[:0] = [] if root in sys.path else [root]; "
+)
+MODULE = f"{PLACES}import runpy; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
+
+
+def python_module(name: str) -> tuple[str, ...]:
+    """Return the words that run a module with this Python, as ``-m`` does; its arguments go after them."""
+    return (sys.executable, "-c", MODULE, ROOT, name)

@@ -4,5 +4,4 @@ from gpucheck.topology.advice import with_advice
 from gpucheck.topology.build import CPUINFO, build, cpu_of, of, with_expectations
 from gpucheck.topology.expected import Hop, expected, nvlink_expected
 from gpucheck.topology.pcie import Cpu, classify, identify
-from gpucheck.topology.view import NvLinks
-from gpucheck.topology.wiring import infer_wiring
+from gpucheck.topology.wiring import NvLinks, infer_wiring

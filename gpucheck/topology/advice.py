@@ -12,8 +12,7 @@ import msgspec
 from gpucheck.model.host.hardware import TopologyGpu
 from gpucheck.model.topology import Advice, Choice, Pinning, Topology
 from gpucheck.printable import ranges
-from gpucheck.topology.view import DISTANCE, islands
-from gpucheck.topology.wiring import MOST_SWITCH_MEMBERS, nvlinks_of
+from gpucheck.topology.wiring import DISTANCE, MOST_SWITCH_MEMBERS, islands, nvlinks_of
 
 USUAL_SIZES = (2, 4)
 

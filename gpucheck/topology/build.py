@@ -16,8 +16,7 @@ from gpucheck.model.topology import Topology
 from gpucheck.topology.expected import expected, gpu_nvlink, narrowest, nvlink_expected, pcie_expected, slower
 from gpucheck.topology.nics import SLINGSHOT
 from gpucheck.topology.pcie import Cpu, classify, identify, known
-from gpucheck.topology.view import DISTANCE, Problem, View
-from gpucheck.topology.wiring import Paths, wire
+from gpucheck.topology.wiring import DISTANCE, Paths, Problem, View, wire
 
 CPUINFO = "/proc/cpuinfo"
 

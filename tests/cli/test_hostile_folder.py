@@ -11,7 +11,7 @@ import click
 import pytest
 
 from gpucheck.cli import cli
-from gpucheck.processes.python import ROOT, python_module
+from gpucheck.processes.environment import ROOT, python_module
 from tests.shared import sampled
 
 pytestmark = [

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from gpucheck.diagnose import doubtful
 from gpucheck.host.nvml.gauge import LinkReading
-from gpucheck.measure.engines.protocol import CopyEngine
 from gpucheck.measure.planning.plan import (
     CopyPaths,
     Depth,
@@ -23,10 +22,10 @@ from gpucheck.measure.reporting.report import gaps
 from gpucheck.measure.reporting.surroundings import Scene
 from gpucheck.measure.running.child import answer, open_engine
 from gpucheck.measure.running.runner import Results, StepRunner, again, run
-from gpucheck.measure.values import Answer, CopyStep, Failure, Opened, Setup
+from gpucheck.measure.values import Answer, CopyEngine, CopyStep, Failure, Opened, Setup
 from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink
 from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.processes.python import python_module
+from gpucheck.processes.environment import python_module
 from gpucheck.simulator.cuda.copies import MeasurementFault, Rates, describe
 from gpucheck.topology import build
 from tests.machines import h100, on_bus, p100, reading

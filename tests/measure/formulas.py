@@ -42,7 +42,7 @@ class CopyError(Exception):
 
 
 class FormulaEngine:
-    """gpucheck.measure.engines.protocol.CopyEngine over the rates of a machine."""
+    """gpucheck.measure.values.CopyEngine over the rates of a machine."""
 
     way: TimingWay = "gate"
 

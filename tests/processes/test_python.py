@@ -8,9 +8,8 @@ import pytest
 
 from gpucheck.processes.capture import capture
 from gpucheck.processes.child import Child
-from gpucheck.processes.environment import independent
+from gpucheck.processes.environment import independent, python_module
 from gpucheck.processes.group import Group
-from gpucheck.processes.python import python_module
 
 CHECK = "import os, json, runpy; print(os.getcwd(), json.__file__)"
 

@@ -19,7 +19,7 @@ from gpucheck.model.compute import ComputeReport
 from gpucheck.render import fleet
 from gpucheck.render.formats import render, show
 from gpucheck.render.json import to_json
-from gpucheck.render.subjects import bandwidth, collectives, compute
+from gpucheck.render.subjects import collectives, compute, copies
 from gpucheck.render.subjects import diagnosis as subject
 from gpucheck.run.pastes import diagnosis
 from tests.fleet.reports import bad, merged, report, steady
@@ -43,7 +43,7 @@ MEASURED = (
     ("collectives", *P100S, "--sizes", "1K"),
 )
 SUBJECTS = {
-    "bandwidth": (BandwidthReport, bandwidth),
+    "bandwidth": (BandwidthReport, copies),
     "compute": (ComputeReport, compute),
     "collectives": (CollectivesReport, collectives),
 }

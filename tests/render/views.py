@@ -3,7 +3,7 @@
 from gpucheck.render.blocks import Findings
 from gpucheck.render.findings import worst_first
 from gpucheck.render.formats import render, show
-from gpucheck.render.subjects import bandwidth, card, diagnosis, topology
+from gpucheck.render.subjects import card, copies, diagnosis, topology
 from gpucheck.render.subjects import report as subject
 from gpucheck.render.write.terminal import Terminal
 
@@ -21,7 +21,7 @@ def report_card(report, recorded=""):
 
 
 def bandwidth_page(report):
-    return show(bandwidth.document(report), "html")
+    return show(copies.document(report), "html")
 
 
 def diagnosis_page(shown):

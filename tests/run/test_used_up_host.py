@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.processes.python import python_module
+from gpucheck.processes.environment import python_module
 from tests.shared import sampled
 
 # The wall clock, as settimeofday changes it: the kernel's monotonic clock does not jump.

@@ -31,7 +31,7 @@ from gpucheck.model import (
 )
 from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
-from gpucheck.topology.view import FAR_END, p2p_status
+from gpucheck.topology.wiring import FAR_END, p2p_status
 
 NAME = "fabric"
 UNIT = "nvidia-fabricmanager"

@@ -20,7 +20,7 @@ from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Check, Finding, Gpu, Nvml
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import FOUND, Confidence
 from gpucheck.printable import counted
-from gpucheck.topology.view import PARAMS, PAST, STATE_CALL, nvlink_limit
+from gpucheck.topology.wiring import PARAMS, PAST, STATE_CALL, nvlink_limit
 
 NAME = "nvlink"
 COUNTED = "nvlink-links"  # the name under which links that tools counted are reported

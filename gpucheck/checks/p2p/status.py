@@ -19,7 +19,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DEFECT, Check, Finding, Gpu, NvmlGap, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
-from gpucheck.topology.view import p2p_status
+from gpucheck.topology.wiring import p2p_status
 
 NAME = "p2p-status"
 CALL = "nvmlDeviceGetP2PStatus"

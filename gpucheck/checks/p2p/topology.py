@@ -11,7 +11,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DEFECT, Check, Finding, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.topology.build import pair_findings
-from gpucheck.topology.view import View
+from gpucheck.topology.wiring import View
 
 NAME = "topology"
 ANCESTOR = "nvmlDeviceGetTopologyCommonAncestor"

@@ -15,7 +15,7 @@ from gpucheck.knowledge.compute import ceiling_tflops, memory_ceiling_gb_s, oper
 from gpucheck.measure.values import spread
 from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Rate, Repeats, Sample
 from gpucheck.model.device import Device
-from gpucheck.processes.python import python_module
+from gpucheck.processes.environment import python_module
 from gpucheck.processes.signals import TerminatedError
 from gpucheck.processes.worker import Lost, Worker, workplace
 

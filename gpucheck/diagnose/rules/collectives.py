@@ -16,7 +16,7 @@ from gpucheck.model.diagnosis.observations import Collective
 from gpucheck.model.finding import Confidence, Finding, Verdict
 from gpucheck.printable import counted
 from gpucheck.topology.expected import slower
-from gpucheck.topology.view import islands
+from gpucheck.topology.wiring import islands
 
 CHECK = "collectives-bandwidth"
 # A message of S bytes reaches B S / (S + B t), where starting costs t. NCCL counts a fixed part and one for each

@@ -6,7 +6,7 @@ from statistics import median
 from gpucheck.checks._case import Case, Claim, listed, span
 from gpucheck.checks._machine import NEAR, Machine, Pair
 from gpucheck.model.finding import Finding, Verdict
-from gpucheck.topology.view import islands
+from gpucheck.topology.wiring import islands
 
 SLIGHTLY = 0.8, 0.95
 NEAR_IS_SLOWER, LEAST, SLOWER, FAST = 0.85, 0.35, 0.93, 0.93

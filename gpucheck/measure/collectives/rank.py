@@ -16,7 +16,7 @@ from gpucheck.measure.collectives.values import (
     RankSpec,
     elements,
 )
-from gpucheck.measure.engines.protocol import MISTAKES
+from gpucheck.measure.values import MISTAKES
 from gpucheck.model.device import Device
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.ranks.nodes import leave_store, open_store

@@ -20,7 +20,7 @@ START_S = 0.0005
 
 
 class CpuEngine:
-    """gpucheck.measure.engines.protocol.CopyEngine over processes and shared memory."""
+    """gpucheck.measure.values.CopyEngine over processes and shared memory."""
 
     way: TimingWay = "gate"
 

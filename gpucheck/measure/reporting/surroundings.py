@@ -27,7 +27,7 @@ from gpucheck.model.diagnosis.observations import (
 from gpucheck.model.facts import Facts
 from gpucheck.topology import CPUINFO
 from gpucheck.topology.pcie import redirects
-from gpucheck.topology.view import PARAMS, nvlink_limit
+from gpucheck.topology.wiring import PARAMS, nvlink_limit
 
 NEEDS = ("nvml", "pci", "system", f"text:{CPUINFO}", f"text:{PARAMS}")
 

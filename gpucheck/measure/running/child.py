@@ -9,18 +9,22 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import BinaryIO, TypeVar
 
-from gpucheck.measure.engines.protocol import MISTAKES, CopyEngine, NotOpened, NotShared, NotTimed
 from gpucheck.measure.running.integrity import verify
 from gpucheck.measure.values import (
     LATENCY_BYTES,
     LATENCY_REPEATS,
     MAX_REPEATS,
+    MISTAKES,
     WARM_UP_S,
     Answer,
+    CopyEngine,
     CopyStep,
     Failure,
     FailureKind,
     Flow,
+    NotOpened,
+    NotShared,
+    NotTimed,
     Opened,
     Setup,
     Timing,

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.measure.engines.pattern import WORD, Origin, index_of, poison_for, word_at, words_at
-from gpucheck.measure.engines.protocol import CopyEngine
-from gpucheck.measure.values import HOST, Comparison, CopyStep, Damage, DataCheck, Flow, Region, Wrong
+from gpucheck.measure.values import HOST, Comparison, CopyEngine, CopyStep, Damage, DataCheck, Flow, Region, Wrong
 
 FEW_BITS = 3  # more differing bits mean another word, not bit flips
 MOST = 0.9  # minimum part of the sample with one type of corruption

@@ -25,7 +25,7 @@ from gpucheck.measure.values import (
     is_crowd,
 )
 from gpucheck.model.device import Device
-from gpucheck.processes.python import python_module
+from gpucheck.processes.environment import python_module
 from gpucheck.processes.worker import Lost, Worker, workplace
 
 Pair = tuple[int, int]

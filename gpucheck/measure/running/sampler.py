@@ -16,9 +16,9 @@ import msgspec
 from gpucheck.host.nvml.gauge import Gauge, LinkReading
 from gpucheck.host.simulated import preload
 from gpucheck.processes.child import Child
+from gpucheck.processes.environment import python_module
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.lifeline import end_with_parent
-from gpucheck.processes.python import python_module
 
 PAUSE_S = 0.2
 MOST = 10_000  # passes: half an hour

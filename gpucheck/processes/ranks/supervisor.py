@@ -13,9 +13,9 @@ import msgspec
 
 from gpucheck.processes.child import Child
 from gpucheck.processes.contention import MOST_WAITING, Waiting
+from gpucheck.processes.environment import python_module
 from gpucheck.processes.group import end
 from gpucheck.processes.lifeline import stack_of
-from gpucheck.processes.python import python_module
 from gpucheck.processes.ranks.nccl_log import Taken, logging_environment, read
 from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.processes.ranks.rank import STACK_MARK, Message, RankError, RankSpec, stack_file

@@ -11,7 +11,7 @@ from gpucheck.printable import of_printable, ranges
 from gpucheck.render.blocks import Cell, Document, Lines, Properties, Row, Section, Table, document_of, words
 from gpucheck.render.findings import TROUBLE, Group, deciding, group_equal, host_gpus, worst_first
 from gpucheck.render.subjects.copies import PathRates, by_class
-from gpucheck.render.subjects.gpus import memory_errors, stored_gpus
+from gpucheck.render.subjects.report import memory_errors, stored_gpus
 from gpucheck.render.topology import describe_link
 from gpucheck.render.words import count_models, figure, plural, span, value
 

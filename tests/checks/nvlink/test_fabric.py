@@ -6,7 +6,7 @@ from msgspec.structs import replace as changed
 from gpucheck.checks.nvlink import fabric, imex
 from gpucheck.checks.nvlink.fabric import is_tray_gpu
 from gpucheck.model import DEFECT, Fabric, NvmlGap, PackageVersion
-from gpucheck.topology.view import FAR_END
+from gpucheck.topology.wiring import FAR_END
 from tests.checks.judging import FAIL, PASS, UNKNOWN, WARN, codes, judge
 from tests.fakes import SYSTEM, facts
 from tests.machines import DRIVER, h100, nvswitches, on_bus, reading

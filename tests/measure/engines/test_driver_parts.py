@@ -17,8 +17,7 @@ from gpucheck.measure.engines.driver import gate
 from gpucheck.measure.engines.driver.calls import REASONS, Calls, CudaError, MissingCall, missing, not_opened
 from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate
 from gpucheck.measure.engines.driver.gpu import PTX, Peers, imported
-from gpucheck.measure.engines.protocol import NotShared, NotTimed
-from gpucheck.measure.values import MIB
+from gpucheck.measure.values import MIB, NotShared, NotTimed
 from gpucheck.model import Confidential, NvmlReading
 from tests.shared import sampled
 

@@ -7,10 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.measure.engines.cpu import CpuEngine
-from gpucheck.measure.engines.protocol import NotTimed
 from gpucheck.measure.running.child import engine_of, execute, open_engine
 from gpucheck.measure.running.integrity import verify
-from gpucheck.measure.values import HOST, CopyStep, Failure, Flow, Opened, Region, Setup
+from gpucheck.measure.values import HOST, CopyStep, Failure, Flow, NotTimed, Opened, Region, Setup
 from gpucheck.model.device import Device
 
 pytestmark = pytest.mark.slow

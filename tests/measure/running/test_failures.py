@@ -25,7 +25,7 @@ import os, sys
 from gpucheck.measure.engines import cpu
 from gpucheck.measure.running import child
 from gpucheck.measure.engines.cpu import CpuEngine
-from gpucheck.measure.engines.protocol import NotTimed
+from gpucheck.measure.values import NotTimed
 
 class Broken(CpuEngine):
     pass

@@ -9,7 +9,7 @@ from gpucheck.model.host.hardware import GpuProcess, Health, NvLink, PcieLink
 from gpucheck.model.record import RECORD, stored
 from gpucheck.render.blocks import Cell, cells
 from gpucheck.render.formats import render
-from gpucheck.render.subjects.gpus import section
+from gpucheck.render.subjects.report import gpu_section
 from tests.machines import h100, whole_host
 from tests.render.reports import finding, report, sick
 from tests.topology.servers import topology
@@ -38,7 +38,7 @@ def gpu(nvlinks=LINKS, **health):
 
 def rows(made):
     """Each row by the titles of its columns."""
-    ((table,),) = (one.blocks for one in section(made))
+    ((table,),) = (one.blocks for one in gpu_section(made))
     return [dict(zip((column.title for column in table.columns), cells(row), strict=False)) for row in table.rows]
 
 

@@ -15,8 +15,7 @@ from typing import Any
 
 from gpucheck.host.nvml.supervisor import query_child
 from gpucheck.knowledge.codes import Subject
-from gpucheck.measure.engines.protocol import NotOpened
-from gpucheck.measure.values import error_text
+from gpucheck.measure.values import NotOpened, error_text
 from gpucheck.model import NvmlReading
 from gpucheck.model.device import Device
 

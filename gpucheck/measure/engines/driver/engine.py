@@ -19,7 +19,6 @@ from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate
 from gpucheck.measure.engines.driver.gate import ungated as timed_by_events
 from gpucheck.measure.engines.driver.gpu import HOST_PIECE, HOST_PIECES, NOTE_WORDS, CudaGpu, Peers, imported, nodes
 from gpucheck.measure.engines.pattern import MASK, WORD
-from gpucheck.measure.engines.protocol import NotTimed
 from gpucheck.measure.planning.selection import LEAST_BYTES
 from gpucheck.measure.values import (
     HOST,
@@ -28,6 +27,7 @@ from gpucheck.measure.values import (
     OUT_OF_MEMORY,
     Comparison,
     Flow,
+    NotTimed,
     Opened,
     Region,
     Setup,
@@ -42,7 +42,7 @@ LOADS = 5  # for each repetition of a latency: the launch of the kernel is then 
 
 
 class DriverEngine:
-    """gpucheck.measure.engines.protocol.CopyEngine over cuda.bindings.driver."""
+    """gpucheck.measure.values.CopyEngine over cuda.bindings.driver."""
 
     way: TimingWay = "gate"
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from gpucheck.measure.engines.driver.calls import Calls
 from gpucheck.measure.engines.driver.gpu import CudaGpu, Line
-from gpucheck.measure.engines.protocol import NotTimed
+from gpucheck.measure.values import NotTimed
 from gpucheck.processes.contention import waited_s
 
 PATIENCE_S = 1.0  # queueing the most copies of a step takes a few ms

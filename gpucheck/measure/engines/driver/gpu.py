@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gpucheck.measure.engines.driver.calls import Calls, CudaError, hidden, not_opened
-from gpucheck.measure.engines.protocol import NotShared
-from gpucheck.measure.values import MIB, kind_of
+from gpucheck.measure.values import MIB, NotShared, kind_of
 from gpucheck.model.device import Device
 
 NODES = Path("/sys/devices/system/node")

@@ -14,11 +14,10 @@ import msgspec
 from gpucheck.host.simulated import preload
 from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall, missing, not_opened
 from gpucheck.measure.engines.driver.gpu import PTX
-from gpucheck.measure.engines.protocol import NotOpened
+from gpucheck.measure.values import NotOpened
 from gpucheck.model.full_record import CudaDevice, CudaFailure, CudaGap, CudaReading, IntMatrix
 from gpucheck.processes.child import Child
-from gpucheck.processes.environment import copying_environment
-from gpucheck.processes.python import python_module
+from gpucheck.processes.environment import copying_environment, python_module
 
 COMMAND = python_module("gpucheck.measure.engines.driver.reading")
 ATTRIBUTE, P2P_ATTRIBUTE = "CU_DEVICE_ATTRIBUTE_", "CU_DEVICE_P2P_ATTRIBUTE_"

@@ -15,8 +15,7 @@ from gpucheck.measure.engines.driver.engine import LINK_STRIDE, DriverEngine
 from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate, ungated
 from gpucheck.measure.engines.driver.gpu import CudaGpu
 from gpucheck.measure.engines.pattern import MASK, words_at
-from gpucheck.measure.engines.protocol import NotTimed
-from gpucheck.measure.values import MIB, Setup
+from gpucheck.measure.values import MIB, NotTimed, Setup
 from gpucheck.model.device import Device
 
 WORDS = (0, 1, 27, 1027, 300_001)  # none, one, less than a block, several blocks, more than the threads of a GPU
