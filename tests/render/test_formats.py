@@ -42,6 +42,7 @@ def test_json_gives_back_what_the_host_said():
 def test_where_a_recording_comes_from_is_said_to_people():
     assert render(SICK, "text", recorded="recorded on Monday").startswith("recorded on Monday\n")
     assert "recorded on Monday" in render(SICK, "html", recorded="recorded on Monday")
+    assert "Recorded on Monday." in render(SICK, "markdown", recorded="recorded on Monday")
 
 
 def test_only_the_page_loads_the_template_engine():

@@ -2,21 +2,15 @@
 
 import errno
 import signal
-import sys
 import threading
 import time
-from functools import partial
 
 import pytest
 
 from gpucheck.host import live as of_host
-from gpucheck.measure import bandwidth
-from gpucheck.measure.running import runner
 from gpucheck.model import Check, Finding, Verdict
 from gpucheck.run import verification as run
 from gpucheck.run.step import Guard
-from gpucheck.run.steps import train
-from gpucheck.run.steps.measure import measurement_steps
 from tests.fakes import facts, live
 from tests.machines import p100, whole_host
 
@@ -136,41 +130,6 @@ def test_an_interrupt_ends_what_the_step_started_first():
         run.verify(HOST, [step(trains, 60.0)])
 
     assert ended.is_set()
-
-
-CHILDREN = {
-    "dies": ("import sys; sys.exit('out of luck')", "ended with exit status 1; its last line: out of luck"),
-    "talks nonsense": ("import os, sys; os.write(int(sys.argv[1]), b'Segmentation fault\\n')", "output is invalid"),
-    "says nothing": ("import time; time.sleep(60)", "no progress for"),
-}
-
-
-@pytest.mark.parametrize(("program", "words"), CHILDREN.values(), ids=CHILDREN)
-def test_a_measuring_child_that_fails_is_a_finding(program, words, monkeypatch):
-    """The real p2p step around a child of ours."""
-    monkeypatch.setattr(runner, "OPEN_S", 0.3 if "sleep" in program else 30.0)
-    child = partial(runner.Supervised, command=(sys.executable, "-c", program))
-    monkeypatch.setattr(bandwidth, "Supervised", child)
-    report = run.verify(HOST, [*measurement_steps(), FINE])
-
-    bad = [f for f in report.findings if f.verdict in (Verdict.FAIL, Verdict.UNKNOWN)]
-    assert bad
-    assert any(words in f"{f.seen} {f.why} {' '.join(f.evidence)}" for f in bad), bad
-    assert report.findings[-1].check == "fine"
-
-
-def test_a_training_that_breaks_or_hangs_in_our_own_hands_is_a_finding(monkeypatch, release):
-    """Not in a rank, which has deadlines of its own, but around it."""
-
-    def starts_ranks(_options):
-        release.wait(60)
-
-    monkeypatch.setattr(train, "run_smoke", starts_ranks)
-    (ddp,) = (s for s in run.all_steps() if s.name == "smoke-ddp")
-    report = run.verify(facts(), [ddp._replace(seconds=0.1), FINE])
-
-    assert [(f.check, f.verdict) for f in report.findings][-1] == ("fine", Verdict.PASS)
-    assert any("starts_ranks" in line for line in report.findings[0].evidence)
 
 
 def test_a_host_that_hangs_when_the_report_is_written_still_gets_one(monkeypatch, release):

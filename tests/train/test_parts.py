@@ -141,10 +141,6 @@ def test_progress_is_sent_on_entering_a_phase_and_books_the_time():
     assert position.describe(40) == "data"
 
 
-def test_a_rank_that_sent_nothing_has_not_begun():
-    assert position_of(b"") == START
-
-
 def test_waiting_for_a_cpu_that_others_have_is_kept_apart():
     """Two that compute on one CPU: each is ready half of the time and does not run."""
     cpus = os.sched_getaffinity(0)

@@ -51,16 +51,6 @@ def test_every_method_is_measured_and_every_word_arrives(full):
     assert full["integrity"]["wrong_words"] == 0
 
 
-KINDS = ["zeros", "stale", "untouched", "other-pair", "shifted", "bit-flip"]
-
-
-@pytest.mark.parametrize("kind", sampled(KINDS, (3,)))
-def test_damaged_data_is_named_by_its_kind(kind):
-    (damaged,) = run("dgx1-v100", f"p2p-corrupt:pair=0-1,kind={kind}")["observations"]["measured"]["damaged"]
-
-    assert (damaged["damage"], damaged["pairs"]) == (kind, [[0, 1], [1, 0]])
-
-
 def test_peer_access_by_cuda_stands_beside_nvmls_status(full):
     assert full["peer_access"] == {"cuda": [[None, True], [True, None]], "nvml": [[None, "OK"], ["OK", None]]}
     assert full["observations"]["p2p_access"] == [[None, True], [True, None]]
@@ -109,22 +99,6 @@ def test_gpus_without_peer_access_are_copied_through_the_host_and_no_kernel_touc
     assert [f for f in report["findings"] if f["check"] == "p2p-copies"] == []
 
 
-def test_a_missing_uvm_device_is_named_with_its_fix():
-    finding = copies(run(PAIR, "node-missing:node=nvidia-uvm"))
-
-    assert finding["verdict"] == "unknown"
-    assert "/dev/nvidia-uvm does not exist" in finding["why"]
-    assert "modprobe nvidia-uvm" in finding["fix"]
-
-
-def test_a_driver_without_an_entry_point_is_named_and_no_pair_is_blamed():
-    report = run(PAIR, GPUCHECK_CUDA_WITHOUT="cuDeviceCanAccessPeer")
-
-    assert report["verdict"] == "unknown"
-    assert "has no cuDeviceCanAccessPeer" in copies(report)["why"]
-    assert "driver 525" in copies(report)["fix"]
-
-
 @pytest.mark.parametrize(
     ("profile", "refusal", "way"),
     sampled(
@@ -150,16 +124,6 @@ def test_copies_that_cannot_be_held_back_are_timed_another_way_and_say_so(profil
         said[way] for way in [way] if way in said
     ]
     assert report["integrity"]["wrong_words"] == 0
-
-
-def test_a_sticky_error_of_one_pair_leaves_the_other_pairs_in_the_run():
-    report = run("a100-sxm-x4", "p2p-error:pair=0-1,code=700")
-    failed = [f for f in report["findings"] if f["verdict"] == "fail"]
-
-    assert failed
-    assert {f["check"] for f in failed} == {"p2p-copies"}
-    missing = {(p["src"], p["dst"]) for p in report["pairs"] if p["measured"] is None}
-    assert missing == {(0, 1), (1, 0)}
 
 
 HOLDER = """
@@ -239,24 +203,17 @@ def test_host_rates_are_reported_by_node():
     assert [(node.node, node.h2d_gb_s) for node in link.by_node] == [(0, 10.0), (1, 5.0)]
 
 
-@pytest.mark.parametrize(("access", "methods"), [(True, {"ce-write", "sm-write", "sm-read"}), (False, {"ce-write"})])
-def test_kernels_copy_only_where_cuda_offers_peer_access(access, methods):
-    offered = ((None, access), (access, None))
-    request = MeasurementRequest(depth="full", methods=("ce-write", "sm-write", "sm-read"), peer_access=offered)
-    steps = plan(CopyPaths(devices=TWO, to_host=((), ())), request)
-
-    assert {flow.method for step in steps for flow in step.flows if HOST not in (flow.src, flow.dst)} == methods
-
-
 @pytest.mark.parametrize(
-    ("error", "code", "fix"),
+    ("faults", "environment", "code", "fix"),
     [
-        ("cuInit=805", "measure.mps-not-reached", "get_server_list"),
-        ("cuMemAlloc=2", "measure.cuda-no-memory", "free -h"),
+        ((), {"GPUCHECK_CUDA_ERROR": "cuInit=805"}, "measure.mps-not-reached", "get_server_list"),
+        ((), {"GPUCHECK_CUDA_ERROR": "cuMemAlloc=2"}, "measure.cuda-no-memory", "free -h"),
+        ((), {"GPUCHECK_CUDA_WITHOUT": "cuDeviceCanAccessPeer"}, "measure.driver-call-missing", "driver 525"),
+        (("node-missing:node=nvidia-uvm",), {}, "measure.uvm-missing", "modprobe nvidia-uvm"),
     ],
 )
-def test_an_engine_that_cannot_start_names_the_reason_and_blames_no_pair(error, code, fix):
-    report = run(PAIR, GPUCHECK_CUDA_ERROR=error)
+def test_an_engine_that_cannot_start_names_the_reason_and_blames_no_pair(faults, environment, code, fix):
+    report = run(PAIR, *faults, **environment)
     finding = copies(report)
 
     assert report["verdict"] == "unknown"

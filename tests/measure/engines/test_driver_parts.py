@@ -208,16 +208,12 @@ def test_not_ready_is_the_fabric_unless_confidential_computing_is_not_ready(stat
 
 
 @pytest.mark.parametrize("code", [100, 304, 999])
-def test_a_missing_uvm_device_is_named(tmp_path, code):
-    error = not_opened(CudaError("cuInit", code), "", uvm=tmp_path / "nvidia-uvm")
-
-    assert error.finding.code == "measure.uvm-missing"
-
-
-def test_an_unknown_code_keeps_its_number(tmp_path):
+def test_a_missing_uvm_device_is_named_and_an_unknown_code_keeps_its_number(tmp_path, code):
+    without = not_opened(CudaError("cuInit", code), "", uvm=tmp_path / "nvidia-uvm")
     (tmp_path / "nvidia-uvm").touch()
     error = not_opened(CudaError("cuInit", 999), "", uvm=tmp_path / "nvidia-uvm")
 
+    assert without.finding.code == "measure.uvm-missing"
     assert "CUDA error 999" in str(error)
     assert error.finding.code == "measure.cuda-not-started"
 

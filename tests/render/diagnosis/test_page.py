@@ -3,11 +3,9 @@
 import re
 
 import msgspec
-import pytest
 
 from gpucheck.model.diagnosis import UnreadRange
-from tests.browser import find
-from tests.render.pages import DIAGNOSES, PAGES, without_scripts
+from tests.render.pages import DIAGNOSES
 from tests.render.views import diagnosis_markdown
 
 
@@ -33,11 +31,3 @@ def test_hostile_words_are_no_markdown():
 
     assert not re.search(r"(?<!\\)[<`]", text)
     assert all(line.startswith(("|---", "| ", "|--")) for line in text.split("\n") if line.startswith("|"))
-
-
-@pytest.mark.browser
-def test_the_page_is_whole_without_scripts(show):
-    page = show(without_scripts(PAGES["diagnosis-winner"]))
-
-    assert "pcie-width-reduced (likely)" in find(page, "#findings").text
-    assert not find(page, "#theme").is_displayed()

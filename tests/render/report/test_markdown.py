@@ -13,7 +13,7 @@ from gpucheck.render.formats import render
 from gpucheck.render.subjects.card import FINDINGS, MOST_LINES
 from gpucheck.render.write.markdown import Markdown, table
 from tests.machines import h100, whole_host
-from tests.render.reports import SIMULATION, copies, finding, healthy, hostile, passed, report, sick
+from tests.render.reports import copies, finding, healthy, hostile, passed, report, sick
 from tests.render.views import report_card
 
 UUID = "GPU-5ec2f213-af40-cb06-a2d9-42946bc64825"
@@ -133,14 +133,6 @@ def test_many_findings_and_gpus_are_counted_and_the_card_stays_short():
     assert text.count("\n") <= MOST_LINES
     assert f"and {72 - FINDINGS + 1} findings more" in text
     assert "rows more" in text
-
-
-def test_a_simulation_and_a_recording_say_so():
-    text = report_card(report(simulation=SIMULATION), "recorded on Monday by gpucheck 0.1.0")
-
-    assert "**SIMULATED** hardware: hgx-h100-x8 with pcie-width:gpu=1,width=8." in text
-    assert "Recorded on Monday by gpucheck 0.1.0." in text
-    assert "SIMULATED" not in report_card(healthy())
 
 
 def planted(**fields):

@@ -244,29 +244,28 @@ def failure_of(*ranks, reason="broken", unkillable=()):
     return find_failing_rank(Ending(reason, ends, 60.0, NOW, unkillable), OPTIONS, ())
 
 
-def test_the_abort_of_nccls_watchdog_is_a_consequence():
-    """A peer that raised comes first; the rank that SIGABRT ended only answered it."""
-    answer = failure_of(
-        {"progress": at("allreduce", 3), "status": -signal.SIGABRT},
-        {"progress": at("forward", 3), "status": 1, "error": raised(5.0)},
-    )
-    assert (answer.kind, answer.rank) == ("raised", 1)
+ABORT, KILL = -signal.SIGABRT, -signal.SIGKILL
+NO_NUMPY = raised(1.0, "ModuleNotFoundError", "No module", "numpy")
 
 
-def test_an_abort_that_nobody_explains_is_a_death():
-    answer = failure_of(
-        {"progress": at("allreduce", 3), "status": None, "process_state": "S"},
-        {"progress": at("forward", 3), "status": -signal.SIGABRT},
-    )
-    assert (answer.kind, answer.rank, answer.signal) == ("died", 1, "SIGABRT")
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        # The abort of NCCL's watchdog only answers the peer that raised; without one it is a death.
+        ({"status": ABORT}, {"status": 1, "error": raised(5.0)}, {"kind": "raised", "rank": 1}),
+        ({"status": ABORT}, {"process_state": "S"}, {"kind": "died", "rank": 0, "signal": "SIGABRT"}),
+        (
+            {"status": 1, "error": raised(7.0, "ConnectionError")},
+            {"status": 1, "error": raised(6.9, "ValueError")},
+            {"rank": 1, "error_type": "ValueError"},
+        ),
+        ({"status": KILL}, {"status": 1, "error": NO_NUMPY}, {"kind": "missing-package", "missing": "numpy"}),
+    ],
+)
+def test_of_two_ranks_that_ended_the_first_cause_is_named(one, other, expected):
+    answer = failure_of({"progress": at("allreduce", 3), **one}, {"progress": at("forward", 3), **other})
 
-
-def test_of_two_exceptions_the_earlier_counts():
-    answer = failure_of(
-        {"progress": at("allreduce", 3), "status": 1, "error": raised(7.0, "ConnectionError")},
-        {"progress": at("forward", 3), "status": 1, "error": raised(6.9, "ValueError")},
-    )
-    assert (answer.rank, answer.error_type) == (1, "ValueError")
+    assert {name: getattr(answer, name) for name in expected} == expected
 
 
 def test_a_rank_in_an_uninterruptible_call_is_the_one_that_hangs():
@@ -333,11 +332,3 @@ def test_a_framework_that_compiles_its_first_step_is_slow_and_not_stuck():
         for framework in ("tensorflow", "torch")
     }
     assert kinds == {"tensorflow": "timeout-start", "torch": "hang"}
-
-
-def test_a_missing_package_outranks_all_that_follows_from_it():
-    answer = failure_of(
-        {"progress": at("init"), "status": -signal.SIGKILL},
-        {"progress": at("import"), "status": 1, "error": raised(1.0, "ModuleNotFoundError", "No module", "numpy")},
-    )
-    assert (answer.kind, answer.missing) == ("missing-package", "numpy")
