@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import Any
 
 from gpucheck.model import Advice, Finding, Pair, Topology, TopologyGpu, Verdict, WiredFunction, worst
 from gpucheck.model.host.hardware import Nic
@@ -17,7 +16,6 @@ from gpucheck.render.blocks import (
     Lines,
     Row,
     Section,
-    SideBySide,
     Table,
     numbers,
     words,
@@ -28,12 +26,9 @@ from gpucheck.render.topology import (
     FaultMark,
     absent,
     describe_link,
-    describe_switches,
-    direct_links,
     faults,
     heading,
     link_words,
-    switch_links,
 )
 from gpucheck.render.words import plural
 
@@ -351,10 +346,7 @@ def _rank(cls: str) -> tuple[int, int]:
 
 def sections(topology: Topology, findings: Iterable[Finding], about: str) -> Iterator[Section]:
     """Yield what a page shows: the drawing, the classes, each link. about: what is simulated."""
-    tables = [part for part in ([*_paths(topology)], [*_nvlinks(topology)]) if part]
-    yield Section(
-        "topology", "Topology", [*_drawing(topology, findings, about), *([SideBySide(tables)] if tables else [])]
-    )
+    yield Section("topology", "Topology", [*_drawing(topology, findings, about), *_paths(topology)])
     if hops := [*_hops(topology)]:
         yield Section("links", "Links", hops)
 
@@ -416,34 +408,3 @@ def _hop(function: WiredFunction) -> tuple[Row, bool]:
         Cell(f"{now} reduced", tone="off") if reduced else now,
         describe_link(link.max_generation, link.max_width) or "-",
     ], reduced
-
-
-def _nvlinks(topology: Topology) -> Iterator[Block]:
-    """GPUs, how many of their links are up, and where they lead. Of many GPUs, those with equal links share a row."""
-    equal: dict[tuple[Any, ...], list[int]] = {}
-    rows = list(_nvlinks_of_each(topology))
-    for index, count, ends in rows:
-        equal.setdefault((count, ends) if len(rows) > MANY_GPUS else (count, ends, index), []).append(index)
-    most = max((count for _, count, _ in rows), default=0)
-    if rows:
-        yield Table(
-            [*words("GPU"), *numbers("links up"), *words("to", kind="wordy")],
-            [
-                [_gpus(indexes), Cell(f"{count} of {most}", tone="off") if count < most else str(count), ends]
-                for (count, ends, *_), indexes in equal.items()
-            ],
-            "NVLink",
-        )
-
-
-def _nvlinks_of_each(topology: Topology) -> Iterator[tuple[int, int, str]]:
-    if topology.wiring is None or not topology.wiring.nvlinks:
-        return
-    to_switch = switch_links(topology.wiring)
-    for index in (gpu.index for gpu in topology.gpus):
-        label = f"GPU{index}"
-        ends = [(b.b if b.a == label else b.a, b.links) for b in direct_links(topology.wiring) if label in (b.a, b.b)]
-        told = [f"{links} to {end}" for end, links in ends]
-        if to_switch.get(label):
-            told.append(f"{to_switch[label]} to {describe_switches(topology.wiring)}")
-        yield index, sum(links for _, links in ends) + to_switch.get(label, 0), ", ".join(told) or "none is up"
