@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from gpucheck.model import Advice, Finding, Pair, Topology, TopologyGpu, Verdict, WiredFunction, worst
+from gpucheck.model import Advice, Finding, Pair, Topology, TopologyGpu, Verdict, worst
 from gpucheck.model.host.hardware import Nic
 from gpucheck.printable import of_printable, ranges
 from gpucheck.render.blocks import (
@@ -12,7 +12,6 @@ from gpucheck.render.blocks import (
     Document,
     Drawing,
     Findings,
-    Folded,
     Lines,
     Row,
     Section,
@@ -25,10 +24,8 @@ from gpucheck.render.topology import (
     Absent,
     FaultMark,
     absent,
-    describe_link,
     faults,
     heading,
-    link_words,
 )
 from gpucheck.render.words import plural
 
@@ -48,14 +45,6 @@ NAMED_PAIRS = 6
 # Of more GPUs than this, equal ones are one.
 MANY_GPUS = 16
 NAMED_LINKS = 4
-KIND = {
-    "gpu": "GPU",
-    "nic": "network card",
-    "root-port": "root port",
-    "switch-upstream": "switch, upstream port",
-    "switch-downstream": "switch, downstream port",
-    "bridge": "bridge",
-}
 
 
 @of_printable
@@ -345,10 +334,8 @@ def _rank(cls: str) -> tuple[int, int]:
 
 
 def sections(topology: Topology, findings: Iterable[Finding], about: str) -> Iterator[Section]:
-    """Yield what a page shows: the drawing, the classes, each link. about: what is simulated."""
+    """Yield what a page shows: the drawing and the classes. about: what is simulated."""
     yield Section("topology", "Topology", [*_drawing(topology, findings, about), *_paths(topology)])
-    if hops := [*_hops(topology)]:
-        yield Section("links", "Links", hops)
 
 
 def _drawing(topology: Topology, findings: Iterable[Finding], about: str) -> Iterator[Block]:
@@ -374,37 +361,3 @@ def _paths(topology: Topology) -> Iterator[Block]:
 
 def _gpus(indexes: list[int]) -> str:
     return f"GPU{ranges(indexes)}"
-
-
-def _hops(topology: Topology) -> Iterator[Block]:
-    """Each GPU itself, then the bridges above it up to the root port, each with its link."""
-    functions = topology.wiring.functions if topology.wiring and topology.wiring.told else ()
-    by_bus_id = {function.bus_id: function for function in functions}
-    rows: list[Row] = []
-    narrow: list[Row] = []
-    for gpu in (function for function in functions if function.kind == "gpu"):
-        way = [gpu]
-        while way[-1].above in by_bus_id and len(way) <= len(by_bus_id):
-            way.append(by_bus_id[str(way[-1].above)])
-        for place, function in enumerate(way):
-            cells, reduced = _hop(function)
-            rows.append(["" if place else gpu.label, *cells])
-            narrow += [[gpu.label, *cells]] if reduced else []
-    if not rows:
-        return
-    columns = [*words("GPU"), *words("hop", kind="wordy"), *words("now", "able to")]
-    title = "PCIe, from each GPU up to the CPU"
-    yield Table(columns, narrow, title, kind="hops") if narrow else Lines(["No link has lost lanes."], title)
-    about = "An idle GPU lowers the generation of its own link to save power; lanes that are missing are marked."
-    yield Folded("hop", f"All {len(rows)} hops", Table(columns, rows, about=about, kind="hops"))
-
-
-def _hop(function: WiredFunction) -> tuple[Row, bool]:
-    link = function.link
-    _, reduced = link_words(link, uplink=function.kind == "switch-upstream")
-    now = describe_link(link.generation, link.width) or "-"
-    return [
-        Cell(KIND[function.kind], function.bus_id),
-        Cell(f"{now} reduced", tone="off") if reduced else now,
-        describe_link(link.max_generation, link.max_width) or "-",
-    ], reduced
