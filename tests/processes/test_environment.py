@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import subprocess
 import sys
 from functools import partial
 
@@ -10,7 +12,11 @@ from msgspec.structs import replace
 
 from gpucheck.measure.running.runner import Supervised
 from gpucheck.measure.values import Opened
-from gpucheck.processes.environment import copying_environment, nccl_files, rank_environment
+from gpucheck.processes.capture import capture
+from gpucheck.processes.child import Child
+from gpucheck.processes.contention import LOOK_S, Waiting, ran_s, waited_s
+from gpucheck.processes.environment import copying_environment, independent, nccl_files, python_module, rank_environment
+from gpucheck.processes.group import Group
 from tests.measure.benches import TWO_PCIE
 
 LEFT = {
@@ -113,3 +119,85 @@ def test_a_measurement_reports_what_it_removed(monkeypatch):
     assert json.loads(done.stdout)["notes"] == [
         "environment variable removed for the measurement: CUDA_LAUNCH_BLOCKING=1"
     ]
+
+
+CHECK = "import os, json, runpy; print(os.getcwd(), json.__file__)"
+
+
+@pytest.fixture
+def hostile(tmp_path, monkeypatch):
+    """The working directory, in which every module that a child imports first has a namesake."""
+    for name in ("json", "runpy", "msgspec", "gpucheck"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'mark')!r}, 'a').write('{name} ')")
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    assert not (tmp_path / "mark").exists()
+
+
+def test_a_module_is_not_taken_from_the_working_directory(hostile):
+    done = subprocess.run([*python_module("gpucheck"), "-V"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("gpucheck, version")
+
+
+def test_the_package_is_found_where_it_is_not_installed(hostile):
+    command = [sys.executable, "-I", "-S", *python_module("gpucheck.processes")[1:]]
+    assert subprocess.run(command, capture_output=True, text=True, check=False).stderr.endswith(
+        "gpucheck.processes.__main__; 'gpucheck.processes' is a package and cannot be directly executed\n"
+    )
+
+
+def test_a_captured_program_is_not_either(hostile):
+    done = capture([sys.executable, "-c", CHECK], 60.0)
+    assert done.status == 0, done.stderr
+    assert done.stdout.decode().split()[0] == "/"
+
+
+def test_a_child_runs_elsewhere_and_a_named_folder_is_kept(hostile, tmp_path):
+    child = Child(
+        [sys.executable, "-c", "import os, sys; os.write(int(sys.argv[1]), os.getcwd().encode())"], os.environ
+    )
+    assert child.group.wait(60.0) == 0
+    child.end()
+    own = Group([sys.executable, "-c", "import os; raise SystemExit(os.getcwd() != '/usr')"], os.environ, folder="/usr")
+    assert own.wait(60.0) == 0
+    own.reap()
+
+
+def test_relative_paths_of_the_caller_stay_the_callers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made = independent({"PYTHONPATH": "lib::/opt/x:", "GPUCHECK_SIMULATOR": "machine", "HOME": "home"})
+    assert made == {"PYTHONPATH": f"{tmp_path}/lib:/opt/x", "GPUCHECK_SIMULATOR": f"{tmp_path}/machine", "HOME": "home"}
+    assert independent({"PATH": "/bin"}) == {"PATH": "/bin"}
+
+
+def test_running_and_waiting_are_the_first_two_numbers_in_seconds(tmp_path):
+    (tmp_path / "42").mkdir()
+    (tmp_path / "42/schedstat").write_text("9000000000 1500000000 77\n")
+
+    assert waited_s(42, tmp_path) == 1.5
+    assert ran_s(42, tmp_path) == 9.0
+
+
+@pytest.mark.parametrize("content", [None, "", "12", "a b c"])
+def test_no_such_number_is_no_waiting(tmp_path, content):
+    (tmp_path / "42").mkdir()
+    if content is not None:
+        (tmp_path / "42/schedstat").write_text(content)
+
+    assert waited_s(42, tmp_path) == 0.0
+
+
+def test_the_waiting_of_every_thread_counts_and_stays_when_it_ends(tmp_path):
+    def at(**waited: float) -> None:
+        shutil.rmtree(tmp_path / "42", ignore_errors=True)
+        for task, seconds in waited.items():
+            (tmp_path / "42/task" / task).mkdir(parents=True)
+            (tmp_path / "42/task" / task / "schedstat").write_text(f"0 {seconds * 1e9:.0f} 1\n")
+
+    waiting = Waiting([42, 43], tmp_path)
+    found = []
+    for number, state in enumerate([{"a": 5.0}, {"a": 6.0, "b": 2.0}, {"b": 2.5}, {}]):
+        at(**state)
+        found.append(waiting.look(100.0 + number * LOOK_S))
+
+    assert found == [0.0, 3.0, 3.5, 3.5]

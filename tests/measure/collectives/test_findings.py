@@ -1,11 +1,17 @@
 """Observations and findings from how a run of collectives ended. No rank is started."""
 
-import pytest
+from types import SimpleNamespace
 
-from gpucheck.measure.collectives.rank import _kind
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucheck.measure.collectives.rank import _kind, ordinal
 from gpucheck.measure.collectives.run import CollectiveOptions, Ended, measure, measured
+from gpucheck.measure.collectives.values import bus_factor, elements
 from gpucheck.model import EXIT_STATUS, Verdict
 from gpucheck.model.collectives import CollectiveResult
+from gpucheck.model.device import Device
 from gpucheck.model.diagnosis.observations import Hang
 from gpucheck.processes.ranks.nccl_log import Taken
 from gpucheck.processes.ranks.rank import RankError
@@ -127,3 +133,61 @@ def test_one_gpu_has_no_collective_and_nothing_was_checked():
 
     assert (finding.verdict, finding.seen) == (Verdict.SKIP, "not run: 1 GPU, so nothing could be checked")
     assert (EXIT_STATUS[report.verdict], report.results) == (3, ())
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "factor"),
+    [
+        ("all_reduce", 2, 1.0),
+        ("all_reduce", 8, 1.75),
+        ("all_gather", 2, 0.5),
+        ("reduce_scatter", 8, 0.875),
+        ("all_to_all", 4, 0.75),
+        ("broadcast", 8, 1.0),
+        ("send_recv", 8, 1.0),
+    ],
+)
+def test_bus_bandwidth_is_that_of_nccl_tests(name, ranks, factor):
+    assert bus_factor(name, ranks) == factor
+
+
+def test_an_unknown_collective_is_named():
+    with pytest.raises(LookupError, match="all_redcue"):
+        bus_factor("all_redcue", 2)
+
+
+@given(size=st.integers(1, 1 << 40), ranks=st.integers(2, 1024))
+def test_buffers_divide_among_the_ranks(size, ranks):
+    count = elements(size, ranks)
+
+    assert count >= ranks
+    assert count % ranks == 0
+    assert count * 4 <= max(size, ranks * 4)
+
+
+def test_devices_are_found_by_bus_id_and_never_by_number():
+    shown = [
+        SimpleNamespace(pci_domain_id=0, pci_bus_id=0x3B, pci_device_id=0, uuid="b"),
+        SimpleNamespace(pci_domain_id=0, pci_bus_id=0x1B, pci_device_id=0, uuid="a"),
+    ]
+    cuda = SimpleNamespace(device_count=lambda: 2, get_device_properties=lambda ordinal: shown[ordinal])
+    fake = SimpleNamespace(cuda=cuda)
+
+    assert ordinal(fake, Device(index=0, name="x", bus_id="0000:1b:00.0"), None) == 1
+    with pytest.raises(LookupError, match="CUDA_VISIBLE_DEVICES"):
+        ordinal(fake, Device(index=2, name="x", bus_id="0000:5b:00.0"), None)
+
+
+def test_a_build_that_tells_no_bus_id_is_helped_by_the_runtime():
+    def by_bus_id(answer, bus_id):
+        if bus_id != b"0000:1b:00.0":
+            return 10  # cudaErrorInvalidDevice
+        answer._obj.value = 1
+        return 0
+
+    cuda = SimpleNamespace(device_count=lambda: 2, get_device_properties=lambda number: SimpleNamespace(name="x"))
+    fake, runtime = SimpleNamespace(cuda=cuda), SimpleNamespace(cudaDeviceGetByPCIBusId=by_bus_id)
+
+    assert ordinal(fake, Device(index=0, name="x", bus_id="0000:1b:00.0"), runtime) == 1
+    with pytest.raises(LookupError, match="not among the 2"):
+        ordinal(fake, Device(index=2, name="x", bus_id="0000:5b:00.0"), runtime)
