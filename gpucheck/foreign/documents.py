@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 import yaml
 
-from gpucheck.foreign.files import bounded
+from gpucheck.foreign import bounded
 
 T = TypeVar("T")
 

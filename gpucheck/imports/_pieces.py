@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpucheck.imports._kind import AnyCase, Kind
+from gpucheck.imports._kind import LINE, AnyCase, Kind
 from gpucheck.imports._text import QUOTE_LIMIT, WHOLE, ImportProblem, first_line, quoted, regex
 from gpucheck.imports._unwrap import Lines
 from gpucheck.model.diagnosis import ReadRange, UnreadRange, is_output
@@ -199,7 +199,6 @@ def _machine(host: str | None) -> str | None:
     return host.partition(".")[0]
 
 
-LINE = regex(r"\bline (\d{1,9})\b")
 MOST_MENTIONS = 2000  # lines that are searched for words of people about an Xid
 MENTION = regex(r"\b(?:Xid|XID)\b[ :#(]{0,3}(\d{1,3})\b")
 
@@ -212,13 +211,12 @@ def read_pieces(lines: Lines, source: str, kinds: Sequence[Kind], as_: str | Non
     unread = list(_unread(lines.text, taken.left, source, ""))
     problems: list[ImportProblem] = []
     for section in taken.sections:
-        found = _tried(section, lines.text, source)
-        if isinstance(found, Part):
-            parts.append(found)
-            unread += found.unread
-        else:
-            problems.append(found)
-            unread += _unread(lines.text, section.at, source, f"{section.kind.title}: {found.what}: {found.why}")
+        try:
+            parts.append(_read(section, lines.text, source))
+            unread += parts[-1].unread
+        except ImportProblem as problem:  # noqa: PERF203 - a bad section hides no other
+            problems.append(problem)
+            unread += _unread(lines.text, section.at, source, f"{section.kind.title}: {problem.what}: {problem.why}")
     if not parts:
         raise problems[0] if problems else _nothing(lines.text)
     return Reading(parts=tuple(parts), unread=tuple(sorted(unread, key=lambda row: row.first_line)))
@@ -254,13 +252,6 @@ def _forced(text: list[str], source: str, kinds: Sequence[Kind], name: str) -> R
 def _whole(kind: Kind, text: list[str], source: str) -> Reading:
     part = _read(Section(kind, list(range(len(text)))), text, source)
     return Reading(parts=(part,), unread=part.unread)
-
-
-def _tried(section: Section, text: list[str], source: str) -> Part | ImportProblem:
-    try:
-        return _read(section, text, source)
-    except ImportProblem as problem:
-        return problem
 
 
 def _read(section: Section, text: list[str], source: str) -> Part:

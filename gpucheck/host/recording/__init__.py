@@ -7,8 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.foreign import UnreadableInput, bounded, read_bytes, unpacked
-from gpucheck.foreign.files import GZIP
+from gpucheck.foreign import GZIP, UnreadableInput, bounded, read_bytes, unpacked
 from gpucheck.model import NotRecorded
 from gpucheck.model.facts import BY_NAME, Facts
 from gpucheck.model.full_record import Difference, FullRecord

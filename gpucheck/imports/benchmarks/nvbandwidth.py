@@ -40,16 +40,6 @@ class Table(NamedTuple):
     rows: Matrix
 
 
-def of_one_host(case: str) -> str:
-    return case.removeprefix("multinode_")
-
-
-def denied(gpus: tuple[ObservedGpu, ...]) -> Flags | None:
-    """Tests between GPUs are waived for one reason: CUDA grants access to no pair."""
-    count = len(gpus)
-    return by_pair({(i, j): False for i in range(count) for j in range(count)}, count) if count > 1 else None
-
-
 def granted(found: list[Matrix], count: int) -> Flags | None:
     """Peer access of the pairs that were measured: nvbandwidth skips a pair unless CUDA grants it in both directions.
 
@@ -180,7 +170,10 @@ def text_parse(lines: list[str]) -> Part:
         seen = Observations(gpus=gpus, measured=_of_sums(lines) if len(gpus) == 1 else Measured())
         looked_at = ("sums of bandwidth over all GPUs (nvbandwidth)",)
     if waived and not (seen.measured.p2p_uni_gb_s or seen.measured.p2p_bidir_gb_s):
-        seen = replace(seen, p2p_access=denied(gpus))
+        # Tests between GPUs are waived for one reason: CUDA grants access to no pair.
+        every = range(len(gpus))
+        denied = by_pair({(i, j): False for i in every for j in every}, len(gpus)) if len(gpus) > 1 else None
+        seen = replace(seen, p2p_access=denied)
     return Part(facts=Facts(observed=seen), messages=messages, looked_at=looked_at, unread=unread)
 
 
@@ -188,7 +181,7 @@ def _headings(lines: list[str]) -> Iterator[tuple[int, str, bool]]:
     case = ""
     for at, line in enumerate(lines):
         if running := RUNNING.match(line.strip()):
-            case = of_one_host(running[1])
+            case = running[1].removeprefix("multinode_")
         elif (heading := HEADING.search(line)) and CASE.fullmatch(name := case or _case_of(heading)):
             yield at, name, name.startswith("device_to_device")
 
@@ -249,9 +242,10 @@ def _as_printed(root: dict[str, Any]) -> Iterator[str]:
         yield f"Device {i}: " + re.sub(r"^\d+: |: \([\w.-]{1,100}\)$", "", string_of(entry).strip())
     for test in rows_of(root.get("testcases")):
         name, rows = string_of(test.get("name")), test.get("bandwidth_matrix")
-        if of_one_host(name).startswith("device_to_device") and string_of(test.get("status")).lower() == "waived":
+        case = name.removeprefix("multinode_")
+        if case.startswith("device_to_device") and string_of(test.get("status")).lower() == "waived":
             yield "Waived:"
-        if CASE.fullmatch(of_one_host(name)) and isinstance(rows, list):
+        if CASE.fullmatch(case) and isinstance(rows, list):
             cells = [[str(cell) for cell in row] for row in rows[: 4 * MOST_GPUS] if isinstance(row, list)]
             columns = len(cells[0]) if cells else 0
             yield from (f"Running {name}.", string_of(test.get("bandwidth_description")))
