@@ -3,14 +3,13 @@
 Pure functions of reports; no access to a host.
 """
 
-from gpucheck.comparison import baseline, evaluation
+from gpucheck.comparison import baseline, expectations
 from gpucheck.comparison.baseline import compare, not_comparable
-from gpucheck.comparison.evaluation import NAME as EXPECTATIONS
-from gpucheck.comparison.evaluation import evaluate
-from gpucheck.comparison.expectations import MAX_BYTES, Expectations, read
+from gpucheck.comparison.expectations import MAX_BYTES, Expectations, evaluate, read
+from gpucheck.comparison.expectations import NAME as EXPECTATIONS
 from gpucheck.comparison.rates import NAME as BASELINE
 
-ABOUT = {EXPECTATIONS: evaluation.__doc__ or "", BASELINE: baseline.__doc__ or ""}
+ABOUT = {EXPECTATIONS: expectations.__doc__ or "", BASELINE: baseline.__doc__ or ""}
 """What findings are named, and how they are decided, in the form of a check's docstring."""
 OPTION = {EXPECTATIONS: "--expect FILE", BASELINE: "--baseline REPORT"}
 

@@ -1,20 +1,37 @@
-"""The expectations of your site, a YAML file: every key is optional, mistakes are reported by line."""
+"""Expectations: does the host match the expectations of your site?
+
+Sources: the file of verify --expect, and the report itself: GPUs, topology, versions and measurements. One finding for
+each expectation, with its line in the file. A value that is not reported is UNKNOWN; a limit of a value that this run
+did not measure is SKIP.
+"""
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
+from gpucheck.knowledge import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
+from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.strict import InputProblem, Value, did_you_mean, document
+from gpucheck.model import Finding, Gpu, Partial, Report, Verdict
+from gpucheck.model.bandwidth import BandwidthReport
+from gpucheck.model.facts import Facts
+from gpucheck.model.finding import Value as Scalar
+from gpucheck.model.measurements import COPIES, gpu_copies_of
+from gpucheck.model.record import facts_of
 from gpucheck.stack.versions import request
 
+# The file: every key is optional, mistakes are reported by line.
 SCHEMA = "gpucheck.expectations/1"
 MAX_BYTES = 1 << 20
 MOST_GPUS, MOST_GBIT = 1024, 100_000
 CLASS = re.compile(r"PIX|PXB|PHB|NODE|SYS|NV\d{1,2}")
 CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS", "NV#")
-COMPUTE_MODES = ("default", "exclusive-process", "exclusive-thread", "prohibited")
+# As nvidia-smi -c takes it.
+MODE_NUMBERS = {"default": 0, "exclusive-thread": 1, "prohibited": 2, "exclusive-process": 3}
 ByClass = dict[str, float]
 """A number for each path class; the key ``*`` is every pair."""
 
@@ -98,7 +115,7 @@ def _class(key: str, value: Value) -> str:
     return name
 
 
-def _pairs(value: Value) -> dict[str, int]:
+def _pair_counts(value: Value) -> dict[str, int]:
     return {_class(key, inner): inner.integer(0, MOST_GPUS**2) for key, inner in value.pairs()}
 
 
@@ -124,7 +141,7 @@ SECTIONS: dict[str, Readers] = {
         "ecc": Value.flag,
         "mig": Value.flag,
         "persistence": Value.flag,
-        "compute_mode": lambda value: value.word(*COMPUTE_MODES),
+        "compute_mode": lambda value: value.word(*sorted(MODE_NUMBERS)),
         "power_limit_w": Value.number,
         "nvlinks": _whole(0, 64),
         "pcie_generation": _whole(1, 8),
@@ -146,6 +163,302 @@ def _section(readers: Readers) -> Callable[[Value], Any]:
 
 TOP: Readers = {
     "schema": lambda value: value.word(SCHEMA),
-    "pairs": _pairs,
+    "pairs": _pair_counts,
     **{name: _section(readers) for name, readers in SECTIONS.items()},
 }
+
+
+# What the report of a host shows of it.
+NAME = "expectations"
+POWER_TOLERANCE_W = 1.0
+
+
+class Stated(NamedTuple):
+    """The expectations; each finding has its path in the file and its line as evidence."""
+
+    expected: Expectations
+
+    def about(self, at: str, name: str = "host", unit: str | None = None, also: tuple[str, ...] = ()) -> Subject:
+        line = self.expected.lines.get(at)
+        place = f"{self.expected.name}:{line}: {at}" if line else f"{self.expected.name}: {at}"
+        return Subject(check=NAME, name=name, unit=unit, evidence=(place, *also))
+
+    def held(
+        self, at: str, seen: Scalar, wanted: Scalar, code: str, *, unit: str | None = None, met: bool | None = None
+    ) -> Finding:
+        """Return PASS or FAIL about the host. met: None = equal is as expected."""
+        subject = self.about(at, unit=unit)
+        is_met = seen == wanted if met is None else met
+        return subject.passes(seen, wanted) if is_met else subject.fails(code, seen, wanted, key=at)
+
+    def not_reported(self, code: str, at: str, wanted: Scalar, *, subject: str = "host") -> Finding:
+        """Return UNKNOWN: no evidence is not a PASS."""
+        return self.about(at, subject).unknown(code, "not reported", wanted, key=at)
+
+    def not_measured(self, code: str, at: str, wanted: Scalar) -> Finding:
+        """Return SKIP: the run did not include this measurement."""
+        return self.about(at).skips(code, "not measured", wanted, key=at)
+
+
+class Trait(NamedTuple):
+    """One key below ``gpus``, and the code if a GPU differs.
+
+    place: of the fact. at_least: more is accepted too, and less by the tolerance.
+    """
+
+    key: str
+    place: str
+    code: str
+    unit: str | None = None
+    at_least: bool = False
+    tolerance: float = 0.0
+
+    def seen(self, gpu: Gpu) -> Any:
+        return attrgetter(self.place)(gpu)
+
+    def matches(self, seen: Any, wanted: Any) -> bool:
+        return bool(seen >= wanted - self.tolerance if self.at_least else seen == wanted)
+
+
+TRAITS = (
+    Trait("memory_mib", "memory_mib", "comparison.memory-smaller", "MiB", at_least=True),
+    Trait("vbios", "health.vbios", "comparison.vbios-differs"),
+    Trait("ecc", "health.ecc", "comparison.ecc-differs"),
+    Trait("mig", "health.mig", "comparison.mig-differs"),
+    Trait("persistence", "health.persistence", "comparison.persistence-differs"),
+    Trait("compute_mode", "health.compute_mode", "comparison.compute-mode-differs"),
+    Trait("power_limit_w", "health.power_limit_w", "comparison.power-limit-lower", "W", True, POWER_TOLERANCE_W),
+    Trait("nvlinks", "active_nvlinks", "comparison.nvlinks-fewer", "links", at_least=True),
+    Trait("pcie_generation", "pcie.max_generation", "comparison.generation-lower", at_least=True),
+    Trait("pcie_width", "pcie.width", "comparison.lanes-fewer", "lanes", at_least=True),
+)
+
+
+def evaluate(report: Report, expected: Expectations) -> Iterator[Finding]:
+    """Yield findings named ``expectations``, in the order of the sections of the file."""
+    stated = Stated(expected)
+    facts = facts_of(report.measurements)
+    yield from _versions(report, facts, stated)
+    yield from _gpus(facts, stated, report.partial)
+    yield from _pairs(report, stated)
+    yield from _network(facts, report.partial, stated)
+    yield from limits(report, stated)
+
+
+def _versions(report: Report, facts: Facts | None, stated: Stated) -> Iterator[Finding]:
+    versions = stated.expected.versions
+    for name in ("driver", "cuda", "torch", "tensorflow"):
+        wanted, seen = versions.get(name), report.versions.get(name)
+        if wanted is None:
+            continue
+        at, shown = f"versions.{name}", f"{name} {seen or 'not found'}"
+        if seen is not None and request(wanted).matches(seen.partition("+")[0]):
+            yield stated.about(at).passes(shown, f"{name} {wanted}")
+        else:
+            yield stated.about(at).fails("comparison.version-differs", shown, f"{name} {wanted}", key=at, name=name)
+    wanted = versions.get("kernel_module")
+    if wanted is not None:
+        at, seen = "versions.kernel_module", facts.driver.loaded_flavour if facts else None
+        if seen is None:
+            yield stated.not_reported("comparison.flavor-unknown", at, wanted)
+        else:
+            yield stated.held(at, seen, wanted, "comparison.flavor-differs")
+
+
+def _gpus(facts: Facts | None, stated: Stated, share: Partial | None) -> Iterator[Finding]:
+    gpus = stated.expected.gpus
+    if not gpus:
+        return
+    if facts is None or not facts.gpus:
+        yield from _no_gpus(facts, stated)
+        return
+    if "count" in gpus:
+        yield _count(len(facts.gpus) + len(share.hidden if share else ()), gpus["count"], "gpus.count", "GPUs", stated)
+    for name, count in gpus.get("models", {}).items():
+        if share is not None:
+            yield stated.not_measured("comparison.share-only", f"gpus.models.{name}", count)
+            continue
+        there = sum(_is(gpu, name) for gpu in facts.gpus)
+        yield _count(there, count, f"gpus.models.{name}", f"x {name}", stated)
+    if "model" in gpus:
+        yield from _model(facts, gpus["model"], stated)
+    for trait in TRAITS:
+        if trait.key in gpus:
+            yield from _trait(facts, trait, gpus[trait.key], stated)
+
+
+def _no_gpus(facts: Facts | None, stated: Stated) -> Iterator[Finding]:
+    """Not listed is not absent: the driver and inventory checks distinguish the two."""
+    wanted = stated.expected.gpus.get("count")
+    if facts is not None and wanted == 0:
+        yield stated.about("gpus.count", unit="GPUs").passes(0, 0)
+        return
+    yield stated.not_reported("comparison.gpus-unlisted", "gpus", "the expected GPUs" if wanted is None else wanted)
+
+
+def _count(seen: int, wanted: int, at: str, unit: str, stated: Stated) -> Finding:
+    code = "comparison.gpus-missing" if seen < wanted else "comparison.gpus-surplus"
+    return stated.held(at, seen, wanted, code, unit=unit)
+
+
+def _is(gpu: Gpu, name: str) -> bool:
+    """Compare by GPU table if it has the name, else by the name that NVML reports."""
+    if gpu.name.lower() == name.lower():
+        return True
+    model = gpu_by_pci_id(gpu.device_id) or find_gpu(gpu.name)
+    wanted = find_gpu(name)
+    return model is not None and (model == wanted if wanted else model in gpus_of_family(name))
+
+
+def _model(facts: Facts, name: str, stated: Stated) -> Iterator[Finding]:
+    others = [gpu for gpu in facts.gpus if not _is(gpu, name)]
+    near: tuple[str, ...] = ()
+    code = "comparison.model-differs"
+    if find_gpu(name) is None and not gpus_of_family(name):
+        near = tuple(similar_gpus(name, 1))
+        code = "comparison.model-misspelled" if near else "comparison.model-unknown"
+    for gpu in others:
+        subject = stated.about("gpus.model", f"gpu:{gpu.pci_bus_id}")
+        yield subject.fails(code, gpu.name, name, key="gpus.model", near=near)
+    if not others:
+        yield stated.about("gpus.model").passes(f"{len(facts.gpus)} x {facts.gpus[0].name}", name)
+
+
+def _trait(facts: Facts, trait: Trait, wanted: Any, stated: Stated) -> Iterator[Finding]:
+    at, met = f"gpus.{trait.key}", 0
+    for gpu in facts.gpus:
+        subject, seen = f"gpu:{gpu.pci_bus_id}", trait.seen(gpu)
+        if seen is None:
+            yield stated.not_reported("comparison.value-missing", at, wanted, subject=subject)
+        elif trait.matches(seen, wanted):
+            met += 1
+        else:
+            option = MODE_NUMBERS.get(wanted, wanted)
+            yield stated.about(at, subject, trait.unit).fails(trait.code, seen, wanted, key=at, option=option)
+    if met == len(facts.gpus):
+        least = " or more" if trait.at_least else ""
+        yield stated.about(at).passes(f"{met} GPUs", f"{wanted}{f' {trait.unit}' if trait.unit else ''}{least}")
+
+
+def _pairs(report: Report, stated: Stated) -> Iterator[Finding]:
+    for cls, wanted in stated.expected.pairs.items():
+        at = f"pairs.{cls}"
+        if report.partial is not None:
+            yield stated.not_measured("comparison.share-only", at, wanted)
+            continue
+        if report.topology is None:
+            yield stated.not_reported("comparison.topology-unknown", at, wanted)
+            continue
+        seen = sum(pair.cls == cls for pair in report.topology.pairs)
+        yield stated.held(at, seen, wanted, "comparison.pairs-differ", unit=f"pairs of {cls}")
+
+
+def _network(facts: Facts | None, share: Partial | None, stated: Stated) -> Iterator[Finding]:
+    """RDMA devices that are neither virtual functions nor bridges of switches, and their active ports."""
+    wanted = stated.expected.network
+    rates = {f"network.ports.{rate}": (float(rate), count) for rate, count in wanted.get("ports", {}).items()}
+    if share is not None or facts is None:
+        for at in ("network.devices", *rates) if "devices" in wanted else rates:
+            yield stated.not_reported("comparison.network-unknown", at, "those of the whole host")
+        return
+    devices = [one for one in facts.rdma or () if not one.is_virtual and one.kind != "switch"]
+    names = ", ".join(one.name for one in devices)
+    unread = any(one.unread or any(port.state is None for port in one.ports) for one in devices)
+    if "devices" in wanted:
+        count, at, seen = wanted["devices"], "network.devices", len(devices)
+        code = "comparison.devices-missing" if seen < count else "comparison.devices-surplus"
+        found = stated.held(at, seen, count, code, unit="RDMA devices")
+        more = (names,) if names and seen != count else ()
+        yield replace(found, evidence=(*found.evidence, *more))
+    for at, (rate, count) in rates.items():
+        active = [port for one in devices for port in one.ports if port.is_active and port.rate_gbit_s == rate]
+        unit = f"active ports of {rate:g} Gb/s"
+        if unread and len(active) < count:
+            yield stated.not_reported("comparison.network-unknown", at, count)
+        else:
+            met = len(active) >= count
+            yield stated.held(at, len(active), count, "comparison.ports-fewer", unit=unit, met=met)
+
+
+# Slow pairs that a finding names; one slow switch makes hundreds.
+SHOWN = 12
+MATRICES = ("p2p_uni_gb_s", "p2p_bidir_gb_s", "p2p_latency_us")
+
+
+class Number(NamedTuple):
+    """One measured value. subject: as findings name it."""
+
+    subject: str
+    value: float
+
+
+def limits(report: Report, stated: Stated) -> Iterator[Finding]:
+    """Yield one finding for each limit: PASS, or the worst value, with the others as evidence."""
+    wanted = list(_stated(stated))
+    if not wanted:
+        return
+    copies = gpu_copies_of(report.measurements)
+    for at, cls, limit, least in wanted:
+        if copies is None:
+            yield _nothing(report, at, limit, stated)
+            continue
+        name = at.split(".")[1]
+        numbers = list(_copies_between(copies, name, cls) if name in MATRICES else _host_links(copies, name))
+        yield _evaluate(numbers, at, cls, limit, least=least, stated=stated)
+
+
+def _stated(stated: Stated) -> Iterator[tuple[str, str | None, float, bool]]:
+    """Yield path in the file, path class, limit, and whether it is a floor."""
+    for part, least in (("floors", True), ("ceilings", False)):
+        for name, value in getattr(stated.expected, part).items():
+            by_class = value if isinstance(value, dict) else {"*": value}
+            for cls, limit in by_class.items():
+                whole = cls == "*"
+                yield f"{part}.{name}" + ("" if whole else f".{cls}"), None if whole else cls, limit, least
+
+
+def _nothing(report: Report, at: str, limit: float, stated: Stated) -> Finding:
+    tried = [f for f in report.findings if f.check.startswith(COPIES) and f.verdict is not Verdict.SKIP]
+    if any(f.check != "p2p-status" for f in tried):
+        return stated.not_reported("comparison.copies-failed", at, limit)
+    return stated.not_measured("comparison.copies-skipped", at, limit)
+
+
+def _copies_between(copies: BandwidthReport, name: str, cls: str | None) -> Iterator[Number]:
+    matrix = copies.matrices.get(name) or ()
+    for pair in copies.pairs:
+        value: Any = None
+        if name == "p2p_uni_gb_s" and pair.measured is not None:
+            value = pair.measured.gb_s
+        elif name == "p2p_latency_us":
+            value = pair.latency_us
+        elif max(pair.src, pair.dst) < len(matrix):
+            value = matrix[pair.src][pair.dst]
+        if value is not None and cls in (None, pair.cls):
+            yield Number(f"pair:{copies.bus_id(pair.src)}-{copies.bus_id(pair.dst)}", value)
+
+
+def _host_links(copies: BandwidthReport, name: str) -> Iterator[Number]:
+    for link in copies.host_device:
+        value = getattr(link, name)
+        if value is not None:
+            yield Number(f"gpu:{copies.bus_id(link.device)}", value)
+
+
+def _evaluate(numbers: list[Number], at: str, cls: str | None, limit: float, *, least: bool, stated: Stated) -> Finding:
+    unit = "us" if at.split(".")[1].endswith("_us") else "GB/s"
+    if not numbers and cls is not None:
+        return stated.about(at).fails("comparison.class-absent", f"no {cls} pair", limit, key=at, path=cls)
+    if not numbers:
+        return stated.not_reported("comparison.pair-missing", at, limit)
+    worst = (min if least else max)(numbers, key=lambda number: number.value)
+    bad = sorted((n for n in numbers if (n.value < limit) == least and n.value != limit), key=lambda n: n.value)
+    if not bad:
+        side = "slowest" if least else "longest"
+        return stated.about(at).passes(f"{side} of {len(numbers)}: {worst.value:g} {unit}", f"{limit:g} {unit}")
+    more = (f"{len(bad) - SHOWN} more",) if len(bad) > SHOWN else ()
+    also = (*(f"{number.subject}: {number.value:g} {unit}" for number in bad[:SHOWN]), *more)
+    code = "comparison.below-floor" if least else "comparison.above-ceiling"
+    return stated.about(at, worst.subject, unit, also).fails(
+        code, round(worst.value, 2), limit, key=at, count=len(bad), of=len(numbers)
+    )

@@ -217,16 +217,17 @@ def status_cell(value: Value) -> str | None:
 
 
 def gpu_pair(value: Value) -> tuple[int, int]:
-    ends = [item.integer(0, MOST_GPUS - 1) for item in value.items(2)]
-    if len(ends) != 2 or ends[0] == ends[1]:
-        raise value.problem("must name two different GPUs: [source, destination]")
-    return ends[0], ends[1]
+    return _two(value, "two different GPUs: [source, destination]", differ=True)
 
 
 def _ends(value: Value) -> tuple[int, int]:
+    return _two(value, "two cards by index: [client, server], equal for a transfer within one", differ=False)
+
+
+def _two(value: Value, what: str, *, differ: bool) -> tuple[int, int]:
     ends = [item.integer(0, MOST_GPUS - 1) for item in value.items(2)]
-    if len(ends) != 2:
-        raise value.problem("must name two cards by index: [client, server], equal for a transfer within one")
+    if len(ends) != 2 or (differ and ends[0] == ends[1]):
+        raise value.problem(f"must name {what}")
     return ends[0], ends[1]
 
 

@@ -16,7 +16,7 @@ from gpucheck.checks.nvlink import links as nvlinks
 from gpucheck.checks.p2p import status
 from gpucheck.checks.pcie import acs, bar1, iommu, link, path
 from gpucheck.checks.pcie import errors as pcie_errors
-from gpucheck.diagnose.rules import collectives, copies, data, host_copies, nics, other_copies, sharing, under_load
+from gpucheck.diagnose.rules import collectives, copies, data, nics, other_copies, sharing, under_load
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.finding import Finding, Verdict
 
@@ -30,7 +30,7 @@ RULES: tuple[Callable[[Case], Iterable[Finding]], ...] = (
     data.hang_rule,
     data.failure_rule,
     copies.rule,
-    host_copies.rule,
+    other_copies.host_rule,
     other_copies.rule,
     settings.throttled_copying,
     pcie_errors.rule,
