@@ -4,10 +4,9 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.model.answer import Answer
 from gpucheck.model.device import Device
 from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.finding import Finding, Verdict
-from gpucheck.model.host.readings import Simulation
 
 SCHEMA = "gpucheck.bandwidth/1"
 Matrix = tuple[tuple[float | None, ...], ...]
@@ -123,7 +122,7 @@ class ContentionResult(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class BandwidthReport(msgspec.Struct, frozen=True, kw_only=True):
+class BandwidthReport(Answer, frozen=True, kw_only=True):
     """One run. Matrices: row is the source, null was not measured.
 
     method: how the numbers were made, one sentence a line. rounds: how many rounds one direction took.
@@ -134,15 +133,10 @@ class BandwidthReport(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     schema: str = SCHEMA
-    host: str
-    simulated: bool
-    simulation: Simulation | None = None
     engine: str
     kind: str
     depth: str
     versions: dict[str, str | None]
-    started: str
-    seconds: float
     planned_s: float
     device_s: float
     rounds: int
@@ -159,9 +153,6 @@ class BandwidthReport(msgspec.Struct, frozen=True, kw_only=True):
     integrity: dict[str, int] = msgspec.field(default_factory=dict)
     tensor: dict[str, float] | None = None
     observations: Observations = Observations()
-    verdict: Verdict
-    findings: tuple[Finding, ...]
-    counts: dict[str, int]
 
     def bus_id(self, position: int) -> str:
         device = self.devices[position]

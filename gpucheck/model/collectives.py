@@ -2,9 +2,8 @@
 
 import msgspec
 
+from gpucheck.model.answer import Answer
 from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.finding import Finding, Verdict
-from gpucheck.model.host.readings import Simulation
 
 SCHEMA = "gpucheck.collectives/1"
 
@@ -28,29 +27,21 @@ class CollectiveResult(msgspec.Struct, frozen=True, kw_only=True):
     note: str | None = None
 
 
-class CollectivesReport(msgspec.Struct, frozen=True, kw_only=True):
+class CollectivesReport(Answer, frozen=True, kw_only=True):
     """One run. devices: by rank. transports: NCCL's channels by kind; algorithms: by collective, as NCCL names both.
 
     observations: the results as ``gpucheck diagnose --observations`` reads them.
     """
 
     schema: str = SCHEMA
-    host: str
-    simulated: bool
-    simulation: Simulation | None = None
     backend: str
     kind: str
     ranks: int
     nodes: int
     devices: tuple[str, ...]
     versions: dict[str, str | None]
-    started: str
-    seconds: float
     results: tuple[CollectiveResult, ...] = ()
     transports: dict[str, int] = msgspec.field(default_factory=dict)
     algorithms: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     notes: tuple[str, ...] = ()
     observations: Observations = Observations()
-    verdict: Verdict
-    findings: tuple[Finding, ...]
-    counts: dict[str, int]

@@ -4,9 +4,9 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.model.answer import Answer
 from gpucheck.model.device import Device
-from gpucheck.model.finding import Finding, Verdict
-from gpucheck.model.host.readings import Simulation
+from gpucheck.model.finding import Verdict
 
 SCHEMA = "gpucheck.compute/1"
 
@@ -144,20 +144,15 @@ class BurnIn(msgspec.Struct, frozen=True, kw_only=True):
     state: str = ""
 
 
-class ComputeReport(msgspec.Struct, frozen=True, kw_only=True):
+class ComputeReport(Answer, frozen=True, kw_only=True):
     """One run. checked_values: computed results that were compared, on the GPU with the fewest; miss: the probability
     that a fault which changes one value in 10**9 was missed there. burn_in: of that level only.
     """
 
     schema: str = SCHEMA
-    host: str
-    simulated: bool
-    simulation: Simulation | None = None
     engine: str
     level: str
     versions: dict[str, str | None]
-    started: str
-    seconds: float
     load_seconds: float
     gpus: tuple[ComputeDevice, ...]
     checked_values: int = 0
@@ -165,6 +160,3 @@ class ComputeReport(msgspec.Struct, frozen=True, kw_only=True):
     burn_in: BurnIn | None = None
     method: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    verdict: Verdict
-    findings: tuple[Finding, ...]
-    counts: dict[str, int]

@@ -4,8 +4,8 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.model.finding import Finding, Verdict
-from gpucheck.model.host.readings import Simulation
+from gpucheck.model.answer import Answer
+from gpucheck.model.finding import Verdict
 
 SCHEMA = "gpucheck.isolation/1"
 
@@ -46,7 +46,7 @@ class Truth(msgspec.Struct, frozen=True, kw_only=True):
     nics: tuple[str, ...] = ()
 
 
-class IsolationReport(msgspec.Struct, frozen=True, kw_only=True):
+class IsolationReport(Answer, frozen=True, kw_only=True):
     """One search. rounds: the nodes of each test. tests: their number. results: as rounds.
 
     reference_gb_s: what a test of two healthy nodes reaches; limit_gb_s: below it, such a test is slow.
@@ -54,11 +54,6 @@ class IsolationReport(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     schema: str = SCHEMA
-    host: str
-    simulated: bool
-    simulation: Simulation | None = None
-    started: str
-    seconds: float
     nodes: tuple[IsolatedNode, ...]
     rounds: tuple[tuple[tuple[str, ...], ...], ...]
     tests: int
@@ -67,6 +62,3 @@ class IsolationReport(msgspec.Struct, frozen=True, kw_only=True):
     limit_gb_s: float | None = None
     unproven: tuple[str, ...] = ()
     truth: Truth | None = None
-    verdict: Verdict
-    findings: tuple[Finding, ...]
-    counts: dict[str, int]

@@ -2,9 +2,8 @@
 
 import msgspec
 
+from gpucheck.model.answer import Answer
 from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.finding import Finding, Verdict
-from gpucheck.model.host.readings import Simulation
 
 SCHEMA = "gpucheck.network/1"
 
@@ -34,23 +33,15 @@ class NicMeasurement(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class NetworkReport(msgspec.Struct, frozen=True, kw_only=True):
+class NetworkReport(Answer, frozen=True, kw_only=True):
     """One run. engine: the version of perftest, or ``simulated``. counters: how much each rose, by port and name.
 
     observations: what ``gpucheck diagnose --observations`` reads.
     """
 
     schema: str = SCHEMA
-    host: str
-    simulated: bool
-    simulation: Simulation | None = None
     engine: str
-    started: str
-    seconds: float
     results: tuple[NicMeasurement, ...] = ()
     counters: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
     method: tuple[str, ...] = ()
     observations: Observations = Observations()
-    verdict: Verdict
-    findings: tuple[Finding, ...]
-    counts: dict[str, int]

@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from gpucheck.model.answer import Answer
 from gpucheck.model.facts import Facts
-from gpucheck.model.finding import Finding, Verdict
 from gpucheck.model.host.hardware import Gpu, NvLink
-from gpucheck.model.host.readings import Simulation, System
+from gpucheck.model.host.readings import System
 from gpucheck.model.topology import Topology
 
 RECORD = "gpu-health"
@@ -135,12 +135,11 @@ class Partial(msgspec.Struct, frozen=True, kw_only=True):
     by: Literal["device-cgroup", "container"]
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class Report(Answer, frozen=True, kw_only=True):
     """The answer of ``gpucheck verify --format json``.
 
-    started: UTC, ISO 8601. versions: what is installed and active, by component.
+    versions: what is installed and active, by component.
     measurements: by check name, numbers with their unit in the key.
-    counts: findings by verdict, every verdict present.
     not_proven: what the level includes and this run did not show, each with the reason.
     attributes: what this host may have in common with others of its fleet, by name: ``bios``, ``vbios``, ``uplink``...
     partial: the report is that of a session with some of the GPUs, and states nothing about the others.
@@ -148,18 +147,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     schema: str = SCHEMA
-    host: str
-    simulated: bool
-    simulation: Simulation | None = None
     system: System
-    started: str
-    seconds: float
     versions: dict[str, str | None]
-    verdict: Verdict
-    findings: tuple[Finding, ...]
     measurements: dict[str, dict[str, Any]]
     topology: Topology | None
-    counts: dict[str, int]
     not_proven: tuple[str, ...] = ()
     attributes: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     interrupted: bool = False

@@ -4,8 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.model.finding import Finding, Verdict
-from gpucheck.model.host.readings import Simulation
+from gpucheck.model.answer import Answer
 
 SCHEMA = "gpucheck.smoke/2"
 Placement = Literal["cpu", "shared-gpu", "mig", "gpus"]
@@ -228,16 +227,8 @@ class SmokeFailure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
     environment_removed: tuple[str, ...] = ()
 
 
-class SmokeReport(msgspec.Struct, frozen=True, kw_only=True):
+class SmokeReport(Answer, frozen=True, kw_only=True):
     """One run of the command. outcomes: of the trainings that were started."""
 
     schema: str = SCHEMA
-    host: str
-    simulated: bool
-    simulation: Simulation | None
-    started: str
-    seconds: float
-    verdict: Verdict
-    counts: dict[str, int]
-    findings: tuple[Finding, ...]
     outcomes: tuple[SmokeResult | SmokeFailure, ...]
