@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
 
-from gpucheck.imports._kind import TOPOLOGY, Kind, of_messages
+from gpucheck.imports._kind import Kind, of_messages
 from gpucheck.imports._pieces import read_pieces, taken_apart
 from gpucheck.imports._text import MAX_BYTES, ImportProblem, absent, decode, first_line, lines_of, quoted
 from gpucheck.imports._unwrap import Lines, unwrapped
@@ -47,7 +47,7 @@ def read(data: str | bytes) -> Topology:
     text = "\n".join(lines.text)
     problem: ImportProblem | None = None
     for kind in all_kinds():
-        if kind.holds == TOPOLOGY and any(hint in text for hint in kind.hints):
+        if kind.topology and any(hint in text for hint in kind.hints):
             try:
                 part = kind.parse(lines.text)
             except ImportProblem as reason:
@@ -67,13 +67,13 @@ def _no_topology(lines: Lines, problem: ImportProblem | None) -> ImportProblem:
     """problem: why a kind that holds a topology could not be read."""
     found = [section.kind for section in taken_apart(lines, all_kinds()).sections]
     kind = next((kind for kind in all_kinds() if kind in found), None)
-    if kind is not None and not any(one.holds == TOPOLOGY for one in found):
+    if kind is not None and not any(one.topology for one in found):
         return absent(
             "topology",
-            f"this is {kind.title}, which contains {kind.holds}, not how the GPUs are connected",
-            f"Read it with: {kind.command}",
+            f"this is {kind.title}, which does not contain how the GPUs are connected",
+            "Read it with: gpucheck diagnose FILE",
         )
-    expected = " or ".join(kind.title for kind in reversed(all_kinds()) if kind.holds == TOPOLOGY)
+    expected = " or ".join(kind.title for kind in reversed(all_kinds()) if kind.topology)
     return problem or ImportProblem(
         "no topology in the input",
         where="line 1",

@@ -14,9 +14,6 @@ from gpucheck.model.topology import Topology
 
 Blocks = Iterable[tuple[int, int]]
 
-TOPOLOGY = "topology"
-MEASUREMENTS = "measurements"
-
 
 class AnyCase(str):
     """A text that is compared without regard to case. It is written in lower case."""
@@ -39,14 +36,13 @@ class Kind:
     of the kind holds one of these texts or patterns, so `line` is asked of no others; without any it is asked of all.
     loose: takes much for its own, so the others are tried first.
 
-    holds: what it is about; TOPOLOGY when its parts have one. command: which command reads it.
+    topology: whether its parts say how the GPUs are connected.
     """
 
     name: str
     title: str
     parse: Callable[[list[str]], Part | None]
-    holds: str = "messages"
-    command: str = "gpucheck diagnose FILE"
+    topology: bool = False
     loose: bool = False
     hints: tuple[str, ...] = ()
     marks: tuple[str | re.Pattern[str], ...] = ()

@@ -78,7 +78,6 @@ KIND = Kind(
     NAME,
     "the output of collect_env (PyTorch, vLLM) or check_env (SGLang)",
     parse,
-    holds="names",
     loose=True,
     hints=("PyTorch", "CUDA available", "relevant libraries", "[pip", "[conda]", "vLLM ", "driver version: "),
     blocks=lambda lines: spans(lines, BEGIN, INSIDE),

@@ -23,7 +23,6 @@ from gpucheck.printable import counted
 #
 # Every form gives the same messages. What stands before a message is taken off piece by piece: quotes, priorities,
 # times, host and program. Lines that the kernel or syslog joined (``#012``, ``\x0a``) are taken apart again.
-COMMAND = "gpucheck diagnose FILE"
 MAX_LINE = 16_384
 SHORTEST = 7  # MESSAGE, the shortest line that means something
 MOST_LINES = 500_000  # the newest are kept
@@ -196,7 +195,7 @@ def _records(lines: Sequence[str]) -> Iterator[_Line]:
         line = raw[:MAX_LINE].lstrip("\x1e").rstrip()
         message = record(line) or (fields.take(line) if fields else None)
         if message is not None:
-            yield _Line(message.text, message.seconds, message.clock, own=True, kernel=True)
+            yield message
             continue
         found = _stripped(line)
         if found.own or not before.own or not line[:1].isspace():
@@ -279,8 +278,6 @@ KIND = Kind(
     name="kernel-log",
     title="a kernel log (dmesg, journalctl -k, syslog)",
     parse=parse,
-    holds="kernel messages",
-    command=COMMAND,
     loose=True,
     marks=MARKS,
     line=_is_line,
@@ -293,12 +290,9 @@ FIELDS = regex(r'(?: {4}|\t)?(?:MESSAGE(?:=|$)|_TRANSPORT=|__CURSOR=|"MESSAGE" :
 VERBOSE_HEAD = regex(r".{0,60}\[s=[0-9a-f]")
 
 
-class _Record(NamedTuple):
-    """A message and its times. clock: microseconds since 1970, as the journal has it."""
-
-    text: str
-    seconds: float | None = None
-    clock: str | None = None
+def _record(text: str, seconds: float | None = None, clock: str | None = None) -> _Line:
+    """clock: microseconds since 1970, as the journal has it."""
+    return _Line(text, seconds, clock, own=True, kernel=True)
 
 
 class Fields:
@@ -308,22 +302,22 @@ class Fields:
         self.clock: str | None = None
         self.in_message = False
 
-    def take(self, line: str) -> _Record | None:
+    def take(self, line: str) -> _Line | None:
         """The message if the line holds one; an empty one for any other line of a record; None for other lines."""
         match = FIELD.fullmatch(line) or PRETTY.fullmatch(line)
         if match is None and self.in_message:
-            return _Record(line.lstrip(), clock=self.clock)
+            return _record(line.lstrip(), clock=self.clock)
         if match is None:
             # journalctl -o export writes a message of several lines below its name.
             self.in_message = line.lstrip() == "MESSAGE"
-            return _Record("") if self.in_message or VERBOSE_HEAD.match(line) else None
+            return _record("") if self.in_message or VERBOSE_HEAD.match(line) else None
         self.in_message = False
         if "REALTIME" in match["name"]:
             self.clock = match["value"].strip('"')
-        return _Record(_unquoted(match["value"]) if match["name"] == "MESSAGE" else "", clock=self.clock)
+        return _record(_unquoted(match["value"]) if match["name"] == "MESSAGE" else "", clock=self.clock)
 
 
-def record(line: str) -> _Record | None:
+def record(line: str) -> _Line | None:
     """Return one record of journalctl -o json, json-sse or json-seq; None for any other line."""
     line = line.lstrip().removeprefix("data: ")
     if not line.startswith("{") or '"MESSAGE"' not in line:
@@ -337,7 +331,7 @@ def record(line: str) -> _Record | None:
     micro = str(found.get("_SOURCE_MONOTONIC_TIMESTAMP", ""))
     seconds = int(micro) / 1e6 if micro.isascii() and micro.isdigit() and len(micro) < 19 else None
     clock = found.get("__REALTIME_TIMESTAMP")
-    return _Record(_text(found.get("MESSAGE")), seconds, clock if isinstance(clock, str) else None)
+    return _record(_text(found.get("MESSAGE")), seconds, clock if isinstance(clock, str) else None)
 
 
 def _text(message: Any) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from gpucheck.imports._kind import MEASUREMENTS, Blocks, Kind
+from gpucheck.imports._kind import Blocks, Kind
 from gpucheck.imports._numbers import AGAIN, MOST_GPUS, tables
 from gpucheck.imports._text import (
     ImportProblem,
@@ -93,7 +93,6 @@ BANDWIDTH = Kind(
     "bandwidth-test",
     "the output of bandwidthTest",
     bandwidth_parse,
-    holds=MEASUREMENTS,
     hints=("Device(s)", "bandwidthTest-", "CUDA Bandwidth Test"),
     blocks=_blocks,
 )
@@ -194,7 +193,6 @@ P2P = Kind(
     "p2p-bandwidth-latency-test",
     "the output of p2pBandwidthLatencyTest",
     p2p_parse,
-    holds=MEASUREMENTS,
     hints=("P2P=", "p2p=", "Access Peer", "P2P Connectivity"),
     blocks=lambda lines: spans(lines, P2P_BEGIN, P2P_INSIDE, P2P_FIRST),
 )
@@ -260,7 +258,6 @@ SIMPLE = Kind(
     "simple-p2p",
     "the output of simpleP2P",
     simple_parse,
-    holds=MEASUREMENTS,
     hints=("simpleP2P", "cudaMemcpyPeer / cudaMemcpy", "Verification error @ element"),
     blocks=lambda lines: spans(lines, SIMPLE_BEGIN, SIMPLE_INSIDE, SIMPLE_FIRST),
 )

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from gpucheck.imports._kind import MEASUREMENTS, Blocks, Kind, messages_in
+from gpucheck.imports._kind import Blocks, Kind, messages_in
 from gpucheck.imports._numbers import AGAIN, MOST_GPUS, tables, transposed
 from gpucheck.imports._text import (
     ImportProblem,
@@ -258,7 +258,6 @@ JSON = Kind(
     TOOL,
     "the JSON of nvbandwidth",
     json_parse,
-    holds=MEASUREMENTS,
     hints=('"nvbandwidth"',),
     blocks=lambda lines: objects(lines, '"nvbandwidth"'),
 )
@@ -267,7 +266,6 @@ TEXT = Kind(
     "nvbandwidth",
     "the output of nvbandwidth",
     text_parse,
-    holds=MEASUREMENTS,
     hints=("memcpy", "latency_", "Latency ", "latency ", "nvbandwidth"),
     blocks=_blocks,
 )

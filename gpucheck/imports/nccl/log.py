@@ -275,7 +275,6 @@ KIND = Kind(
     name=NAME,
     title="a log of NCCL (NCCL_DEBUG)",
     parse=parse,
-    holds="messages of NCCL",
     hints=("NCCL", "/shm/nccl-"),
     line=is_line,
     marks=MARKS,

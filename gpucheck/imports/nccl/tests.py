@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from gpucheck.imports._kind import MEASUREMENTS, Kind
+from gpucheck.imports._kind import Kind
 from gpucheck.imports._numbers import AGAIN, MOST_GPUS, cell, refuse_gib
 from gpucheck.imports._text import absent, bus_id, json_object, left_out, objects, regex, rows_of, spans, string_of
 from gpucheck.model.diagnosis.observations import Collective, Measured, Observations, ObservedGpu
@@ -288,7 +288,7 @@ def _with_command(lines: Sequence[str], first: int, end: int) -> int:
     return first
 
 
-TEXT = Kind(TOOL, "the output of nccl-tests", text_parse, holds=MEASUREMENTS, hints=("busbw", "nThread"), blocks=blocks)
+TEXT = Kind(TOOL, "the output of nccl-tests", text_parse, hints=("busbw", "nThread"), blocks=blocks)
 
 
 # nccl-tests -J: config.devices, results, and an environment of which only NCCL's and CUDA's variables are read.
@@ -339,7 +339,6 @@ JSON = Kind(
     TOOL,
     "the JSON of nccl-tests",
     json_parse,
-    holds=MEASUREMENTS,
     hints=('"bus_bw"', '"nccl_version"'),
     blocks=lambda lines: objects(lines, '"bus_bw"', '"nccl_version"'),
 )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from xml.parsers import expat
 
-from gpucheck.imports._kind import TOPOLOGY, Kind, of_topology
+from gpucheck.imports._kind import Kind, of_topology
 from gpucheck.imports._text import ImportProblem, linux_bus_id, quoted, regex, until
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Finding
@@ -470,4 +470,4 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     return until(lines, lambda line: "<" in line and BEGIN_OF_ANY.search(line), "</system>", "</graphs>")
 
 
-XML = Kind("nccl-topology", TITLE, parse, holds=TOPOLOGY, hints=("<system", "<graphs"), blocks=_blocks)
+XML = Kind("nccl-topology", TITLE, parse, topology=True, hints=("<system", "<graphs"), blocks=_blocks)

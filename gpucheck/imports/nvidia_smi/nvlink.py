@@ -139,7 +139,6 @@ NVLINK = Kind(
     "nvidia-smi-nvlink",
     "the output of nvidia-smi nvlink",
     nvlink_parse,
-    holds="NVLinks",
     hints=("Link 0", "Link 1", "Link 2", "Link 3", "ink information as all links"),
     blocks=_blocks,
 )
@@ -169,7 +168,6 @@ LIST = Kind(
     name="nvidia-smi",
     title="the output of nvidia-smi -L",
     parse=list_parse,
-    holds="names",
     loose=True,
     hints=("(UUID: ",),
     blocks=lambda lines: spans(lines, LIST_GPU, MIG),

@@ -155,7 +155,6 @@ TEXT = Kind(
     NAME,
     "the output of nvidia-smi -q",
     text_parse,
-    holds="GPU state",
     hints=(
         *("NVSMI LOG", "GPU 0", "Mode", "Reasons", "Rows", "Pages", "Readings", "Usage", "Clocks", "Errors", "Info"),
         "Fabric",
@@ -212,7 +211,6 @@ XML = Kind(
     NAME,
     "the output of nvidia-smi -q -x",
     xml_parse,
-    holds="GPU state",
     hints=("<nvidia_smi_log", "<gpu id="),
     blocks=_xml_blocks,
 )
@@ -355,6 +353,4 @@ def _csv_blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
             yield first, at - 1
 
 
-CSV = Kind(
-    NAME, "the output of nvidia-smi --query-gpu", csv_parse, holds="GPU state", hints=(", ",), blocks=_csv_blocks
-)
+CSV = Kind(NAME, "the output of nvidia-smi --query-gpu", csv_parse, hints=(", ",), blocks=_csv_blocks)

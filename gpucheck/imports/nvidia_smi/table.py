@@ -165,4 +165,4 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     )
 
 
-KIND = Kind(NAME, "the table of nvidia-smi", parse, holds="GPU state", hints=("NVIDIA-SMI", "MiB |"), blocks=_blocks)
+KIND = Kind(NAME, "the table of nvidia-smi", parse, hints=("NVIDIA-SMI", "MiB |"), blocks=_blocks)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from gpucheck.imports._kind import TOPOLOGY, Kind, of_topology
+from gpucheck.imports._kind import Kind, of_topology
 from gpucheck.imports._text import ImportProblem, first_line, quoted, regex, spans
 from gpucheck.imports.nvidia_smi._topo_blocks import (
     GPU_ROW,
@@ -256,7 +256,7 @@ KIND = Kind(
     "nvidia-smi-topo",
     "the output of nvidia-smi topo -m",
     parse,
-    holds=TOPOLOGY,
+    topology=True,
     loose=True,
     hints=("GPU",),
     blocks=_blocks,

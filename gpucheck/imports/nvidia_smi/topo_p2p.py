@@ -83,7 +83,6 @@ KIND = Kind(
     "nvidia-smi-topo-p2p",
     "the output of nvidia-smi topo -p2p",
     parse,
-    holds="peer access",
     hints=("GPU0", "GPU1"),
     blocks=_blocks,
 )
