@@ -4,7 +4,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -116,16 +116,12 @@ UNIT_WORDS = {
 }
 
 
-LEVELS: dict[Level, Callable[[HostMetric], float | None]] = {
-    "host": lambda m: m.host,
-    "gpu": lambda m: m.gpu,
-    "pair": lambda m: m.pair,
+# Of a metric: its value and where it is, by level.
+LEVELS: dict[Level, tuple[Callable[[HostMetric], float | None], Callable[[HostMetric], str | None]]] = {
+    "host": (lambda m: m.host, lambda _: None),
+    "gpu": (lambda m: m.gpu, lambda m: m.gpu_at),
+    "pair": (lambda m: m.pair, lambda m: m.pair_at),
 }
-
-
-class _Sample(NamedTuple):
-    row: FleetRow
-    metric: HostMetric
 
 
 def find_outliers(rows: Sequence[FleetRow]) -> tuple[tuple[MetricGroup, ...], tuple[Outlier, ...]]:
@@ -136,11 +132,9 @@ def find_outliers(rows: Sequence[FleetRow]) -> tuple[tuple[MetricGroup, ...], tu
             having[row.group or "", name].append(row)
     groups: list[MetricGroup] = []
     found: list[Outlier] = []
-    for (group, name), measured in sorted(having.items(), key=lambda item: item[0]):
-        members = [_Sample(row, row.metrics[name]) for row in measured]
-        normal = middle_of([m.metric.host for m in members], LIMITS["host"])
+    for (group, name), members in sorted(having.items(), key=lambda item: item[0]):
         enough = len(members) >= ENOUGH
-        groups.append(_group(group, name, members, normal, "fleet" if enough else "model"))
+        groups.append(_group(group, name, [row.metrics[name].host for row in members], "fleet" if enough else "model"))
         found += _compared(group, name, members) if enough else _modelled(group, name, members)
     return tuple(groups), tuple(sorted(found, key=lambda o: (-abs(o.percent), o.host, o.metric)))
 
@@ -178,8 +172,8 @@ def _finding(outlier: Outlier) -> Finding:
     )
 
 
-def _group(group: str, name: str, members: list[_Sample], normal: Middle, basis: str) -> MetricGroup:
-    values = [m.metric.host for m in members]
+def _group(group: str, name: str, values: list[float], basis: Literal["fleet", "model"]) -> MetricGroup:
+    normal = middle_of(values, LIMITS["host"])
     low, high = min(values), max(values)
     counts = [0] * (BINS if high > low else 1)
     for value in values:
@@ -193,26 +187,26 @@ def _group(group: str, name: str, members: list[_Sample], normal: Middle, basis:
         low=low,
         high=high,
         counts=tuple(counts),
-        basis="fleet" if basis == "fleet" else "model",
+        basis=basis,
     )
 
 
-def _compared(group: str, name: str, members: list[_Sample]) -> Iterator[Outlier]:
+def _compared(group: str, name: str, members: list[FleetRow]) -> Iterator[Outlier]:
     """Like with like: hosts with hosts, worst GPUs with worst GPUs, worst pairs with worst pairs.
 
     A host is named once a metric, where the trouble is: a GPU or pair that is much farther off than the whole around
     it is what pulls the whole down.
     """
     named: dict[str, Outlier] = {}
-    for level, value_of in LEVELS.items():
-        having = [(m, v) for m in members if (v := value_of(m.metric)) is not None]
+    for level, (value_of, _) in LEVELS.items():
+        having = [(row, v) for row in members if (v := value_of(row.metrics[name])) is not None]
         if len(having) < ENOUGH:
             continue
         normal = middle_of([v for _, v in having], LIMITS[level])
         limit = widened(LIMITS[level], normal.n)
-        for member, value in having:
+        for row, value in having:
             if _is_outlier(name, value, normal, limit):
-                found = _outlier(group, name, member, level, value, normal.median, normal.sigma)
+                found = _outlier(group, name, row, level, value, normal.median, normal.sigma)
                 wider = named.get(found.host)
                 if wider is None or _relative_offset(found) > PULLS * _relative_offset(wider):
                     named[found.host] = found
@@ -235,38 +229,33 @@ def _is_outlier(name: str, value: float, normal: Middle, limit: float) -> bool:
     return abs(off) > limit * normal.sigma and abs(off) > (MATTERS * abs(normal.median) if least is None else least)
 
 
-def _place_of(metric: HostMetric, level: Level) -> str | None:
-    """Return the GPU or pair of a value; None for the host."""
-    return {"host": None, "gpu": metric.gpu_at, "pair": metric.pair_at}[level]
-
-
 def _absolute(name: str) -> float | None:
     """Return the smallest difference that is named, for units whose zero means nothing; None for other units."""
     key = name.partition("[")[0]
     return next((least for unit, least in LEAST.items() if key.endswith(unit)), None)
 
 
-def _modelled(group: str, name: str, members: list[_Sample]) -> Iterator[Outlier]:
+def _modelled(group: str, name: str, members: list[FleetRow]) -> Iterator[Outlier]:
     """Too few hosts for a normal of their own: only what the model of the machine does not allow is named."""
-    for member in members:
-        low = member.metric.low
-        for level, value_of in LEVELS.items():
-            value = value_of(member.metric)
+    for row in members:
+        low = row.metrics[name].low
+        for level, (value_of, _) in LEVELS.items():
+            value = value_of(row.metrics[name])
             if value is not None and low is not None and value < low * (1 - MATTERS):
-                yield _outlier(group, name, member, level, value, low, None)
+                yield _outlier(group, name, row, level, value, low, None)
                 break
 
 
 def _outlier(
-    group: str, name: str, member: _Sample, level: Level, value: float, normal: float, sigma: float | None
+    group: str, name: str, row: FleetRow, level: Level, value: float, normal: float, sigma: float | None
 ) -> Outlier:
     off = value - normal
     return Outlier(
-        host=member.row.host,
+        host=row.host,
         group=group,
         metric=name,
         level=level,
-        at=_place_of(member.metric, level),
+        at=LEVELS[level][1](row.metrics[name]),
         value=value,
         normal=normal,
         percent=round(100 * off / abs(normal), 1) if normal else 0.0,
