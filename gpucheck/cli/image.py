@@ -21,7 +21,7 @@ from gpucheck.cli._shared.common import (
 from gpucheck.cli._shared.completion import VARIANT
 from gpucheck.cli._shared.shown import write_report
 from gpucheck.cli._shared.width import columns, table
-from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, named, with_actions, worst
+from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, named, worst
 from gpucheck.model.finding import exit_status
 from gpucheck.processes.atomic import SHARED
 
@@ -71,13 +71,13 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.host import live_source
     from gpucheck.images.judge import evaluate
     from gpucheck.images.probe import read
-    from gpucheck.knowledge import causes
+    from gpucheck.knowledge.causes import with_actions
     from gpucheck.render.subjects.image import document
 
     started = time.monotonic()
     values = read(live_source(isolated=True, deadline_s=timeout), quick=quick, full=full)
     nvml = values.nvml if isinstance(values.nvml, NvmlReading) else None
-    findings = with_actions(named(evaluate(values, quick=quick), nvml.gpus if nvml else ()), causes())
+    findings = with_actions(named(evaluate(values, quick=quick), nvml.gpus if nvml else ()))
     verdict = worst(finding.verdict for finding in findings)
     report: dict[str, Any] = {
         "schema": SCHEMA,

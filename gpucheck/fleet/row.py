@@ -10,9 +10,9 @@ from gpucheck.fleet.digests import digests_of
 from gpucheck.fleet.document import HostReport
 from gpucheck.fleet.metrics import host_metrics
 from gpucheck.knowledge import causes
-from gpucheck.knowledge.causes import fix_of
+from gpucheck.knowledge.causes import fix_of, with_actions
 from gpucheck.knowledge.codes import Subject, rows, words_of
-from gpucheck.model import Finding, FleetRow, Verdict, counted, follows, named, with_actions, worst
+from gpucheck.model import Finding, FleetRow, Verdict, counted, follows, named, worst
 from gpucheck.model.finding import Step, Values, bus_ids
 from gpucheck.model.measurements import gpu_computed_of, gpu_trainings_of
 
@@ -158,7 +158,7 @@ def _kept(finding: Finding) -> Finding:
     )
     if finding.check in OWN_CHECKS:
         kept = replace(kept, check=f"host's {finding.check}")
-    return with_actions((advised(kept),), causes())[0]
+    return with_actions((advised(kept),))[0]
 
 
 @overload

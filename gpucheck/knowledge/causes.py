@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from gpucheck.knowledge._load import Table, TableRow, table
-from gpucheck.model.finding import Action, Owner, Step
+from gpucheck.model.finding import GOOD, Action, Finding, Owner, Step, Verdict
 
 
 class Advice(TableRow, frozen=True, kw_only=True):
@@ -102,6 +102,42 @@ class _Causes(Table, frozen=True, kw_only=True):
 def causes() -> dict[str, Cause]:
     """Every cause by its key. The keys are an outside contract and are never renamed."""
     return dict(table("causes.yml", _Causes).causes)
+
+
+# These interrupt jobs or take a part out: not on the evidence of a check that could not look.
+DISRUPTIVE: frozenset[Action] = frozenset({"reset-gpu", "reboot", "power-cycle", "replace"})
+
+
+def with_actions(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings with their action and owner.
+
+    A finding that states its action keeps it, unless the evidence does not support it: a part is replaced on certain
+    evidence only, and UNKNOWN interrupts no job unless its cause is certain. A pass or a skip asks for nothing. WARN
+    and FAIL without a known cause need a person.
+    """
+    known = causes()
+    return tuple(_with_action(finding, known.get(finding.cause or "")) for finding in findings)
+
+
+def _with_action(finding: Finding, cause: Cause | None) -> Finding:
+    owner = finding.owner or (cause.owner if cause else "node")
+    if finding.verdict in GOOD:
+        action: Action = "none"
+    elif finding.action or cause:
+        action = _supported(finding.action or (cause.action if cause else "none"), finding)
+    else:
+        action = "none" if finding.verdict is Verdict.UNKNOWN else "contact-support"
+    if (finding.action, finding.owner) == (action, owner):
+        return finding
+    return msgspec.structs.replace(finding, action=action, owner=owner)
+
+
+def _supported(action: Action, finding: Finding) -> Action:
+    if finding.confidence == "certain":
+        return action
+    if finding.verdict is Verdict.UNKNOWN:
+        return "none" if action in DISRUPTIVE else action
+    return "contact-support" if action == "replace" else action
 
 
 class RootCauses(Table, frozen=True, kw_only=True):

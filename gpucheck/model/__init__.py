@@ -10,7 +10,6 @@ from gpucheck.model.finding import (
     follows,
     named,
     where,
-    with_actions,
     worst,
 )
 from gpucheck.model.fleet import (

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpucheck.knowledge import causes, root_causes
-from gpucheck.model import Finding, Verdict, counted, follows, named, with_actions, worst
+from gpucheck.knowledge.causes import with_actions
+from gpucheck.model import Finding, Verdict, counted, follows, named, worst
 from gpucheck.model.finding import FOUND, NamedGpu, bus_ids
 from gpucheck.model.host.hardware import Wiring
 
@@ -27,7 +28,7 @@ class Conclusion(NamedTuple):
 
 def conclude(findings: Iterable[Finding], gpus: Iterable[NamedGpu] = (), wiring: Wiring | None = None) -> Conclusion:
     """Return the findings with GPU indexes and actions, each fault led by one of them."""
-    found = with_actions(joined(named(findings, gpus), wiring), causes())
+    found = with_actions(joined(named(findings, gpus), wiring))
     return Conclusion(found, worst(one.verdict for one in found), counted(found))
 
 

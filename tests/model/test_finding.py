@@ -2,8 +2,8 @@
 
 import pytest
 
-from gpucheck.knowledge import causes
-from gpucheck.model import Finding, Verdict, by_root, with_actions, worst
+from gpucheck.knowledge.causes import with_actions
+from gpucheck.model import Finding, Verdict, by_root, worst
 from gpucheck.model.finding import FAIL_ON, exit_status
 
 P, W, F, U, S = Verdict.PASS, Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN, Verdict.SKIP
@@ -74,7 +74,7 @@ def test_what_follows_is_listed_below_the_check_of_the_root_cause(findings, own,
 )
 def test_action_and_owner_follow_from_cause_confidence_and_verdict(fields, asked):
     finding = Finding(**{"check": "c", "subject": "host", "verdict": F, "why": "it is", "fix": "do", **fields})
-    (found,) = with_actions([finding], causes())
+    (found,) = with_actions([finding])
 
     assert (found.action, found.owner) == asked
 

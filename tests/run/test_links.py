@@ -5,10 +5,10 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.knowledge import causes
+from gpucheck.knowledge.causes import with_actions
 from gpucheck.measure.bandwidth import BandwidthOptions
 from gpucheck.measure.collectives.run import CollectiveOptions
-from gpucheck.model import Finding, Verdict, with_actions
+from gpucheck.model import Finding, Verdict
 from gpucheck.model.bandwidth import BandwidthReport, MeasuredDevice, MeasuredPair
 from gpucheck.model.diagnosis.observations import CopyFailure, Measured, Observations, ObservedGpu
 from gpucheck.model.measurements import copies_in_short, copies_of
@@ -64,7 +64,7 @@ def test_where_nothing_was_measured_nothing_is_judged(run):
     report, asked = run(measured(observations=replace(SEEN, measured=Measured())))
 
     assert asked == []
-    assert (report.verdict, report.findings) == (Verdict.UNKNOWN, with_actions((GAP,), causes()))
+    assert (report.verdict, report.findings) == (Verdict.UNKNOWN, with_actions((GAP,)))
 
 
 @pytest.mark.parametrize(

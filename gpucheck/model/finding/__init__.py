@@ -1,7 +1,7 @@
 """One thing a check found out: what was seen, what was wanted, and what to do about the difference."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import Enum
 from typing import Literal, NamedTuple, Protocol
 
@@ -219,54 +219,6 @@ def gpu_name(bus_id: str, index: int | None) -> str:
 def _device(name: str) -> str:
     """A bridge, a port or an NVSwitch: the subject does not distinguish them, and lspci -s accepts its bus id."""
     return f"PCIe device {name}" if BUS_ID.fullmatch(name) else name
-
-
-QUIET = (Verdict.PASS, Verdict.SKIP)
-# These interrupt jobs or take a part out: not on the evidence of a check that could not look.
-DISRUPTIVE: frozenset[Action] = frozenset({"reset-gpu", "reboot", "power-cycle", "replace"})
-
-
-class Advised(Protocol):
-    """The part of a cause that is for programs."""
-
-    @property
-    def action(self) -> Action:
-        """The first step that changes anything."""
-
-    @property
-    def owner(self) -> Owner:
-        """Who carries it out."""
-
-
-def with_actions(findings: Iterable[Finding], causes: Mapping[str, Advised]) -> tuple[Finding, ...]:
-    """Return the findings with their action and owner. causes: by key.
-
-    A finding that states its action keeps it, unless the evidence does not support it: a part is replaced on certain
-    evidence only, and UNKNOWN interrupts no job unless its cause is certain. A pass or a skip asks for nothing. WARN
-    and FAIL without a known cause need a person.
-    """
-    return tuple(_with_action(finding, causes.get(finding.cause or "")) for finding in findings)
-
-
-def _with_action(finding: Finding, cause: Advised | None) -> Finding:
-    owner = finding.owner or (cause.owner if cause else "node")
-    if finding.verdict in QUIET:
-        action: Action = "none"
-    elif finding.action or cause:
-        action = _supported(finding.action or (cause.action if cause else "none"), finding)
-    else:
-        action = "none" if finding.verdict is Verdict.UNKNOWN else "contact-support"
-    if (finding.action, finding.owner) == (action, owner):
-        return finding
-    return replace(finding, action=action, owner=owner)
-
-
-def _supported(action: Action, finding: Finding) -> Action:
-    if finding.confidence == "certain":
-        return action
-    if finding.verdict is Verdict.UNKNOWN:
-        return "none" if action in DISRUPTIVE else action
-    return "contact-support" if action == "replace" else action
 
 
 GOOD = (Verdict.PASS, Verdict.SKIP)

@@ -12,7 +12,7 @@ from gpucheck.checks.network import ports as nic_ports
 from gpucheck.checks.nvlink import fabric
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.messages import of_messages
-from gpucheck.knowledge import causes
+from gpucheck.knowledge.causes import with_actions
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
     Finding,
@@ -22,7 +22,6 @@ from gpucheck.model import (
     TopologyGpu,
     Verdict,
     counted,
-    with_actions,
     worst,
 )
 from gpucheck.model.diagnosis import Diagnosis, UnreadRange
@@ -146,7 +145,7 @@ def diagnosis(
 
 
 def _with(answer: Diagnosis, findings: list[Finding], *, unread: tuple[UnreadRange, ...]) -> Diagnosis:
-    found = (*answer.findings, *with_actions(findings, causes()))
+    found = (*answer.findings, *with_actions(findings))
     every = (*found, *(row for machine in answer.machines for row in machine.findings))
     verdict = worst(one.verdict for one in every)
     return replace(answer, verdict=verdict, findings=found, counts=counted(every), unread=unread)

@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.host.simulated import machine_directory
-from gpucheck.knowledge import causes
+from gpucheck.knowledge.causes import with_actions
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, Gpu, named, with_actions
+from gpucheck.model import Finding, Gpu, named
 from gpucheck.model.facts import Source
 from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult
 from gpucheck.processes.signals import TerminatedError, undisturbed
@@ -187,7 +187,7 @@ def _with_indexes(source: Source, trainings: tuple[Training, ...]) -> tuple[Trai
     if any(finding.subject != "host" for findings in found for finding in findings):
         gpus = source.read("nvml").gpus
     return tuple(
-        training._replace(findings=with_actions(named(findings, gpus), causes()))
+        training._replace(findings=with_actions(named(findings, gpus)))
         for training, findings in zip(trainings, found, strict=True)
     )
 
