@@ -2,9 +2,6 @@
 
 import msgspec
 import pytest
-import yaml
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gpucheck import comparison
 from gpucheck.knowledge.strict import InputProblem
@@ -171,24 +168,3 @@ def test_a_floor_is_skipped_where_nothing_was_to_be_measured_and_unknown_where_i
     assert judged(floor, report(*GPUS))[0].verdict is Verdict.SKIP
     assert judged(floor, report(*GPUS, findings=(broken,)))[0].verdict is Verdict.UNKNOWN
     assert judged(floor, report(GPUS[0], measured=copied(GPUS[:1])))[0].verdict is Verdict.UNKNOWN
-
-
-KEYS = st.sampled_from(
-    ["gpus", "count", "model", "models", "pairs", "floors", "ceilings", "NV18", "p2p_uni_gb_s", "ecc", "versions",
-     "driver"]
-)  # fmt: skip
-TREES = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-5, 99), st.floats(), KEYS, st.text(max_size=6)),
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=4)),
-    max_leaves=12,
-)
-ONE = report(*GPUS, measured=copied())
-
-
-@given(TREES)
-def test_any_document_is_judged_or_refused(tree):
-    try:
-        expected = comparison.read(yaml.safe_dump(tree).encode(), "site.yml")
-    except InputProblem:
-        return
-    assert list(comparison.evaluate(ONE, expected))

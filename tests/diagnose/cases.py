@@ -111,11 +111,6 @@ def told(name: str) -> Observations:
     return read(json.dumps(words)) if words else Observations()
 
 
-def observed(name: str) -> Observations:
-    """What is known of the machine. Raises ImportProblem for a paste that no reader understands."""
-    return diagnosed(name).observations or Observations()
-
-
 @cache
 def diagnosed(name: str) -> Diagnosis:
     """The answer of gpucheck diagnose. Raises ImportProblem for a paste that no reader understands."""

@@ -122,13 +122,6 @@ def test_unknown_is_not_no(word):
         ("measured: {bytes_compared: -1}", "is not between 0"),
         ("{schema: gpucheck.report/1, host: a}", "has no observations. Give that of bandwidth or collectives"),
         ("gpus: {count: 2}\ngpus: {count: 3}", "stated twice"),
-        ("[" * 20000, "nested more than 32 deep"),
-        ("- " * 20000, "line 1"),
-        ("{a: " * 900, "nested more than 32 deep"),
-        ("a: &x [*x]", "line 1: anchors (&name) and aliases (*name) are not accepted"),
-        ("gpus: !!set {count}", "line 1: tags (!name) are not accepted"),
-        ("gpus: {count: 0x" + "f" * 5000 + "}", "... is not between 0 and 128"),
-        ("matrix: [" + "[],\n" * 100_000 + "]", "line 99998: more than 100000 values"),
     ],
     ids=lambda value: value[:40],
 )

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from gpucheck import fleet
-from gpucheck.fleet.decode import known_as, names_of, origin
 from gpucheck.model import Verdict
 from gpucheck.render.fleet import render
 from tests.fleet.reports import bad, report
@@ -156,13 +155,6 @@ def test_an_unreadable_report_beside_a_good_one_is_told(tmp_path):
     text = render(read(old, new), "text")
 
     assert "unreadable a.json: the report is cut off" in text
-
-
-def test_names_that_dates_and_folders_hide(tmp_path):
-    assert names_of(tmp_path / "node01" / "2026-11-21.json")[0] == "node01"
-    assert names_of(tmp_path / "vm-20261121.json")[:2] == ("vm", "vm-20261121")
-    assert known_as("vm-20261121", names_of(tmp_path / "vm-20261121.json")) == ("vm-20261121", None)
-    assert origin("n1/20261121T030000Z.json") == origin("n1/2026-11-22.json") != origin("n2/2026-11-22.json")
 
 
 def test_the_reason_of_a_missing_report_is_the_inventorys(tmp_path):

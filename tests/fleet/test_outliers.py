@@ -2,7 +2,6 @@ import random
 
 import pytest
 
-from gpucheck.fleet.causes import common_causes
 from gpucheck.fleet.outliers import LIMITS, fisher, middle_of, widened
 from gpucheck.model import Verdict
 from tests.fleet.reports import bad, merged, report, steady
@@ -81,10 +80,6 @@ def test_clean_fleets_raise_few_false_alarms(hosts):
     assert alarms <= 20
 
 
-def test_the_floor_keeps_equal_values_from_dividing_by_nothing():
-    assert middle_of([10.0] * 9, 5.0).sigma == pytest.approx(10.0 * 0.005 * 1.4826)
-
-
 @pytest.mark.parametrize(
     ("table", "p"),
     [((3, 3, 1, 4), 4 / 35), ((0, 8, 9, 12), 1.0), ((5, 5, 0, 5), 1 / 252)],
@@ -135,7 +130,3 @@ def test_scattered_sick_hosts_share_nothing():
     fine = [report(f"node{i:02d}") for i in range(40) if i % 7]
 
     assert not merged(*sick, *fine, labels=racks).causes
-
-
-def test_no_rows_share_nothing():
-    assert common_causes([], []) == ()

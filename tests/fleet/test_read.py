@@ -3,11 +3,8 @@ import io
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gpucheck import fleet
-from gpucheck.fleet.read import documents
 from gpucheck.model import Verdict
 from gpucheck.render.fleet import render
 from tests.fleet.reports import report, rows, write
@@ -146,14 +143,3 @@ def test_many_files_are_read_on_all_processors_in_order(tmp_path, monkeypatch):
     write(tmp_path, *(report(f"n{i}") for i in range(8)))
 
     assert [row.host for row in fleet.read_reports(fleet.report_files(tmp_path))] == [f"n{i}" for i in range(8)]
-
-
-@settings(deadline=None)
-@given(
-    st.lists(
-        st.sampled_from([b"{", b"}", b'"', b"\\", b"a | CHANGED >>", b"1: ", b"[x] ", b"\n", b"[", b"{}"]), max_size=40
-    )
-)
-def test_documents_have_balanced_braces(parts):
-    for found in documents(io.BytesIO(b"".join(parts))):
-        assert found.document is None or (found.document[:1], found.document[-1:]) == (b"{", b"}")

@@ -96,15 +96,6 @@ def test_what_its_own_reader_refuses_is_unread_with_the_reason() -> None:
     assert "GiB/s" in reading.unread[0].why
 
 
-@pytest.mark.parametrize("as_", sorted({kind.name for kind in imports.all_kinds()}))
-def test_a_forced_kind_refuses_another_text_in_one_line(as_: str) -> None:
-    with pytest.raises(imports.ImportProblem) as refused:
-        imports.read_all(b"hello world\nnothing here\n", "paste.txt", as_)
-
-    assert "\n" not in str(refused.value)
-    assert len(str(refused.value)) < 600
-
-
 def test_a_kind_that_does_not_exist_is_refused() -> None:
     with pytest.raises(imports.ImportProblem, match="unknown kind"):
         imports.read_all(MATRIX.encode(), "paste.txt", "no-such-kind")
