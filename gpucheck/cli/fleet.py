@@ -52,7 +52,7 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
     metavar="HOST,...",
     help="Hosts that must have a report. A missing report is an UNKNOWN row. Repeatable.",
 )
-@click.option("--labels", type=FILE, help="Host labels of your site: CSV (host,rack,...) or YAML.")
+@click.option("--labels", type=FILE, help="Host labels of your site: CSV (host,rack,...).")
 @click.option("--baseline", type=FILE, help="Earlier merge (--format json). Report what is new, fixed or worse.")
 @click.option(
     "--write",
@@ -229,7 +229,7 @@ def _content(merged: FleetReport, form: str, options: ReportOptions, width: int 
 
 @COMMAND.command("history")
 @click.argument("sources", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-@click.option("--labels", type=FILE, help="Host labels of your site, for the CSV: CSV (host,switch,...) or YAML.")
+@click.option("--labels", type=FILE, help="Host labels of your site, for the CSV: CSV (host,switch,...).")
 @output_options("text", "json", "csv")
 def history_command(sources: tuple[Path, ...], labels: Path | None, format_: str, output: Path | None) -> None:
     """Rank nodes by how often they were bad, with an interval.

@@ -29,7 +29,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Test these nodes over ssh. Default: the nodes of the present Slurm allocation, with srun.",
 )
 @click.option("--inventory", type=FILE, help="Ansible inventory: the connection of NODES, or of its group gpu.")
-@click.option("--switches", type=FILE, help="Switch of each node: CSV (host,switch), also of fleet history, or YAML.")
+@click.option("--switches", type=FILE, help="Switch of each node: CSV (host,switch), also of fleet history.")
 @click.option(
     "--expected",
     type=Number(min=0, min_open=True),

@@ -76,7 +76,6 @@ def _host(names: Sequence[str], stated: str | None = None) -> str | None:
 
 
 def _no_report(document: bytes, name: str, names: Sequence[str], error: Exception | None) -> Sequence[FleetRow]:
-    """Return the row of a document that is not a report: it names what it is."""
     try:
         head = _HEAD.decode(document)
     except UNREADABLE as broken:

@@ -61,7 +61,6 @@ def _versions(versions: Mapping[str, str | None]) -> str:
 
 
 def _losses(trained: Iterable[SmokeResult]) -> Iterator[tuple[str, str]]:
-    """Yield the digest of the losses of each training."""
     for run in trained:
         names = [name for name in run.device_names if name is not None]
         if run.variant == ROUNDED or run.loss_digest is None or not names or len(names) < len(run.device_names):

@@ -120,7 +120,6 @@ def _time(text: str) -> datetime | None:
 
 
 def _of_report(path: Path) -> tuple[list[Event], bool]:
-    """Return the events of a report of a host or of a search, and whether it is simulated."""
     try:
         content = read_text(path, MAX_BYTES).encode()
         if msgspec.json.decode(content, type=_Head).schema == ISOLATION:

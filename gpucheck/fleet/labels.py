@@ -16,12 +16,23 @@ MAX_LABELS_BYTES = 64 * 1024 * 1024
 
 
 def read_labels(path: Path) -> Labels:
-    """Labels by host, from CSV with a column ``host``, or YAML or JSON ``{host: {rack: r12}}``.
+    """Labels by host, from CSV with a column ``host``.
 
     Raises UnreadableInput when the file cannot be read, ValueError with a whole sentence when it holds no labels.
     """
-    text = read_text(path, MAX_LABELS_BYTES, "Give a CSV or YAML file of labels")
-    return _from_csv(path, text) if path.suffix == ".csv" else _from_yaml(path, text)
+    text = read_text(path, MAX_LABELS_BYTES, "Give a CSV file of labels")
+    reader = csv.DictReader(io.StringIO(text))
+    try:
+        column = next((name for name in reader.fieldnames or () if name.strip().lower() in HOST_COLUMNS), None)
+        if column is None:
+            raise ValueError(f"{path}: the first line has no column 'host'. Write, for example: host,rack")
+        return {
+            line[column].strip(): {k.strip(): (v or "").strip() for k, v in line.items() if k and k != column}
+            for line in reader
+            if line[column]
+        }
+    except (csv.Error, AttributeError) as error:
+        raise ValueError(f"{path}: line {reader.line_num}: {error}. Write a cell for every column.") from error
 
 
 def labelled(rows: Sequence[FleetRow], labels: Labels) -> list[FleetRow]:
@@ -40,31 +51,3 @@ def lemons(labels: Labels) -> tuple[str, ...]:
         if not place.isdecimal():
             raise ValueError(f"{host}: lemon {place!r}: expected a number, as fleet history writes it.")
     return tuple(sorted(places, key=lambda host: int(places[host])))
-
-
-def _from_csv(path: Path, text: str) -> Labels:
-    reader = csv.DictReader(io.StringIO(text))
-    try:
-        column = next((name for name in reader.fieldnames or () if name.strip().lower() in HOST_COLUMNS), None)
-        if column is None:
-            raise ValueError(f"{path}: the first line has no column 'host'. Write, for example: host,rack")
-        return {
-            line[column].strip(): {k.strip(): (v or "").strip() for k, v in line.items() if k and k != column}
-            for line in reader
-            if line[column]
-        }
-    except (csv.Error, AttributeError) as error:
-        raise ValueError(f"{path}: line {reader.line_num}: {error}. Write a cell for every column.") from error
-
-
-def _from_yaml(path: Path, text: str) -> Labels:
-    from gpucheck.foreign.documents import DocumentProblem, parse
-
-    try:
-        found = parse(text, str(path), dict[str, dict[str, str | int | float | bool | None]])
-    except DocumentProblem as error:
-        raise ValueError(f"{error}. Write for example: node07: {{rack: r12}}") from error
-    try:
-        return {host: {k: str(v) for k, v in more.items() if v is not None} for host, more in found.items()}
-    except ValueError as error:  # Python writes no integer of more than 4300 digits
-        raise ValueError(f"{path}: a label is a number with thousands of digits. Put it in quotes.") from error

@@ -252,7 +252,6 @@ def _machines(candidates: list[FleetRow], now: datetime | None) -> list[list[Fle
 
 
 def _distinguished(row: FleetRow, chosen: Container[str]) -> str:
-    """The host's name with the place of its report."""
     names = (f"{row.host} ({row.source or 'no source'}{f', report {n}' if n > 1 else ''})" for n in count(1))
     return next(name for name in names if name not in chosen)
 

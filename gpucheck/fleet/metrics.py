@@ -98,12 +98,10 @@ class Layout(NamedTuple):
         return tuple(words)
 
     def of_processors(self, entry: dict[str, Any]) -> bool:
-        """Return whether the entry is about processors, not GPUs."""
         return any(entry[key] in OF_PROCESSORS[key] for key in self.deciding)
 
 
 def ends_in(key: str, units: tuple[str, ...]) -> bool:
-    """Whether the key ends in one of the units."""
     return key.endswith(tuple(f"_{unit}" for unit in units))
 
 
@@ -192,7 +190,6 @@ Where = tuple[Place, str, str]
 
 
 def _inside(where: Where, entry: dict[str, Any], layout: Layout) -> Where:
-    """Return what surrounds the numbers of an entry here."""
     place, words, settings = where
     if layout.place:
         place = layout.place_of(entry) or place
@@ -271,7 +268,6 @@ class _Walk:
                 self.node(name, item, where, depth + 1)
 
     def entry(self, name: str, entry: dict[str, Any], where: Where, depth: int) -> None:
-        """The numbers of one entry, then those of the entries inside it."""
         layout = _layout(tuple(entry))
         if layout.deciding and layout.of_processors(entry):
             return

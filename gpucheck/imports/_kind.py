@@ -50,7 +50,6 @@ class Kind:
     blocks: Callable[[Sequence[str]], Blocks] | None = None
 
     def takes(self, lines: Sequence[str]) -> bool:
-        """Whether any of these lines belongs to it."""
         if self.line is not None:
             return any(map(self.line, lines))
         return self.blocks is not None and next(iter(self.blocks(lines)), None) is not None

@@ -195,7 +195,6 @@ def text_parse(lines: list[str]) -> Part:
 
 
 def _plain(line: str) -> str:
-    """The line without ranks in brackets, where it begins with one."""
     return PIECE.sub("", line[:MOST_PIECES]) if line.startswith("[") else line
 
 
@@ -277,7 +276,6 @@ def blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _with_command(lines: Sequence[str], first: int, end: int) -> int:
-    """Return the index of the command line close above the first line of a run, or of that first line."""
     others = 0
     for at in range(first - 1, max(end, first - LOOK_BACK), -1):
         if COMMAND.search(lines[at]) and not lines[at].lstrip().startswith("#"):

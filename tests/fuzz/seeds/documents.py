@@ -31,14 +31,7 @@ pairs: {PIX: 1}
 floors: {p2p_uni_gb_s: {PIX: 10}, p2p_bidir_gb_s: 18, h2d_gb_s: 10, d2h_gb_s: 10}
 ceilings: {p2p_latency_us: {PIX: 12}}
 """
-# fleet report --labels, as YAML and as CSV.
-LABELS = b"""node01: {rack: r01, switch: s1, room: '2'}
-node02:
-  rack: r01
-  switch: s1
-  size: 4
-node03: {rack: r02, spare: true, price: 1.5, owner: null}
-"""
+# fleet report --labels.
 CSV = b'host,rack,switch\nnode01,r01,s1\nnode02,r01,s1\nnode03,r02,"s,2"\n'
 SPEC = b"""schema: gpucheck.spec/1
 driver: '580'

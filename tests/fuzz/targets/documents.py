@@ -26,23 +26,13 @@ def expectations(data: bytes) -> None:
         shown_diagnosis(tuple(comparison.evaluate(own.a_report(), comparison.read(data, "site.yml"))))
 
 
-@target(seeds=lambda: (documents.LABELS,), format="yaml", attacks=attacks.yaml)
-def labels_yaml(data: bytes) -> None:
-    """fleet report --labels."""
-    _labels(file(data, "labels.yml"))
-
-
 @target(seeds=lambda: (documents.CSV,), format="text")
 def labels_csv(data: bytes) -> None:
     """fleet report --labels."""
-    _labels(file(data, "labels.csv"))
-
-
-def _labels(path: Path) -> None:
     from gpucheck.fleet.labels import labelled, read_labels
 
     with refusing(ValueError, OSError):
-        labelled(own.merged().hosts, read_labels(path))
+        labelled(own.merged().hosts, read_labels(file(data, "labels.csv")))
 
 
 @target(seeds=documents.specs, format="yaml", attacks=attacks.yaml)
