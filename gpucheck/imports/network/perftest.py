@@ -1,7 +1,6 @@
-"""perftest (ib_write_bw, ib_read_bw, ib_send_lat and others): tables and the JSON of --out_json.
+"""Tables of perftest (ib_write_bw, ib_read_bw, ib_send_lat and others).
 
-Its JSON is not always valid (missing commas, nan), so single names are looked for. What a number means depends on the
-port's rate, which perftest does not print: the numbers are shown, not evaluated.
+What a number means depends on the port's rate, which perftest does not print: the numbers are shown, not evaluated.
 """
 
 import re
@@ -9,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.imports._kind import Kind, messages_in
-from gpucheck.imports._text import first_line, objects, regex, spans, with_lines_above
+from gpucheck.imports._text import regex, spans, with_lines_above
 from gpucheck.model.paste import Message, Part
 
 NAME = "perftest"
@@ -49,14 +48,11 @@ INSIDE = regex(
     r"wr_id|scnt=|Problems with warm|Using DMA-BUF|Mtu |mlx5: |ethernet_read_keys|Requested |ERRNO: |failed to create|"
     r"Parser function|Segmentation fault|Did not |If device exists|IB device |Port number |cuMemGet|Conflicting )"
 )
-NUMBER = regex(r'"(?P<name>BW_average|BW_peak|t_avg|t_typical|MsgSize|Device|test)"\s*:\s*"?(?P<value>[\w.+-]{1,60})')
-MARKS = ('"BW_average"', '"t_avg"', '"test_info"')
 UNITS = {"gb/sec": "Gb/s", "mb/sec": "MB/s", "mib/sec": "MiB/s"}
 
 
 def parse(lines: list[str]) -> Part | None:
-    is_json = first_line(lines).lstrip().startswith("{")
-    words = list(_of_json("\n".join(lines))) if is_json else [str(one) for one in results(lines)]
+    words = [str(one) for one in results(lines)]
     found = _without_echoes(messages_in(NAME, lines))
     if not words and not found and any(map(HEAD.match, lines)):
         found = (Message(key=f"{NAME}.no-row", text=next(filter(HEAD.match, lines)).strip()),)
@@ -126,21 +122,9 @@ def _value(cells: Sequence[str], at: int) -> float | None:
         return None
 
 
-def _of_json(text: str) -> Iterator[str]:
-    values = {match["name"]: match["value"] for match in NUMBER.finditer(text)}
-    what = values.get("test", "RDMA test").replace("_", " ")
-    of = f" of {values['Device']}" if "Device" in values else ""
-    size = f" with {values['MsgSize']} bytes" if "MsgSize" in values else ""
-    if "BW_average" in values:
-        yield f"{what}{of}: {values['BW_average']} (unit as requested){size}"
-    elif "t_avg" in values or "t_typical" in values:
-        yield f"{what}{of}: {values.get('t_avg', values.get('t_typical'))} us{size}"
-
-
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Tables and errors, with the rule or the command above them, and objects of JSON."""
-    found = sorted([*spans(lines, BEGIN, INSIDE), *objects(lines, *MARKS)])
-    return with_lines_above(lines, found, _belongs_above)
+    """Tables and errors, with the rule or the command above them."""
+    return with_lines_above(lines, spans(lines, BEGIN, INSIDE), _belongs_above)
 
 
 def _belongs_above(line: str) -> bool:
@@ -151,6 +135,6 @@ KIND = Kind(
     name=NAME,
     title="the output of perftest (ib_write_bw and others)",
     parse=parse,
-    hints=("#bytes", " Test", *MARKS, *ERRORS),
+    hints=("#bytes", " Test", *ERRORS),
     blocks=_blocks,
 )
