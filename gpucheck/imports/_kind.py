@@ -36,7 +36,7 @@ class Kind:
     of the kind holds one of these texts or patterns, so `line` is asked of no others; without any it is asked of all.
     loose: takes much for its own, so the others are tried first.
 
-    topology: whether its parts say how the GPUs are connected.
+    topology: whether its parts state how the GPUs are connected.
     """
 
     name: str

@@ -23,7 +23,7 @@ from tests.diagnose.cases import (
 )
 
 # Both lists shrink when the judge or a reader learns.
-KNOWN = {name: (AssertionError, why) for name, why in MISSES.items()}
+KNOWN: dict[str, tuple[type[Exception], str]] = {name: (AssertionError, why) for name, why in MISSES.items()}
 KNOWN |= {name: (ImportProblem, why) for name, why in UNREAD}
 JUDGED = [
     pytest.param(name, marks=pytest.mark.xfail(strict=True, raises=KNOWN[name][0], reason=KNOWN[name][1]))
