@@ -53,7 +53,8 @@ def look(name: str, faults: tuple[str, ...], steps: tuple[run.RunStep, ...]) -> 
     """Return what is found, without what points to another finding. Raises ValueError for a fault it cannot have."""
     with tempfile.TemporaryDirectory() as folder:
         directory, profile = Path(folder) / "machine", simulator.load(name)
-        simulator.write_machine(profile, directory, driver=profile.driver.state(), faults=faults, software=True)
+        recipe = simulator.Recipe(profile=profile, driver=profile.driver.state(), faults=faults, software=True)
+        simulator.write_machine(recipe, directory)
         (directory / "lib").symlink_to(library())
         os.environ["GPUCHECK_SIMULATOR"] = str(directory)
         found = run.verify(LiveSource(Place(isolated=False, deadline_s=5.0, machine=directory)), steps).findings
@@ -70,8 +71,9 @@ def machine_of(name: str) -> Machine:
 def compute(name: str) -> tuple[list[int], list[int]]:
     """Numbers of the cards of GPUs, and of the others."""
     machine = machine_of(name)
+    recipe = simulator.Recipe(profile=machine.profile, driver=machine.profile.driver.state())
     with tempfile.TemporaryDirectory() as folder:
-        simulator.write_machine(machine.profile, Path(folder) / "machine", driver=machine.profile.driver.state())
+        simulator.write_machine(recipe, Path(folder) / "machine")
         facts = LiveSource(Place(isolated=False, deadline_s=5.0, machine=Path(folder) / "machine")).read("rdma", "pci")
     own = {card.pci.bus_id for card in cards_of_gpus(facts.rdma, facts.pci)}
     count = len({device.bus_id for device in machine.profile.devices if device.infiniband})

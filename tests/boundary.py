@@ -159,9 +159,9 @@ class Machine:
         self.name = name
         self.profile = simulator.load(name)
         self.folder = folder
-        self.machine = simulator.write_machine(
-            self.profile, folder, driver=self.profile.driver.state(), faults=BUSY.get(name, ()), software=True
-        )
+        driver, busy = self.profile.driver.state(), BUSY.get(name, ())
+        recipe = simulator.Recipe(profile=self.profile, driver=driver, faults=busy, software=True)
+        self.machine = simulator.write_machine(recipe, folder)
         (folder / "lib").symlink_to(library)
         self.host = self._host()
         self.text = answers(self.machine)

@@ -99,7 +99,8 @@ def machine(library, tmp_path, monkeypatch):
         if not faults:
             return simulator.activate(name)
         profile = simulator.load(name)
-        made = simulator.write_machine(profile, directory, driver=profile.driver.state(), faults=faults, software=True)
+        recipe = simulator.Recipe(profile=profile, driver=profile.driver.state(), faults=faults, software=True)
+        made = simulator.write_machine(recipe, directory)
         if made.release is None:
             (directory / "lib").symlink_to(library)
         else:

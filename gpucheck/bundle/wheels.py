@@ -42,6 +42,8 @@ def download(requirements: str, torch: str, python: Interpreter, pip_args: Seque
     what it needs besides, as pip would evaluate environment markers for the Python that it runs on.
     pip_args: as on the host (indexes, proxies).
     """
+    from packaging.utils import canonicalize_name
+
     own = OWN.search(requirements)
     if own is None:
         raise BundleError(f"{requirements!r}: contains no wheel with its hash. Run make bundle again.")
@@ -64,12 +66,10 @@ def download(requirements: str, torch: str, python: Interpreter, pip_args: Seque
             held.write_text("\n".join(fixed) + "\n", encoding="utf-8")
             words = [*compile_words(python, pip_args), "--constraint", held, "--output-file", chosen, wanted]
             run(words, what=f"choosing the wheels of torch for Python {python.version}", environment=_index())
-            rows = [
-                row
-                for row in chosen.read_text(encoding="utf-8").splitlines()
-                if _name(row) not in locked or _name(row) in TORCH_CHOOSES
-            ]
-            chosen.write_text("\n".join(rows) + "\n", encoding="utf-8")
+            there = locked.keys() - set(TORCH_CHOOSES)
+            rows = chosen.read_text(encoding="utf-8").splitlines(keepends=True)
+            rows = [row for row in rows if canonicalize_name(row.partition("==")[0]) not in there]
+            chosen.write_text("".join(rows), encoding="utf-8")
             words = [*download_words(python, pip_args), "--dest", folder, "--requirement", chosen]
             run(words, what=f"downloading the wheels of torch for Python {python.version}")
     return lock
@@ -78,12 +78,13 @@ def download(requirements: str, torch: str, python: Interpreter, pip_args: Seque
 def fitting(lock: str, python: Interpreter) -> dict[str, str]:
     """name -> ``name==version --hash=...`` for the rows of a lock whose markers fit the host's Python."""
     from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
 
     full = f"{python.version}.0"
     environment = {"python_version": python.version, "python_full_version": full, "implementation_version": full}
     environment |= {"implementation_name": "cpython", "platform_python_implementation": "CPython", "os_name": "posix"}
     environment |= {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": python.machine}
-    found = {}
+    found: dict[str, str] = {}
     for row in lock.replace("\\\n", " ").splitlines():
         if not row.strip() or row.startswith("#"):
             continue
@@ -91,12 +92,8 @@ def fitting(lock: str, python: Interpreter) -> dict[str, str]:
         one = Requirement(words)
         if one.marker is None or one.marker.evaluate(environment):
             exact = f"{one.name}{one.specifier}"
-            found[_name(exact)] = " ".join([exact, *(f"--hash={digest.strip()}" for digest in hashes)])
+            found[canonicalize_name(one.name)] = " ".join([exact, *(f"--hash={digest.strip()}" for digest in hashes)])
     return found
-
-
-def _name(row: str) -> str:
-    return re.sub(r"[-_.]+", "-", row.partition("==")[0].strip().lower())
 
 
 def compile_words(python: Interpreter, pip_args: Sequence[str]) -> list[str | Path]:

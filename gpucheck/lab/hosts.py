@@ -109,12 +109,13 @@ def machine_archive(host: HostSpec, stand_ins: Sequence[str]) -> bytes:
     """
     from gpucheck import simulator
 
-    profile = simulator.load(host.profile)
+    profile, faults = simulator.load(host.profile), tuple(host.faults)
+    recipe = simulator.Recipe(
+        profile=profile, driver=None, kernel=host.kernel, stand_ins=tuple(stand_ins), faults=faults
+    )
     with temporary_folder("machine") as temporary:
         folder = Path(temporary, "machine")
-        simulator.write_machine(
-            profile, folder, driver=None, faults=host.faults, stand_ins=stand_ins, kernel=host.kernel
-        )
+        simulator.write_machine(recipe, folder)
         mark: dict[str, bytes | Path] = {BARE_METAL: b""} if host.bare_metal else {}
         return archive({MACHINE: folder, KERNEL_RELEASE: f"{host.kernel}\n".encode(), **mark})
 

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from gpucheck.simulator.faults import all_faults
     from gpucheck.simulator.live import make, switch
     from gpucheck.simulator.machine.loading import load, profile_names
-    from gpucheck.simulator.writer import write_machine
+    from gpucheck.simulator.writer import Recipe, write_machine
 
 
 _HOME = {
+    "Recipe": "writer",
     "all_faults": "faults",
     "build_cuda_library": "compiler",
     "build_library": "compiler",

@@ -11,7 +11,7 @@ import msgspec
 from gpucheck.simulator.cache import cache_folder
 from gpucheck.simulator.machine import Machine
 from gpucheck.simulator.machine.profile import Profile
-from gpucheck.simulator.writer import RECIPE, Recipe, write_machine, write_recipe
+from gpucheck.simulator.writer import RECIPE, Recipe, write_machine
 
 
 def switch(directory: Path, faults: Iterable[str]) -> None:
@@ -26,7 +26,7 @@ def switch(directory: Path, faults: Iterable[str]) -> None:
     recipe = msgspec.structs.replace(_recipe(directory), faults=tuple(faults))
     fresh = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     try:
-        machine = write_recipe(recipe, fresh)
+        machine = write_machine(recipe, fresh)
         if (directory / "lib").is_dir():
             _build_libraries(fresh / "lib", machine)
         elif machine.release is not None:
@@ -40,9 +40,9 @@ def switch(directory: Path, faults: Iterable[str]) -> None:
 
 def make(profile: Profile, directory: Path, faults: Iterable[str], stand_ins: Iterable[str]) -> None:
     """A private machine with its own libraries, for ``switch``. Raises as ``write_machine`` and the compiler do."""
-    driver = profile.driver.state()
-    machine = write_machine(profile, directory, driver=driver, faults=faults, stand_ins=stand_ins, software=True)
-    _build_libraries(directory / "lib", machine)
+    driver, faults, stand_ins = profile.driver.state(), tuple(faults), tuple(stand_ins)
+    recipe = Recipe(profile=profile, driver=driver, software=True, stand_ins=stand_ins, faults=faults)
+    _build_libraries(directory / "lib", write_machine(recipe, directory))
 
 
 def _build_libraries(directory: Path, machine: Machine) -> None:

@@ -6,7 +6,6 @@ requested, software.json.
 
 import platform
 import shutil
-from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -25,51 +24,31 @@ NVLSM = "2025.10.11-1"
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """What a machine was made from, to make it again with other faults."""
-
-    profile: Profile
-    driver: DriverState | None
-    kernel: str | None
-    software: bool
-    stand_ins: tuple[str, ...]
-    faults: tuple[str, ...]
-
-
-def write_machine(
-    profile: Profile,
-    directory: Path,
-    *,
-    driver: DriverState | None,
-    faults: Iterable[str] = (),
-    stand_ins: Iterable[str] = (),
-    kernel: str | None = None,
-    software: bool = False,
-) -> Machine:
-    """Make ``directory`` the machine of this profile, and return it. What an earlier machine left there is replaced.
+    """What a machine is made from, kept in it to make it again with other faults.
 
     driver: what the kernel shows. None is a bare machine, with no module loaded and none installed.
     kernel: release of the running kernel, by default this one's.
     software: the machine also answers for the services and packages that go with its GPUs (software.json); without it
     those are read from the operating system, as on the lab's hosts, where real packages install them.
+    """
+
+    profile: Profile
+    driver: DriverState | None
+    kernel: str | None = None
+    software: bool = False
+    stand_ins: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+
+
+def write_machine(recipe: Recipe, directory: Path) -> Machine:
+    """Make ``directory`` the machine of this recipe, and return it. What an earlier machine left there is replaced.
+
     Raises LookupError for an unknown fault, ValueError for one that does not fit, FileExistsError when the directory
     holds something else.
     """
     directory.mkdir(parents=True, exist_ok=True)
     if any(directory.iterdir()) and not (directory / "simulation.json").exists():
         raise FileExistsError(f"{directory}: not empty, and not a simulated machine. Give an empty directory.")
-    recipe = Recipe(
-        profile=profile,
-        driver=driver,
-        kernel=kernel,
-        software=software,
-        stand_ins=tuple(stand_ins),
-        faults=tuple(faults),
-    )
-    return write_recipe(recipe, directory)
-
-
-def write_recipe(recipe: Recipe, directory: Path) -> Machine:
-    """As ``write_machine``, into a directory that is empty or a simulated machine."""
     machine = build(recipe.profile, recipe.driver or DriverState())
     if recipe.software and machine.driver.loaded_version is not None:
         _install(machine, recipe.profile)

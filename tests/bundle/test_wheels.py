@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from gpucheck.bundle import wheels
 from gpucheck.bundle.contents import BundleError
@@ -73,13 +74,13 @@ def test_the_lock_has_one_version_with_hashes_of_everything_that_gpucheck_needs(
     project = tomllib.loads((LOCK.parent / "pyproject.toml").read_text())["project"]
 
     needed = [*project["dependencies"], "numpy", "filelock", "fsspec", "sympy", "networkx", "setuptools"]
-    assert {wheels._name(Requirement(one).name) for one in needed} <= set(found)
+    assert {canonicalize_name(Requirement(one).name) for one in needed} <= set(found)
     tested = {}
     for row in (LOCK.parent / "constraints.txt").read_text().splitlines():
         if row and not row.startswith("#"):
             one = Requirement(row)
             if one.marker is None or one.marker.evaluate({"python_version": version}):
-                tested[wheels._name(one.name)] = str(one.specifier)
+                tested[canonicalize_name(one.name)] = str(one.specifier)
     for name, row in found.items():
         assert row.count("--hash=sha256:") >= 1
         assert row.partition(" ")[0].endswith(tested[name])

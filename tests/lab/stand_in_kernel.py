@@ -22,9 +22,8 @@ class Host:
         (root / "usr/lib/gpucheck-lab").mkdir(parents=True)
         (root / "usr/sbin").mkdir()
         (root / "usr/lib/gpucheck-lab/kernel-release").write_text(f"{self.kernel}\n")
-        simulator.write_machine(
-            simulator.load(profile), root / "usr/share/gpucheck-lab/machine", driver=None, kernel=self.kernel
-        )
+        recipe = simulator.Recipe(profile=simulator.load(profile), driver=None, kernel=self.kernel)
+        simulator.write_machine(recipe, root / "usr/share/gpucheck-lab/machine")
         self.call("boot")
 
     def call(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:

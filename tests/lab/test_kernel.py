@@ -78,7 +78,8 @@ def test_the_open_module_does_not_take_a_pascal_gpu(host):
 
 def looks_as_written(host, folder, state):
     """Fail unless the host's tree is the simulator's for a driver in this state, but for what is the lab's own."""
-    simulator.write_machine(simulator.load(host.profile), folder, driver=state, kernel=host.kernel)
+    recipe = simulator.Recipe(profile=simulator.load(host.profile), driver=state, kernel=host.kernel)
+    simulator.write_machine(recipe, folder)
     seen, expected = tree(host.machine / "root"), tree(folder / "root")
     # The kernel's release, and the headers that the module was built with.
     seen.pop("proc/sys/kernel/osrelease", None)

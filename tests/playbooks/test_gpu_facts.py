@@ -165,7 +165,7 @@ def test_simulated_machines_are_read_like_real_ones(tmp_path, tools, monkeypatch
 
     program(tools, "dpkg-query", "")
     monkeypatch.setattr(host, "package_family", lambda like: "dpkg")
-    simulator.write_machine(simulator.load(profile), tmp_path / "machine", driver=None)
+    simulator.write_machine(simulator.Recipe(profile=simulator.load(profile), driver=None), tmp_path / "machine")
 
     seen = host.read_facts("lab", str(tmp_path / "machine"))[0]
 

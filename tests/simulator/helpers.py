@@ -18,9 +18,11 @@ DRIVER = "580.178.04"
 
 
 def write(directory: Path, name: str = "p100-pcie-x2", **options: Any) -> Path:
-    """Write the machine of a profile with its driver loaded, unless the options of write_machine say otherwise."""
+    """Write the machine of a profile with its driver loaded, unless the fields of its recipe say otherwise."""
     profile = simulator.load(name)
-    simulator.write_machine(profile, directory, **{"driver": profile.driver.state()} | options)
+    simulator.write_machine(
+        simulator.Recipe(profile=profile, **{"driver": profile.driver.state()} | options), directory
+    )
     return directory
 
 

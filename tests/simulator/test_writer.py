@@ -73,7 +73,7 @@ def test_second_write_leaves_nothing_of_the_first(written):
 def test_foreign_directory_is_not_overwritten(tmp_path):
     (tmp_path / "precious").write_text("mine")
     with pytest.raises(FileExistsError, match="not empty, and not a simulated machine"):
-        simulator.write_machine(simulator.load("no-gpu"), tmp_path, driver=None)
+        simulator.write_machine(simulator.Recipe(profile=simulator.load("no-gpu"), driver=None), tmp_path)
 
 
 def test_cached_activation_imports_neither_yaml_nor_the_writer(activate, cache):

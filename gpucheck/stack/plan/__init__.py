@@ -117,7 +117,7 @@ def planned_set(target: Target, stack: StackSet, spec: StackSpec) -> StackSet | 
         planned_components(wanted), _repositories(wanted)
         return msgspec.structs.replace(stack, unconfirmed=unconfirmed(wanted))
     except PlanGap as gap:
-        return Refusal(conflicts=(_gap_conflict(gap, target.os.id, target.arch),))
+        return _unplanned(gap, target)
 
 
 def planned_lock(made: Lock) -> Lock:
@@ -147,10 +147,7 @@ def described_plan(target: Target, stack: StackSet, spec: StackSpec, kernel: str
         hosts=hosts,
         stack=stack,
     )
-    try:
-        return _plan(group_name(target, dict(counts)), group, target, spec, None)
-    except PlanGap as gap:
-        return Refusal(conflicts=(_gap_conflict(gap, target.os.id, target.arch),))
+    return _plan(group_name(target, dict(counts)), group, target, spec, None)
 
 
 class NoSuchHost(LookupError):
@@ -173,10 +170,7 @@ def plan(lock: Lock, *, host: str | None = None, group: str | None = None) -> Pl
     broken = still_valid(target, locked.stack, lock.spec)
     if broken:
         return Refusal(conflicts=broken)
-    try:
-        return _plan(name, locked, target, lock.spec, host)
-    except PlanGap as gap:
-        return Refusal(conflicts=(_gap_conflict(gap, locked.os, locked.arch),))
+    return _plan(name, locked, target, lock.spec, host)
 
 
 def _group_of(lock: Lock, host: str) -> str | RefusedHost:
@@ -189,16 +183,24 @@ def _group_of(lock: Lock, host: str) -> str | RefusedHost:
     raise NoSuchHost(f"the lock has no host {host!r}. It has: {known}. Lock again with its facts.")
 
 
-def _gap_conflict(gap: PlanGap, system: str, arch: str) -> Conflict:
-    between = (Fact(str(gap), gap.source), Fact(f"{system} on {arch} needs it", "the specification"))
-    return Conflict(between=between, because=str(gap), source=gap.source, try_=gap.advice)
+def _unplanned(gap: PlanGap, target: Target) -> Refusal:
+    needed = Fact(f"{target.os.id} on {target.arch} needs it", "the specification")
+    between = (Fact(str(gap), gap.source), needed)
+    return Refusal(conflicts=(Conflict(between=between, because=str(gap), source=gap.source, try_=gap.advice),))
 
 
 def _input(target: Target, stack: StackSet, spec: StackSpec) -> PlanInput:
     return PlanInput(target=target, stack=stack, spec=spec, archive=archive_of_set(target.os, stack))
 
 
-def _plan(name: str, locked: LockedGroup, target: Target, spec: StackSpec, host: str | None) -> Plan:
+def _plan(name: str, locked: LockedGroup, target: Target, spec: StackSpec, host: str | None) -> Plan | Refusal:
+    try:
+        return _complete(name, locked, target, spec, host)
+    except PlanGap as gap:
+        return _unplanned(gap, target)
+
+
+def _complete(name: str, locked: LockedGroup, target: Target, spec: StackSpec, host: str | None) -> Plan:
     system = target.os
     stack = locked.stack
     manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"

@@ -105,7 +105,8 @@ from gpucheck import simulator
 )
 def test_fault_that_does_not_fit_is_rejected(tmp_path, profile, fault, reason):
     machine = simulator.load(profile)
+    recipe = simulator.Recipe(profile=machine, driver=machine.driver.state(), faults=(fault,), software=True)
     with pytest.raises((LookupError, ValueError)) as caught:
-        simulator.write_machine(machine, tmp_path, driver=machine.driver.state(), faults=[fault], software=True)
+        simulator.write_machine(recipe, tmp_path)
     assert reason in str(caught.value.args[0])
     assert fault.partition(":")[0] in str(caught.value.args[0])
