@@ -265,10 +265,7 @@ def test_a_row_names_a_command_that_exists_or_a_reason(row):
             assert value in options[option].type.choices
 
 
-RATES = st.floats(min_value=0, max_value=1)
-
-
-@given(st.integers(min_value=0, max_value=200), RATES)
+@given(st.integers(0, 200), st.floats(0, 1, exclude_max=True))
 def test_it_is_the_power_that_the_docstring_states(values, rate):
     assert miss_probability(values, rate) == pytest.approx((1 - rate) ** values, rel=1e-6, abs=1e-12)
 

@@ -122,6 +122,8 @@ LOST = ("stuck", "crashed", "killed", "defect", "no-memory")
 DIVISIBLE = ("refused", "stuck", "crashed", "not-timed", "no-peers-left")  # fewer simultaneous flows may succeed
 Progress = Callable[[CopyStep, int], None]
 Low = Callable[[Results], Iterable[tuple[Flow, ...]]]
+# Pairs with low results, the slowest first: ordered ones, and those with both directions at once.
+Doubts = tuple[tuple[Pair, ...], tuple[Pair, ...]]
 
 
 class StepRunner(Protocol):
@@ -225,26 +227,15 @@ def _repeat_low(
             _do(runner, alone(machine, request, (replace(flows[0], method="staged"),)), results)
 
 
-class Doubts(Protocol):
-    """Pairs with low results, the slowest first."""
-
-    @property
-    def one_way(self) -> tuple[Pair, ...]:
-        """Return ordered pairs."""
-
-    @property
-    def both_ways(self) -> tuple[Pair, ...]:
-        """Return pairs with both directions simultaneously."""
-
-
 def again(results: Results, doubts: Doubts) -> Iterator[tuple[Flow, ...]]:
     """Yield what was not measured alone yet of each low pair, up to the limit of a run.
 
     That is each direction, and both at once as soon as a round measured that: what was measured alone is compared with
     nothing that was measured together with other copies.
     """
+    one_way, both_ways = doubts
     before = [(flow.src, flow.dst) for flow in results.alone]
-    pairs = dict.fromkeys((min(pair), max(pair)) for pair in (*before, *doubts.one_way, *doubts.both_ways))
+    pairs = dict.fromkeys((min(pair), max(pair)) for pair in (*before, *one_way, *both_ways))
     for a, b in [*pairs][:MOST_REPEATED]:
         there, back = Flow(src=a, dst=b), Flow(src=b, dst=a)
         yield from ((flow,) for flow in (there, back) if flow in results.together and flow not in results.alone)
