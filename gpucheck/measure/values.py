@@ -71,7 +71,6 @@ class CopyStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_crowd(purpose: str) -> bool:
-    """Return whether the result of a step is that of all its copies together."""
     return purpose.startswith(CROWDS)
 
 
@@ -278,7 +277,6 @@ def spread(samples: Sequence[float]) -> Spread:
 
 
 def repeats_for(one_copy_s: float, sample_s: float = SAMPLE_S) -> int:
-    """Return the number of consecutive copies for a sample of sufficient length."""
     return max(1, min(MAX_REPEATS, ceil(sample_s / max(one_copy_s, 1e-9))))
 
 

@@ -57,12 +57,10 @@ class Group(NamedTuple):
 
     @property
     def every_check(self) -> tuple[str, ...]:
-        """The checks that found the fault, the leading one first."""
         return tuple(dict.fromkeys(check for group in (self, *self.also) for check in group.checks))
 
     @property
     def every_evidence(self) -> tuple[str, ...]:
-        """All lines of evidence for the fault, each once."""
         return tuple(dict.fromkeys(line for one in (self, *self.also) for line in one.evidence))
 
     @property
@@ -93,7 +91,6 @@ class Group(NamedTuple):
 
     @property
     def not_run(self) -> str:
-        """Names the checks that add nothing; empty without any."""
         return not_run(self.follow) if self.follow else ""
 
 
@@ -211,12 +208,10 @@ def worst_first(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> list[G
 
 
 def host_gpus(report: Report) -> tuple[str, ...]:
-    """Return the bus ids of the GPUs of a report's host."""
     return tuple(gpu.pci_bus_id for gpu in report.topology.gpus if gpu.pci_bus_id) if report.topology else ()
 
 
 def troubles(report: Report) -> list[Group]:
-    """Return the groups of what is wrong or could not be evaluated, the worst first."""
     return [group for group in worst_first(report.findings, host_gpus(report)) if group.verdict in TROUBLE]
 
 
@@ -252,5 +247,4 @@ def deciding(group: Group, *, rerun: bool = True) -> str:
 
 
 def not_run(checks: Sequence[str]) -> str:
-    """Name the checks that add nothing to a root cause."""
     return f"{plural(len(checks), 'check')} not run because of this: {', '.join(sorted(checks))}"

@@ -72,7 +72,6 @@ def collectives(
 
 
 def evaluate_links(seen: Observations) -> tuple[Finding, ...]:
-    """Return the findings about the links; none if nothing was measured."""
     return diagnose(seen) if seen.measured != Measured() else ()
 
 

@@ -141,5 +141,4 @@ class Order:
         return self._epoch[1][place * self._batch : (place + 1) * self._batch]
 
     def shard(self, step: int, rank: int, world_size: int) -> Any:
-        """The part of the global batch that this rank trains on."""
         return self.batch(step)[rank::world_size]

@@ -68,7 +68,6 @@ class Progress:
         return self._queued - before
 
     def on_device(self, device: str, bus_id: str | None) -> None:
-        """Name the rank's device in every position from the next phase on."""
         self._device, self._bus_id = device, bus_id
 
     @contextmanager

@@ -121,7 +121,6 @@ class _Gpu:
         return self.tick_s if held else min(self.tick_s, GOVERNED_S)
 
     def _govern(self) -> None:
-        """Lower the clock near the limit of the temperature, and raise it again below."""
         limit = self.about.slowdown_c
         if limit is None:
             return

@@ -246,7 +246,6 @@ def _slower(check: str, device: ComputeDevice, low: Sequence[Loss]) -> Finding:
 
 
 def _below_ceiling(check: str, device: ComputeDevice) -> Iterator[Finding]:
-    """Yield a warning where the part of the ceiling is too low whatever other GPUs do."""
     low = []
     for what in _all(check):
         value = _value(check, device, what)

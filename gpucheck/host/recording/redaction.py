@@ -283,7 +283,6 @@ def _is_version(found: re.Match[str]) -> bool:
 
 
 def _known(hosts: set[str], users: set[str], texts: Iterable[str]) -> Iterator[str]:
-    """Patterns of the hosts and users that are given or that a text shows by what is around their names."""
     names = re.compile("|".join((rf"/(?:home|Users)/(?P<user9>{USER})", *NAMES)))
     for text in texts:
         for found in names.finditer(text):

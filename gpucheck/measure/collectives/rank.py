@@ -163,7 +163,6 @@ class Rank:
         return lambda: self.pass_on(there, back), differs(back, data((me - 1) % n, 0, count))
 
     def pass_on(self, there: Any, back: Any) -> None:
-        """Send to the next rank while receiving from the one before."""
         distributed = self.torch.distributed
         operations = [
             distributed.P2POp(distributed.isend, there, (self.rank + 1) % self.world),

@@ -41,7 +41,6 @@ def mix(word: int) -> int:
 
 
 def unmix(word: int) -> int:
-    """Return the word whose ``mix`` is this one."""
     word = _unshift(word, 31) * _SECOND_BACK & MASK
     word = _unshift(word, 27) * _FIRST_BACK & MASK
     return _unshift(word, 30)

@@ -330,7 +330,6 @@ def _local(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopyStep
 
 
 def _tensor(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopyStep]:
-    """Plan the example of many guides: copy a tensor from the first GPU to the second and back, checked and timed."""
     size = request.tensor_bytes or 0
     ways = ((0, 1), (1, 0)) if len(machine.devices) > 1 else ((0, 0),)
     for src, dst in ways:

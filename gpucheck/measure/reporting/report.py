@@ -137,7 +137,6 @@ def _rounded(value: float | None) -> float | None:
 
 
 def host_links(results: Results, machine: CopyPaths) -> tuple[HostLink, ...]:
-    """Return copies from host to device and back, for the devices measured."""
     engines = {flow: round(t.gb_s, PLACES) for flow, t in results.host.items()}
     rates = {(f.src, f.dst, f.node): rate for f, rate in engines.items() if f.method == "ce-write"}
     nodes = sorted({flow.node for flow in results.host if flow.node is not None})

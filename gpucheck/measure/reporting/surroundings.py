@@ -63,7 +63,6 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def while_copying(self, gpu: Gpu) -> list[LinkReading]:
-        """Return every reading of the GPU during copies."""
         return [reading for reading in self.during if reading.bus_id == gpu.pci_bus_id]
 
     def afterwards(self, gpu: Gpu) -> Gpu | None:

@@ -135,7 +135,6 @@ def supervise(run: RankRun[Report], environment: Mapping[str, str]) -> Ending[Re
 
 
 def rank_specs(run: RankRun[Any], folder: str) -> list[RankSpec[Any]]:
-    """Return the spec of each rank of this host."""
     here = run.processes // (run.nodes.count if run.nodes else 1)
     first = run.nodes.rank * here if run.nodes else 0
     return [
@@ -207,7 +206,6 @@ class _Rank(Generic[Report]):
             self.report = report
 
     def is_sound(self) -> bool:
-        """Return whether a rank that exited left a valid report."""
         self.listen()
         return self.status == 0 and self.report is not None and self.unreadable is None
 

@@ -108,7 +108,6 @@ def _case(suite: ElementTree.Element, case: Case, outcome: str | None) -> None:
 
 @of_printable
 def to_junit(report: Report, fail_on: str = "warn") -> str:
-    """A suite for the host, a case a finding, numbers as properties."""
     name = "gpucheck verify (SIMULATED)" if report.simulated else "gpucheck verify"
     cases = (*_cases(report), *_unproven(report))
     suite = Suite(report.host, cases, report.host, report.started, tuple(_properties(report)))
@@ -184,7 +183,6 @@ def _numbers(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def fleet_to_junit(fleet: FleetReport, fail_on: str = "warn") -> str:
-    """A suite a host, a case a problem."""
     name = "gpucheck fleet (SIMULATED)" if fleet.simulated else "gpucheck fleet"
     return write(name, map(_fleet_suite, fleet.hosts), fail_on)
 

@@ -62,7 +62,6 @@ def write(families: Iterable[Family]) -> str:
 
 
 def metric_name(words: str) -> str:
-    """A legal metric name from any words."""
     return re.sub(r"[^a-zA-Z0-9_]+", "_", words).strip("_")
 
 

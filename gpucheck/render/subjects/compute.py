@@ -128,7 +128,6 @@ def _worst(gpu: ComputeDevice, findings: Iterable[Finding]) -> Verdict | None:
 
 
 def used_types(gpus: Sequence[ComputeDevice]) -> tuple[str, ...]:
-    """Return the types whose matrix products were measured."""
     return tuple(dict.fromkeys(type_ for gpu in gpus for type_, rate in gpu.gemm.items() if rate.tflops is not None))
 
 

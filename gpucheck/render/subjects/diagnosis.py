@@ -82,7 +82,6 @@ def _read(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def places_read(diagnosis: Diagnosis) -> dict[tuple[str, str], list[str]]:
-    """Return the lines that were understood, by kind and input."""
     places: dict[tuple[str, str], list[str]] = {}
     for one in diagnosis.read:
         places.setdefault((one.kind, one.source), []).append(span(one))
@@ -95,7 +94,6 @@ def span(one: ReadRange | UnreadRange) -> str:
 
 
 def list_spans(spans: Sequence[str]) -> str:
-    """Join the first of them and count the others."""
     more = f" and {len(spans) - MOST_SPANS} more" if len(spans) > MOST_SPANS else ""
     return f"{', '.join(spans[:MOST_SPANS])}{more}"
 

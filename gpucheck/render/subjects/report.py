@@ -98,7 +98,6 @@ def stored_gpus(report: Report) -> dict[str, Gpu]:
 
 
 def gpu_section(report: Report) -> Iterator[Section]:
-    """Yield the GPUs by index, those that are not usable too; nothing if the report names none."""
     topology = report.topology
     if topology is None or not topology.gpus:
         return
@@ -164,7 +163,6 @@ def _of(value: float | None, unit: str) -> str:
 
 
 def memory_errors(one: Gpu | None) -> str:
-    """Uncorrectable ECC errors, and what the GPU does about them."""
     if one is None:
         return ""
     ecc = one.health.ecc_counts

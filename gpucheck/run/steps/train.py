@@ -51,7 +51,6 @@ MODELS_STEP, MODELS = "smoke-models", ("cnn", "gpt")
 
 
 def training_steps() -> tuple[RunStep, ...]:
-    """Version truth, then one step a strategy."""
     consistency = RunStep(
         VERSIONS,
         frozenset({"software", "standard"}),

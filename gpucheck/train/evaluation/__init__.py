@@ -104,7 +104,6 @@ def _not_on_gpus(result: SmokeResult, gpus: int) -> Finding:
 
 
 def evaluate_performance(result: SmokeResult) -> Iterator[Finding]:
-    """Yield the finding on a slow rank."""
     if result.performance is not None and result.performance.straggler_ratio is not None:
         yield _pace(result, result.performance)
 
@@ -174,7 +173,6 @@ EQUAL = "bit-equal on all ranks at every comparison"
 
 
 def evaluate_training(result: SmokeResult) -> Iterator[Finding]:
-    """Yield every assertion of this kind of run that it has evidence for."""
     yield _loss(result)
     yield _accuracy(result)
     ranks = len(result.checkpoints[0].parameters)
@@ -212,7 +210,6 @@ def by_the_switch(result: SmokeResult, made: Iterable[Finding]) -> Iterator[Find
 
 
 def not_by_the_switch(outcome: SmokeResult | SmokeFailure, seen: str) -> Finding:
-    """Return the SKIP of a run in which NCCL did not use NVLS."""
     subject = Subject(check=check_of(outcome), evidence=getattr(outcome, "evidence", ()))
     return subject.skips("training.nvls-not-used", f"{NVLS}: {seen}", "sums by the NVSwitch")
 

@@ -31,7 +31,6 @@ ON_CPU = "-on-cpu"
 
 
 def check_of(outcome: SmokeResult | SmokeFailure) -> str:
-    """The name of the outcome's findings."""
     return check_name(outcome.framework, outcome.strategy)
 
 
@@ -83,7 +82,6 @@ def finding(
 
 
 def describe_placement(result: SmokeResult) -> Iterator[str]:
-    """Where it ran, and what NCCL used there."""
     yield f"{describe_ranks(result)}: {result.placement_reason}"
     if result.transports or result.algorithms:
         kinds = ", ".join(result.transports) or "transport not named"

@@ -252,7 +252,6 @@ def build_model(torch: Any, name: str, seed: int, device: Any) -> Any:
 
 
 def build_optimizer(torch: Any, parameters: Any, name: str, *, frozen: bool = False) -> Any:
-    """Return SGD with momentum, at the learning rate of the model, 0 if frozen."""
     # Adam would divide rounding noise by its own size and blur the reference.
     return torch.optim.SGD(parameters, lr=0.0 if frozen else model_named(name).learning_rate, momentum=MOMENTUM)
 

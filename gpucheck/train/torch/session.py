@@ -106,7 +106,6 @@ def train_alone(rank: Rank, initial: list[Any], steps: int, parts: int) -> Singl
 
 
 def global_order(rank: Rank, seed: int) -> data.Order:
-    """The plan of samples that all ranks share."""
     options = rank.options
     return data.Order(seed, len(rank.samples.labels), options.batch_per_rank * options.world_size)
 
