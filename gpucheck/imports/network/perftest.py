@@ -48,29 +48,24 @@ INSIDE = regex(
     r"wr_id|scnt=|Problems with warm|Using DMA-BUF|Mtu |mlx5: |ethernet_read_keys|Requested |ERRNO: |failed to create|"
     r"Parser function|Segmentation fault|Did not |If device exists|IB device |Port number |cuMemGet|Conflicting )"
 )
-UNITS = {"gb/sec": "Gb/s", "mb/sec": "MB/s", "mib/sec": "MiB/s"}
-
-
-def parse(lines: list[str]) -> Part | None:
-    words = [str(one) for one in results(lines)]
-    found = _without_echoes(messages_in(NAME, lines))
-    if not words and not found and any(map(HEAD.match, lines)):
-        found = (Message(key=f"{NAME}.no-row", text=next(filter(HEAD.match, lines)).strip()),)
-    if not words and not found:
-        return None
-    return Part(messages=found, looked_at=tuple(words))
-
-
 # Lines around a failure that report less of it.
 ECHOES = {
     f"{NAME}.registration": tuple(f"{NAME}.{one}" for one in ("gpu-memory", "no-dmabuf", "pinned-limit")),
     f"{NAME}.completion": (f"{NAME}.protection", f"{NAME}.no-answer"),
 }
+UNITS = {"gb/sec": "Gb/s", "mb/sec": "MB/s", "mib/sec": "MiB/s"}
 
 
-def _without_echoes(found: Sequence[Message]) -> tuple[Message, ...]:
+def parse(lines: list[str]) -> Part | None:
+    words = [str(one) for one in results(lines)]
+    found = messages_in(NAME, lines)
     keys = {one.key for one in found}
-    return tuple(one for one in found if keys.isdisjoint(ECHOES.get(one.key, ())))
+    found = tuple(one for one in found if keys.isdisjoint(ECHOES.get(one.key, ())))
+    if not words and not found and any(map(HEAD.match, lines)):
+        found = (Message(key=f"{NAME}.no-row", text=next(filter(HEAD.match, lines)).strip()),)
+    if not words and not found:
+        return None
+    return Part(messages=found, looked_at=tuple(words))
 
 
 class Result(NamedTuple):
@@ -111,8 +106,6 @@ def results(lines: Sequence[str]) -> Iterator[Result]:
         elif unit and (row := ROW.match(line)) and (value := _value(row["cells"].split(), at)) is not None:
             new = Result(what, device, int(row["size"]), value, unit, mtu)
             best = new if best is None or (new.value < best.value if unit == "us" else new.value > best.value) else best
-    if best is not None:
-        yield best
 
 
 def _value(cells: Sequence[str], at: int) -> float | None:
