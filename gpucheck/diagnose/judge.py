@@ -16,7 +16,7 @@ from gpucheck.checks.nvlink import links as nvlinks
 from gpucheck.checks.p2p import status
 from gpucheck.checks.pcie import acs, bar1, iommu, link, path
 from gpucheck.checks.pcie import errors as pcie_errors
-from gpucheck.diagnose.rules import collectives, copies, data, nics, other_copies, sharing, under_load
+from gpucheck.diagnose.rules import collectives, copies, data, nics, other_copies, sharing
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.finding import Finding, Verdict
 
@@ -35,7 +35,7 @@ RULES: tuple[Callable[[Case], Iterable[Finding]], ...] = (
     settings.throttled_copying,
     pcie_errors.rule,
     nvlink_errors.rule,
-    under_load.rule,
+    sharing.load_rule,
     other_copies.latency_rule,
     sharing.rule,
     other_copies.flow_rule,

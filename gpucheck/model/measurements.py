@@ -43,8 +43,7 @@ def copies_in_short(numbers: dict[str, Any]) -> dict[str, Any]:
 
 
 def copies_of(measurements: Measurements) -> BandwidthReport | None:
-    found = _read(_in_full(measurements.get(COPIES)), BandwidthReport)
-    return found if found is not None and found.devices else None
+    return _read(_in_full(measurements.get(COPIES)), BandwidthReport, "devices")
 
 
 def _in_full(numbers: Any) -> Any:
@@ -62,8 +61,7 @@ def gpu_copies_of(measurements: Measurements) -> BandwidthReport | None:
 
 
 def computed_of(measurements: Measurements) -> ComputeReport | None:
-    found = _read(measurements.get(COMPUTE), ComputeReport)
-    return found if found is not None and found.gpus else None
+    return _read(measurements.get(COMPUTE), ComputeReport, "gpus")
 
 
 def gpu_computed_of(measurements: Measurements) -> ComputeReport | None:
@@ -73,8 +71,7 @@ def gpu_computed_of(measurements: Measurements) -> ComputeReport | None:
 
 
 def collectives_of(measurements: Measurements) -> CollectivesReport | None:
-    found = _read(measurements.get(COLLECTIVES), CollectivesReport)
-    return found if found is not None and found.results else None
+    return _read(measurements.get(COLLECTIVES), CollectivesReport, "results")
 
 
 def gpu_collectives_of(measurements: Measurements) -> CollectivesReport | None:
@@ -101,15 +98,17 @@ def gpu_trainings_of(measurements: Measurements) -> dict[str, SmokeResult]:
     }
 
 
-def _read(numbers: Any, kind: type[Kind]) -> Kind | None:
+def _read(numbers: Any, kind: type[Kind], needed: str = "") -> Kind | None:
     """Return a step's numbers as the report that they are of; None for those of another form, as if they were missing.
 
-    What the report of the host has itself, and what an earlier version did not write, is neutral.
+    needed: a field that is not empty. What the report of the host has itself, and what an earlier version did not
+    write, is neutral.
     """
     try:
-        return None if numbers is None else msgspec.convert(_filled(numbers, kind), kind, strict=False)
+        found = None if numbers is None else msgspec.convert(_filled(numbers, kind), kind, strict=False)
     except (msgspec.ValidationError, ValueError):
         return None
+    return None if needed and not getattr(found, needed, None) else found
 
 
 class _Field(NamedTuple):

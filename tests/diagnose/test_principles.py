@@ -85,29 +85,6 @@ def test_a_chipset_that_nvidia_does_not_support_is_named():
     assert "emulate" in guest, guest
 
 
-def test_fewer_links_than_a_like_pair_has_is_a_missing_link():
-    seen: dict[str, Any] = {
-        "gpus": [{"model": "NVIDIA A100-SXM4-40GB"}] * 4,
-        "matrix": [
-            [None, "NV12", "NODE", "NODE"],
-            ["NV12", None, "NODE", "NODE"],
-            ["NODE", "NODE", None, "NV10"],
-            ["NODE", "NODE", "NV10", None],
-        ],
-        "p2p_access": "all",
-        "measured": {"p2p_uni_gb_s": [[None] * 4 for _ in range(4)]},
-    }
-    for a, b, value in ((0, 1, 274.0), (2, 3, 230.0)):
-        seen["measured"]["p2p_uni_gb_s"][a][b] = seen["measured"]["p2p_uni_gb_s"][b][a] = value
-    found = diagnosed(seen)
-
-    assert accused(found) & {"nvlink-missing", "nvlink-down"}, words(found)
-
-
-def test_two_cards_far_below_what_they_can_do_do_not_pass():
-    assert verdict(diagnosed(two(ADA, p2p_uni_gb_s=6.6))) is not Verdict.PASS
-
-
 def test_what_is_not_known_stays_unknown():
     assert verdict(diagnosed({"gpus": {"count": 2}})) is Verdict.UNKNOWN
     assert verdict(diagnosed({"gpus": {"count": 1}})) is Verdict.UNKNOWN

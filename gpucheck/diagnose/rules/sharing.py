@@ -1,11 +1,14 @@
-"""Limits that show in healthy numbers: near pairs slower than far ones when staged, sockets, a slower card."""
+"""What healthy numbers show: near pairs slower than far ones when staged, sockets, a slower card; GPUs under load."""
 
 from collections.abc import Iterable, Iterator
 from statistics import median
 
-from gpucheck.checks._case import Case, Claim, listed, span
+from gpucheck.checks._case import UNDER_LOAD, Case, Claim, listed, span
 from gpucheck.checks._machine import NEAR, Machine, Pair
+from gpucheck.knowledge.codes import Subject
+from gpucheck.model.diagnosis.observations import UnderLoad
 from gpucheck.model.finding import Finding, Verdict
+from gpucheck.printable import counted
 from gpucheck.topology.wiring import islands
 
 SLIGHTLY = 0.8, 0.95
@@ -127,3 +130,37 @@ def _two_groups(m: Machine, rates: dict[Pair, float]) -> list[frozenset[int]]:
     inside = [rate for pair, rate in rates.items() if any(set(pair) <= group for group in groups)]
     between = [rate for pair, rate in rates.items() if not any(set(pair) <= group for group in groups)]
     return groups if between and min(inside) > max(between) else []
+
+
+# What the GPUs reported while copies ran, where no check found a fault in it.
+SLOW_LINK = ("pcie-width-reduced", "pcie-link-downgraded")
+
+
+def load_rule(case: Case) -> Iterator[Finding]:
+    """One pass that claims what was read and no more."""
+    rows = case.machine.measured.under_load
+    found = any(one.check == UNDER_LOAD for one in case.findings)
+    virtual = bool(case.machine.host.virtual)
+    if rows and virtual:
+        yield Claim(UNDER_LOAD, Verdict.SKIP).finding(
+            "links.guest-reading", seen="not applicable: PCIe generation and width in a virtual machine"
+        )
+    slow = any(f.cause in SLOW_LINK for f in case.findings)
+    if rows and not found and not slow:
+        yield _fine(rows, virtual=virtual)
+
+
+def _fine(rows: tuple[UnderLoad, ...], *, virtual: bool) -> Finding:
+    full = all(None not in (row.gen, row.max_gen, row.width, row.max_width) for row in rows)
+    read = {
+        "at full PCIe link rate": full and not virtual,
+        "not throttled": all(row.throttled is not None for row in rows),
+        "no new link error": all(row.errors is not None for row in rows),
+    }
+    fine = [words for words, known in read.items() if known]
+    count = counted(len(rows), "GPU")
+    if fine:
+        return Subject(check=UNDER_LOAD).passes(f"{count} {', '.join(fine)}")
+    return Claim(UNDER_LOAD, Verdict.UNKNOWN).finding(
+        "links.load-unread", seen="link state under load unknown: NVML does not report it"
+    )

@@ -250,8 +250,7 @@ def parse(lines: list[str]) -> Part | None:
         messages=(
             *(one for gpu in gpus for one in _of_gpu(gpu)),
             *_of_cards(gpus, every, tree),
-            *_of_unnamed(bare),
-            *_of_links(downgraded),
+            *_of_unnamed(bare, downgraded),
         ),
         looked_at=tuple(_looked_at(gpus, acs=len(acs), bare=len(bare))),
     )
@@ -276,12 +275,14 @@ def _controls(unnamed: list[tuple[int, str]]) -> list[tuple[int, int]]:
     return [(number, acs_value(m["flags"])) for number, m in found if m is not None and m["which"] == "ACSCtl"]
 
 
-def _of_unnamed(bare: list[tuple[int, int]]) -> Iterator[Message]:
-    """A bridge that redirects matters only above GPUs, and the text does not show whether this one is."""
+def _of_unnamed(bare: list[tuple[int, int]], downgraded: list[tuple[int, str]]) -> Iterator[Message]:
+    """Of devices that no line names: a bridge that redirects matters only above GPUs, and a link may be of anything."""
     lines = [number for number, value in bare if value & REDIRECTS]
     if lines:
         text = f"{len(lines)} of {len(bare)} ACSCtl lines have ReqRedir, CmpltRedir or EgressCtrl set"
         yield Message(key="lspci.acs-unnamed", text=text, line=lines[0])
+    for number, line in downgraded[:1]:
+        yield Message(key="lspci.link-unnamed", text=line.strip(), line=number)
 
 
 def _downgraded(unnamed: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
@@ -293,12 +294,6 @@ def _downgraded(unnamed: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
             can = int(link["width"])
         elif "LnkSta:" in line and ("(downgraded)" in line or (link is not None and int(link["width"]) < can)):
             yield number, line
-
-
-def _of_links(downgraded: list[tuple[int, str]]) -> Iterator[Message]:
-    """A link below what its ends can do, of a device that no line names."""
-    for number, line in downgraded[:1]:
-        yield Message(key="lspci.link-unnamed", text=line.strip(), line=number)
 
 
 def _of_cards(gpus: list[Device], every: dict[str, Device], tree: dict[str, Node]) -> Iterator[Message]:

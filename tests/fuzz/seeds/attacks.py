@@ -73,6 +73,8 @@ def pastes() -> tuple[bytes, ...]:
             _ranks(lambda line: "".join(line.replace("Rank  0", f"Rank {n:2}") for n in range(400))),
             f"\t{many}\n{rows}",
             "<system version='1'>" + "<cpu numaid='0'>" * 3_000,
+            "<system version='1'><cpu numaid='0'>" + "<nic><net/></nic>" * 20_000,
+            "<system version='1'><cpu numaid='0'" + " a='b'" * 30_000,
             "\x1b[" * 30_000,
             "[  " * 30_000,
             "NVRM: Xid (PCI:0000:3b:00): 79, " * 3_000,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.imports.nccl.log import channel_in, is_line, records
+from gpucheck.imports.nccl.log import channel_in, records
 from tests.imports.pastes.reading import BANDWIDTH, diagnosed
 
 TABLE = BANDWIDTH["nccl-tests.txt"]
@@ -11,13 +11,6 @@ PLAIN_TABLE = "\n".join(line for line in TABLE.splitlines() if "NCCL" not in lin
 
 def collectives(text):
     return diagnosed(text).observations.measured.collectives
-
-
-@pytest.mark.parametrize(
-    "line", ["I saw NCCL WARN in my log", "the NCCL INFO lines", "NCCL_DEBUG=INFO", "", "NCCL version?"]
-)
-def test_prose_is_no_line_of_the_log(line):
-    assert not is_line(line)
 
 
 def test_two_messages_in_one_line_are_two():

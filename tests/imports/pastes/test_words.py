@@ -37,6 +37,8 @@ def test_a_line_that_decides_is_understood(key, source, line):
         "GPU: the number of the job",
         "Tesla, Nikola, 1856",
         "this works: nvidia-smi",
+        "I saw NCCL WARN in my log",
+        "the NCCL INFO lines, NCCL version?",
     ],
 )
 def test_a_line_that_decides_nothing_is_no_finding(line):
