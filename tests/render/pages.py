@@ -12,8 +12,8 @@ from gpucheck.render.write.fleet_page import to_html as fleet_page
 from tests.fleet.reports import bad, merged, steady
 from tests.fleet.reports import report as fleet_host
 from tests.render import diagnosed, reports
-from tests.render.compute.test_html import gpu
 from tests.render.hostile import hostile
+from tests.render.report.test_html import gpu
 from tests.render.views import bandwidth_page, diagnosis_page, report_page, topology_page
 from tests.topology.servers import topology
 

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from gpucheck.topology import build
-from gpucheck.topology.nics import roles
+from gpucheck.topology.nics import cards_of_gpus, roles, variables
+from tests.checks.network.cards import DOWN, UP, gpu, grace, host, named, nic, port
 from tests.checks.network.cards import card as device
-from tests.checks.network.cards import gpu, grace, named, nic
 from tests.machines import on_bus, p100, reading
 from tests.topology.servers import INFINIBAND, function, topology
 
@@ -74,3 +74,30 @@ def test_a_card_for_each_gpu_of_grace_is_for_compute():
     found = grace(*(device(),) * 4)
 
     assert {role.name for role in roles(found.rdma, found.pci).values()} == {"compute"}
+
+
+@pytest.mark.parametrize(
+    ("found", "lines"),
+    [
+        (host(device(), device()), ("NCCL_IB_HCA==mlx5_0,mlx5_1", "UCX_NET_DEVICES=mlx5_0:1,mlx5_1:1")),
+        (host(device(), device(DOWN)), ("NCCL_IB_HCA==mlx5_0", "UCX_NET_DEVICES=mlx5_0:1")),
+        (host(device(UP, port(number=2))), ("NCCL_IB_HCA==mlx5_0", "UCX_NET_DEVICES=mlx5_0:1,mlx5_0:2")),
+        (host(device(DOWN)), ()),
+        (host(), ()),
+    ],
+)
+def test_active_ports_of_the_cards_are_named(found, lines):
+    assert variables(cards_of_gpus(found.rdma, found.pci)) == lines
+
+
+def test_grace_has_a_card_a_gpu_and_no_switch():
+    four, three = grace(*(device(),) * 4), grace(*(device(),) * 3)
+
+    assert [one.device.name for one in cards_of_gpus(four.rdma, four.pci)] == ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"]
+    assert cards_of_gpus(three.rdma, three.pci) == ()
+
+
+def test_a_card_elsewhere_is_none_of_the_gpus():
+    pci = (*host(device(), device()).pci, nic(7, "mlx5_2", path=("0000:70:00.0",)))
+
+    assert [one.device.name for one in cards_of_gpus(named([device()] * 3), pci)] == ["mlx5_0", "mlx5_1"]
