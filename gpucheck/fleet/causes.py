@@ -1,6 +1,6 @@
 """Common factors of unhealthy hosts: associations that are unlikely to be chance, reported as no more than that."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from math import exp, lgamma, log
 
@@ -78,19 +78,12 @@ def shared_rails(rows: Sequence[FleetRow]) -> tuple[CommonCause, ...]:
 
 def _having(rows: Sequence[FleetRow]) -> Having:
     """Hosts by attribute and value; one that a single host has, or all have, explains nothing."""
-    count = Counter(key for row in rows for key in _attributes(row))
-    telling = {key for key, hosts in count.items() if 1 < hosts < len(rows)}
     hosts: dict[tuple[str, str], set[str]] = defaultdict(set)
     for row in rows:
-        for key in _attributes(row):
-            if key in telling:
-                hosts[key].add(row.host)
-    return {key: frozenset(found) for key, found in hosts.items()}
-
-
-def _attributes(row: FleetRow) -> dict[tuple[str, str], None]:
-    """Names and values, each once, in the row's own order."""
-    return {(name, value): None for name, values in row.attributes.items() for value in values}
+        for name, values in row.attributes.items():
+            for value in values:
+                hosts[name, value].add(row.host)
+    return {key: frozenset(found) for key, found in hosts.items() if 1 < len(found) < len(rows)}
 
 
 def _signs(rows: Sequence[FleetRow], outliers: Sequence[Outlier]) -> dict[str, frozenset[str]]:

@@ -32,6 +32,7 @@ from gpucheck.foreign import UnreadableInput, opened
 from gpucheck.model import FleetRow
 
 ENDINGS = (".json", ".ndjson", ".jsonl")
+REPORTS = tuple(f"{ending}{packed}" for ending in ENDINGS for packed in ("", *PACKED))
 # A saved stream may be larger than a report.
 MAX_STREAM_BYTES = 1024 * 1024 * 1024
 # Below this many files a second process costs more than it saves.
@@ -162,7 +163,7 @@ def report_files(folder: Path) -> list[Path]:
     Names that are not files (a FIFO, a directory, a broken link) are included: their rows state what they are.
     """
     names = (entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
-    return [folder / name for name in sorted(names) if _is_report(name)]
+    return [folder / name for name in sorted(names) if name.endswith(REPORTS)]
 
 
 def read_reports(paths: Iterable[Path]) -> Iterator[FleetRow]:
@@ -258,9 +259,3 @@ def _lines(stream: IO[bytes]) -> Iterator[bytes]:
         yield line
         while len(line) > MAX_BYTES and not line.endswith(b"\n"):
             line = stream.readline(MAX_BYTES + 1)
-
-
-def _is_report(name: str) -> bool:
-    for ending in PACKED:
-        name = name.removesuffix(ending)
-    return name.endswith(ENDINGS)

@@ -83,7 +83,8 @@ def decode(data: bytes) -> str:
             do="Save the dump first: nvidia-smi topo -m > topo.txt",
         )
     text = text_of(data, errors="replace")
-    if _every_second_byte_is_zero(data[:4096]) and "\0" in text:
+    head = data[:4096]
+    if "\0" in text and len(head) >= 4 and not (any(head[0::2]) and any(head[1::2])):
         raise ImportProblem(
             "input is UTF-16 text without a byte order mark",
             where="byte 0",
@@ -99,10 +100,6 @@ def decode(data: bytes) -> str:
             do="Import the text that the tool printed; unpack compressed files first",
         )
     return text
-
-
-def _every_second_byte_is_zero(head: bytes) -> bool:
-    return len(head) >= 4 and (not any(head[0::2]) or not any(head[1::2]))
 
 
 def plain(text: str) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -64,7 +64,9 @@ def measured(found: list[Table], gpus: tuple[ObservedGpu, ...], *, peers: bool =
             key = _key(one)
             if key and key not in fields:
                 fields[key] = _paths(one, key)
-                method = _method(one) if key == "p2p_uni_gb_s" else method
+                if key == "p2p_uni_gb_s":
+                    engine: Literal["ce", "sm"] = "ce" if one.case.endswith("_ce") else "sm"
+                    method = Method(engine=engine, direction="read" if "read" in one.case else "write")
         elif "bidirectional" not in one.case and "latency" not in one.case and one.rows:
             if one.case.startswith("host"):
                 h2d = h2d or one.rows[0]
@@ -115,12 +117,6 @@ def _paths(table: Table, key: str) -> Matrix:
         # Older versions print the measured stream only, while the other one runs against it.
         return tuple(tuple(None if value is None else 2 * value for value in row) for row in matrix)
     return transposed(matrix) if re.search(r"GPU\(row\)\s*<-\s*GPU", table.description) else matrix
-
-
-def _method(table: Table) -> Method:
-    return Method(
-        engine="ce" if table.case.endswith("_ce") else "sm", direction="read" if "read" in table.case else "write"
-    )
 
 
 RUNNING = regex(r"^Running (\w{1,80})\.?\s*$")

@@ -115,10 +115,6 @@ def _guess(row: Row, ranks: int) -> str | None:
     return "all_reduce" if abs(row.busbw_gb_s / row.algbw_gb_s - 2 * (ranks - 1) / ranks) < 0.02 else None
 
 
-def transport_in(text: str) -> str | None:
-    return slowest(VIA.findall(text))
-
-
 def slowest(transports: Iterable[str]) -> str | None:
     """Return the slowest of these transports: one pair over the network stack slows the whole ring."""
     named = sorted(set(transports))
@@ -190,7 +186,7 @@ def text_parse(lines: list[str]) -> Part:
         unread.append(left_out(min(numbers.values()), max(numbers.values()), "lines of ranks are missing", ""))
         ranks = []
     environment = leftovers(set_by_environment("\n".join(lines)))
-    seen = imported(rows, ranks, operation_in(text), transport_in(text), environment, out_of_bounds)
+    seen = imported(rows, ranks, operation_in(text), slowest(VIA.findall(text)), environment, out_of_bounds)
     return Part(facts=Facts(observed=seen), ran_on=only_host(rank.host for rank in ranks), unread=tuple(unread))
 
 

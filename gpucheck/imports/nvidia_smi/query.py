@@ -125,8 +125,9 @@ def _line(line: str) -> _Line | None:
 
 
 def _notes(fields: Fields, bus_id: str | None, lines: Sequence[str]) -> Iterator[Message]:
-    if _unanswered(fields):
-        bad = [value for path, value in fields.found.items() if len(path) == 1 and value in NO_ANSWER]
+    bad = [value for path, value in fields.found.items() if len(path) == 1 and value in NO_ANSWER]
+    # A GPU that gave no answers: its name is missing, or most values are.
+    if len(bad) >= MANY or (len(bad) > 1 and fields.get("product_name") in NO_ANSWER):
         yield _message("no-answer", f"{bad[0]} in {len(bad)} values", bus_id, lines, bad[0])
         return
     state = fields.get("fabric/state")
@@ -138,12 +139,6 @@ def _notes(fields: Fields, bus_id: str | None, lines: Sequence[str]) -> Iterator
         if v.switch(fields.get(name)):
             words = name.replace("_", " ").title().replace("Sram", "SRAM").replace("Tpc", "TPC")
             yield _message(key, f"{words}: Yes", bus_id, lines, words)
-
-
-def _unanswered(fields: Fields) -> bool:
-    """A GPU that gave no answers: its name is missing, or most values are."""
-    bad = sum(value in NO_ANSWER for path, value in fields.found.items() if len(path) == 1)
-    return bad >= MANY or (bad > 1 and fields.get("product_name") in NO_ANSWER)
 
 
 def _message(key: str, text: str, bus_id: str | None, lines: Sequence[str], fragment: str) -> Message:

@@ -59,13 +59,17 @@ def parse(lines: list[str]) -> Part | None:
         return None
     cuda = next((match[1] for line in lines if (match := CUDA.search(line))), None)
     users = _processes(lines)
+    windows = [row for row in rows[:1] if row.first["persistence"] in ("WDDM", "TCC", "MCDM")]
     once = {row.place: row for row in reversed(rows)}
     gpus = [_gpu(once[index], users.get(index)) for index in sorted(once)]
     return part(
         gpus,
         driver=v.version(title["driver"]) if title else None,
         cuda=v.version(cuda),
-        messages=[*(message for row in rows for message in (*_lost(row), *_hot(row))), *_windows(rows)],
+        messages=[
+            *(message for row in rows for message in (*_lost(row), *_hot(row))),
+            *(_message(row, "windows") for row in windows),
+        ],
         extra=[f"the nvidia-smi table of {counted(len(gpus), 'GPU')}"]
         if gpus
         else ["the title of an nvidia-smi table"],
@@ -133,9 +137,13 @@ def _lost(row: _Row) -> Iterator[Message]:
     bad = [cells.get(name) == "ERR!" for name in ("temp", "state", "power", "busy")]
     bus = v.bus_id(row.first["bus"])
     if "reset" in row.first["ecc"].lower():
-        yield Message(key=f"{TABLE_KEY}.requires-reset", text=row.first[0].strip(), line=row.line, gpu=bus)
+        yield _message(row, "requires-reset", bus)
     elif (row.first["name"] == "ERR!" and sum(bad) > 1) or sum(bad) > 2:
-        yield Message(key=f"{TABLE_KEY}.no-answer", text=row.first[0].strip(), line=row.line, gpu=bus)
+        yield _message(row, "no-answer", bus)
+
+
+def _message(row: _Row, key: str, gpu: str | None = None) -> Message:
+    return Message(key=f"{TABLE_KEY}.{key}", text=row.first[0].strip(), line=row.line, gpu=gpu)
 
 
 def _hot(row: _Row) -> Iterator[Message]:
@@ -147,12 +155,6 @@ def _hot(row: _Row) -> Iterator[Message]:
     if temp >= HOT or (temp >= WARM and busy >= BUSY and 0 < power < cap / 2):
         bus = v.bus_id(row.first["bus"])
         yield Message(key=f"{TABLE_KEY}.hot", text=row.second[0].strip(), line=row.line + 1, gpu=bus)
-
-
-def _windows(rows: Sequence[_Row]) -> Iterator[Message]:
-    for row in rows[:1]:
-        if row.first["persistence"] in ("WDDM", "TCC", "MCDM"):
-            yield Message(key=f"{TABLE_KEY}.windows", text=row.first[0].strip(), line=row.line)
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -50,7 +50,9 @@ def topology(lines: list[str]) -> Topology:
     """
     found = [block for block in blocks(lines) if not block.is_p2p_status]
     usable = [block for block in found if block.good]
-    block = usable[0] if usable else _longest(found)
+    # Without a whole row anywhere, a block is still worth reading when some row has a class in it.
+    some = [block for block in found if any(row.cells.values for row in block.rows)]
+    block = usable[0] if usable else max(some, key=lambda block: len(block.rows), default=None)
     if block is None:
         raise _nothing(lines)
     table = _Table(block)
@@ -64,11 +66,6 @@ def topology(lines: list[str]) -> Topology:
         pairs=_pairs(block, matrix),
         findings=tuple(_findings(table, matrix, [other for other in found if other is not block])),
     )
-
-
-def _longest(found: list[Block]) -> Block | None:
-    """Without a whole row anywhere, a block is still worth reading when some row has a class in it."""
-    return max((b for b in found if any(row.cells.values for row in b.rows)), key=lambda b: len(b.rows), default=None)
 
 
 def _nothing(lines: list[str]) -> ImportProblem:
@@ -99,7 +96,12 @@ class _Table:
         for row in block.rows:
             if row.label in self.rows:
                 self.twice.append(row)
-            elif _shifted(row, self.columns[row.label]) or row.cells.surplus or _unexpected(row, block):
+            # Of words that are not a class, in an incomplete row, the cells that they belong to are unknown.
+            elif (
+                _shifted(row, self.columns[row.label])
+                or row.cells.surplus
+                or (row.cells.unexpected and not is_whole(row, block.header))
+            ):
                 self.damaged.append(row)
             else:
                 self.rows[row.label] = row
@@ -123,11 +125,6 @@ def _shifted(row: Row, column: int) -> bool:
     """A cell got lost or came in: the row does not cross itself where it should."""
     crossings = [index for index, value in enumerate(row.cells.values) if value == "X"]
     return crossings != [column] and (bool(crossings) or len(row.cells.values) > column)
-
-
-def _unexpected(row: Row, block: Block) -> bool:
-    """Words that are not a class, in an incomplete row: the cells that they belong to are unknown."""
-    return bool(row.cells.unexpected) and not is_whole(row, block.header)
 
 
 def _gpu(label: str, table: _Table, names: dict[int, tuple[str, str]]) -> TopologyGpu:

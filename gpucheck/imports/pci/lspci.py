@@ -5,7 +5,7 @@ driver does not. So its part is marked as partial.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from gpucheck.imports._kind import Kind
@@ -91,26 +91,62 @@ RDMA_CARD = regex(r"Mellanox|ConnectX|BlueField|NetXtreme-E|Ethernet Controller 
 CARD_CLASS = regex(r"^(?:Ethernet|Infiniband) controller")
 
 
-def gpu_of(gpu: Device, every: Mapping[str, Device], tree: Mapping[str, Node]) -> ObservedGpu:
-    """One GPU. Links are read at an unknown load, so `read` stays empty."""
-    path = path_of(gpu, every, tree)
-    seen, slot = gpu.seen, every.get(path[-1]) if path else None
-    known = not gpu.is_gone
-    return ObservedGpu(
-        model=gpu.model,
-        bus_id=gpu.bus_id,
-        numa_node=seen.numa,
-        pcie=Port(
+class Listing(NamedTuple):
+    """What is in the text: devices by bus id, and the tree."""
+
+    every: dict[str, Device]
+    tree: dict[str, Node]
+
+    def path_of(self, device: Device) -> tuple[str, ...]:
+        """The bridges above a function from the root down: of the tree, of lspci -PP, or by bus numbers of bridges."""
+        if device.bus_id in self.tree:
+            return self.tree[device.bus_id].path
+        if device.path:
+            return device.path
+        domain, bus, _ = device.bus_id.split(":")
+        by_secondary = {
+            (bridge.bus_id.split(":")[0], bridge.seen.buses[0]): bridge.bus_id
+            for bridge in self.every.values()
+            if bridge.seen.buses is not None
+        }
+        path: list[str] = []
+        number = int(bus, 16)
+        while (above := by_secondary.get((domain, number))) is not None and above not in path:
+            path.insert(0, above)
+            number = int(above.split(":")[1], 16)
+        return tuple(path)
+
+    def gpu(self, gpu: Device) -> ObservedGpu:
+        """One GPU. Links are read at an unknown load, so `read` stays empty."""
+        path = self.path_of(gpu)
+        seen, slot = gpu.seen, self.every.get(path[-1]) if path else None
+        link = Port(
             gen=seen.sta_gen,
             width=seen.sta_width,
             max_gen=_both(seen.cap_gen, slot.seen.cap_gen if slot else None),
             max_width=_both(seen.cap_width, slot.seen.cap_width if slot else None),
         )
-        if known
-        else Port(),
-        path=tuple(_port(bus_id, every.get(bus_id)) for bus_id in path),
-        bar1_mib=seen.bar1_mib if known else None,
-    )
+        return ObservedGpu(
+            model=gpu.model,
+            bus_id=gpu.bus_id,
+            numa_node=seen.numa,
+            pcie=Port() if gpu.is_gone else link,
+            path=tuple(_port(bus_id, self.every.get(bus_id)) for bus_id in path),
+            bar1_mib=None if gpu.is_gone else seen.bar1_mib,
+        )
+
+    def redirected_cards(self, gpu: Device) -> Iterator[Message]:
+        """Network cards below the same switch as a GPU, each with the bridges between them that redirect."""
+        above = set(self.path_of(gpu))
+        for card in self.every.values():
+            if not RDMA_CARD.search(card.name) or not CARD_CLASS.match(card.kind):
+                continue
+            other = set(self.path_of(card))
+            between = [self.every[one] for one in sorted(above ^ other) if one in self.every] if above & other else []
+            bridges = [bridge.bus_id for bridge in between if (bridge.seen.acs_ctl or 0) & REDIRECTS]
+            if bridges:
+                text = f"{', '.join(bridges)} redirect between GPU {gpu.bus_id} and {card.head}"
+                yield Message(key="lspci.acs-network", text=text, line=card.line, gpu=gpu.bus_id)
 
 
 def _both(own: int | None, slot: int | None) -> int | None:
@@ -133,26 +169,6 @@ def _port(bus_id: str, bridge: Device | None) -> Port:
     )
 
 
-def path_of(device: Device, every: Mapping[str, Device], tree: Mapping[str, Node]) -> tuple[str, ...]:
-    """The bridges above a function from the root down: of the tree, of lspci -PP, or by the bus numbers of bridges."""
-    if device.bus_id in tree:
-        return tree[device.bus_id].path
-    if device.path:
-        return device.path
-    domain, bus, _ = device.bus_id.split(":")
-    by_secondary = {
-        (bridge.bus_id.split(":")[0], bridge.seen.buses[0]): bridge.bus_id
-        for bridge in every.values()
-        if bridge.seen.buses is not None
-    }
-    path: list[str] = []
-    number = int(bus, 16)
-    while (above := by_secondary.get((domain, number))) is not None and above not in path:
-        path.insert(0, above)
-        number = int(above.split(":")[1], 16)
-    return tuple(path)
-
-
 def acs_of(every: Iterable[Device]) -> tuple[AcsReading, ...]:
     """The registers of bridges; those of other functions redirect nothing of others."""
     return tuple(
@@ -160,25 +176,6 @@ def acs_of(every: Iterable[Device]) -> tuple[AcsReading, ...]:
         for device in sorted(every, key=lambda device: device.bus_id)
         if device.seen.acs_ctl is not None and (device.is_bridge or (not device.kind and not device.is_gpu))
     )
-
-
-def redirected_cards(
-    gpu: Device, every: Mapping[str, Device], tree: Mapping[str, Node]
-) -> Iterator[tuple[Device, list[str]]]:
-    """Network cards below the same switch as a GPU, each with the bridges between them that redirect."""
-    above = set(path_of(gpu, every, tree))
-    for card in every.values():
-        if not RDMA_CARD.search(card.name) or not CARD_CLASS.match(card.kind):
-            continue
-        other = set(path_of(card, every, tree))
-        between = sorted(above ^ other) if above & other else []
-        found = [bus_id for bus_id in between if bus_id in every and (every[bus_id].seen.acs_ctl or 0) & REDIRECTS]
-        if found:
-            yield card, found
-
-
-def functions(found: Iterable[Device], every: Mapping[str, Device], tree: Mapping[str, Node]) -> tuple[PciDevice, ...]:
-    return tuple(_function(one, path_of(one, every, tree)) for one in found if one.ids and one.class_id)
 
 
 def _function(device: Device, path: tuple[str, ...]) -> PciDevice:
@@ -235,31 +232,28 @@ def parse(lines: list[str]) -> Part | None:
     downgraded = list(_downgraded(unnamed))
     if not every and not tree and not bare and not downgraded:
         return None
+    listing = Listing(every, tree)
     gpus = [device for device in every.values() if device.is_gpu]
-    _add_from_tree(gpus, every, tree)
+    for bus_id, node in tree.items():
+        if bus_id not in every and IS_GPU.match(node.name) and not NO_GPU.search(node.name):
+            gpus.append(Device(bus_id, name=node.name, is_gpu=True))
     gpus.sort(key=lambda gpu: gpu.bus_id)
     acs = acs_of(every.values())
     redirect = False if not acs and bare and not any(value & REDIRECTS for _, value in bare) else None
-    found = [gpu_of(gpu, every, tree) for gpu in gpus]
+    found = [listing.gpu(gpu) for gpu in gpus]
     return Part(
         partial=True,
         facts=Facts(
-            pci=functions(every.values(), every, tree),
+            pci=tuple(_function(one, listing.path_of(one)) for one in every.values() if one.ids and one.class_id),
             observed=Observations(gpus=tuple(found), host=ObservedHost(acs=acs, acs_redirect=redirect)),
         ),
         messages=(
             *(one for gpu in gpus for one in _of_gpu(gpu)),
-            *_of_cards(gpus, every, tree),
+            *(one for gpu in gpus for one in listing.redirected_cards(gpu)),
             *_of_unnamed(bare, downgraded),
         ),
         looked_at=tuple(_looked_at(gpus, acs=len(acs), bare=len(bare))),
     )
-
-
-def _add_from_tree(gpus: list[Device], every: dict[str, Device], tree: dict[str, Node]) -> None:
-    for bus_id, node in tree.items():
-        if bus_id not in every and IS_GPU.match(node.name) and not NO_GPU.search(node.name):
-            gpus.append(Device(bus_id, name=node.name, is_gpu=True))
 
 
 # lspci -tv names the product and not the class. NVSwitches and their bridges have no name in brackets.
@@ -294,13 +288,6 @@ def _downgraded(unnamed: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
             can = int(link["width"])
         elif "LnkSta:" in line and ("(downgraded)" in line or (link is not None and int(link["width"]) < can)):
             yield number, line
-
-
-def _of_cards(gpus: list[Device], every: dict[str, Device], tree: dict[str, Node]) -> Iterator[Message]:
-    for gpu in gpus:
-        for card, bridges in redirected_cards(gpu, every, tree):
-            text = f"{', '.join(bridges)} redirect between GPU {gpu.bus_id} and {card.head}"
-            yield Message(key="lspci.acs-network", text=text, line=card.line, gpu=gpu.bus_id)
 
 
 def _of_gpu(gpu: Device) -> Iterator[Message]:
