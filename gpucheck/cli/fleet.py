@@ -185,7 +185,7 @@ def _read(files: list[Path], streams: list[Path]) -> Iterator[FleetRow]:
 def _merge(rows: Iterator[FleetRow], expected: list[str], options: ReportOptions) -> FleetReport:
     from gpucheck import fleet
     from gpucheck.fleet.compare import read_previous
-    from gpucheck.fleet.labels import read_labels
+    from gpucheck.fleet.row import read_labels
 
     with usage_errors(ValueError):
         labels = read_labels(options.labels) if options.labels else None
@@ -240,7 +240,7 @@ def history_command(sources: tuple[Path, ...], labels: Path | None, format_: str
     """
     from gpucheck.fleet import report_files
     from gpucheck.fleet.history import history
-    from gpucheck.fleet.labels import read_labels
+    from gpucheck.fleet.row import read_labels
     from gpucheck.foreign import UnreadableInput
     from gpucheck.render.history import to_csv, to_text
     from gpucheck.render.json import to_json

@@ -54,7 +54,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     that it has. passing_nodes.txt and failing_nodes.txt are written. The exit status is that of COMMAND; 2
     if too few nodes pass, and nothing was started.
     """
-    from gpucheck.fleet.labels import lemons, read_labels
+    from gpucheck.fleet.row import lemons, read_labels
     from gpucheck.foreign import UnreadableInput
     from gpucheck.isolate.gate import FAILING, choose, job_environment, vet, write_lists
     from gpucheck.isolate.launch import AllocationEndedError, Launcher

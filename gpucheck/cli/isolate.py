@@ -80,7 +80,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     Runs all_reduce on pairs of nodes at the same time, compares them, and tests suspects with nodes that are good. A
     node is named after bad tests with two different nodes; with --expected, all nodes together are tested first.
     """
-    from gpucheck.fleet.labels import lemons, read_labels
+    from gpucheck.fleet.row import lemons, read_labels
     from gpucheck.foreign import UnreadableInput
     from gpucheck.isolate.launch import Launcher, SearchProblem
     from gpucheck.isolate.run import SearchOptions, Watch, isolate, peers_of

@@ -33,14 +33,6 @@ class _Vote(NamedTuple):
     digest: str
 
 
-class _Result(NamedTuple):
-    """A vote that was counted. odd: those that differ and are named."""
-
-    agreement: Agreement
-    majority: str | None
-    odd: tuple[_Vote, ...]
-
-
 def digests_of(computed: ComputeReport | None, trained: Mapping[str, SmokeResult]) -> dict[str, dict[str, str]]:
     """Return, by bus id or ``host``, operation -> digest of a report; each operation with what must be equal.
 
@@ -82,10 +74,10 @@ def with_votes(rows: Sequence[FleetRow]) -> tuple[list[FleetRow], tuple[Agreemen
     odd: dict[tuple[int, str], list[str]] = defaultdict(list)
     agreements = []
     for operation, cast in sorted(votes.items()):
-        result = _counted(operation, cast, rows)
-        agreements.append(result.agreement)
-        for vote in result.odd:
-            equal = f"{result.agreement.equal} of {result.agreement.results} have {result.majority}"
+        agreement, majority, differing = _counted(operation, cast, rows)
+        agreements.append(agreement)
+        for vote in differing:
+            equal = f"{agreement.equal} of {agreement.results} have {majority}"
             odd[vote.place, vote.at].append(f"{operation}: {vote.digest}, {equal}")
     found: dict[int, list[Finding]] = defaultdict(list)
     for (place, at), evidence in sorted(odd.items(), key=lambda item: item[0][1] == HOST):
@@ -102,8 +94,12 @@ def with_votes(rows: Sequence[FleetRow]) -> tuple[list[FleetRow], tuple[Agreemen
     )
 
 
-def _counted(operation: str, cast: Sequence[_Vote], rows: Sequence[FleetRow]) -> _Result:
-    """Count a vote: more than half of the results, and of the hosts, decide.
+def _counted(
+    operation: str, cast: Sequence[_Vote], rows: Sequence[FleetRow]
+) -> tuple[Agreement, str | None, list[_Vote]]:
+    """Return how a vote ended, the digest of the majority, and the votes that differ and are named.
+
+    More than half of the results, and of the hosts, decide.
 
     A host that differs as a whole is named only if no other host has its results: hosts that agree with each other
     have other software or another topology, as a fault is never equal on two machines.
@@ -138,7 +134,7 @@ def _counted(operation: str, cast: Sequence[_Vote], rows: Sequence[FleetRow]) ->
         outcome=outcome,
         outliers=tuple(dict.fromkeys(rows[vote.place].host for vote in odd))[:NAMES],
     )
-    return _Result(agreement, digest if majority else None, tuple(odd))
+    return agreement, digest if majority else None, odd
 
 
 def _of_gpu(bus_id: str, evidence: Sequence[str], *, whole: bool) -> Finding:

@@ -12,9 +12,8 @@ from gpucheck.fleet.causes import common_causes, shared_rails
 from gpucheck.fleet.compare import changes
 from gpucheck.fleet.decode import origin
 from gpucheck.fleet.digests import with_votes
-from gpucheck.fleet.labels import Labels, labelled
 from gpucheck.fleet.outliers import find_outliers, with_outliers
-from gpucheck.fleet.row import LONGEST, REPORT
+from gpucheck.fleet.row import LONGEST, REPORT, Labels, labelled
 from gpucheck.model import Drift, DriftValue, Finding, FleetProblem, FleetReport, FleetRow, HostMetric, Verdict, worst
 from gpucheck.model.finding import RANK
 

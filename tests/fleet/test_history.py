@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.fleet.history import history, interval
-from gpucheck.fleet.labels import lemons, read_labels
+from gpucheck.fleet.row import lemons, read_labels
 from gpucheck.model import Verdict
 from tests.fleet import reports
 from tests.fleet.reports import bad

@@ -29,7 +29,7 @@ def expectations(data: bytes) -> None:
 @target(seeds=lambda: (documents.CSV,), format="text")
 def labels_csv(data: bytes) -> None:
     """fleet report --labels."""
-    from gpucheck.fleet.labels import labelled, read_labels
+    from gpucheck.fleet.row import labelled, read_labels
 
     with refusing(ValueError, OSError):
         labelled(own.merged().hosts, read_labels(file(data, "labels.csv")))
