@@ -270,7 +270,13 @@ def _gpus(facts: Facts | None, stated: Stated, share: Partial | None) -> Iterato
     if not gpus:
         return
     if facts is None or not facts.gpus:
-        yield from _no_gpus(facts, stated)
+        # Not listed is not absent: the driver and inventory checks distinguish the two.
+        wanted = gpus.get("count")
+        if facts is not None and wanted == 0:
+            yield stated.about("gpus.count", unit="GPUs").passes(0, 0)
+        else:
+            missing = "the expected GPUs" if wanted is None else wanted
+            yield stated.not_reported("comparison.gpus-unlisted", "gpus", missing)
         return
     if "count" in gpus:
         yield _count(len(facts.gpus) + len(share.hidden if share else ()), gpus["count"], "gpus.count", "GPUs", stated)
@@ -285,15 +291,6 @@ def _gpus(facts: Facts | None, stated: Stated, share: Partial | None) -> Iterato
     for trait in TRAITS:
         if trait.key in gpus:
             yield from _trait(facts, trait, gpus[trait.key], stated)
-
-
-def _no_gpus(facts: Facts | None, stated: Stated) -> Iterator[Finding]:
-    """Not listed is not absent: the driver and inventory checks distinguish the two."""
-    wanted = stated.expected.gpus.get("count")
-    if facts is not None and wanted == 0:
-        yield stated.about("gpus.count", unit="GPUs").passes(0, 0)
-        return
-    yield stated.not_reported("comparison.gpus-unlisted", "gpus", "the expected GPUs" if wanted is None else wanted)
 
 
 def _count(seen: int, wanted: int, at: str, unit: str, stated: Stated) -> Finding:

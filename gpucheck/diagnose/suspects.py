@@ -5,6 +5,7 @@ arithmetic: if more has passed this link, the link is not the limit.
 """
 
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import NamedTuple
 
@@ -76,10 +77,6 @@ def bad_pairs(m: Machine) -> list[Pair]:
 
 def _gen(about: About) -> bool | None:
     return False if about.m.host.virtual else _own_link(about, "gen")
-
-
-def _width(about: About) -> bool | None:
-    return _own_link(about, "width")
 
 
 def _own_link(about: About, field: str) -> bool | None:
@@ -200,7 +197,7 @@ def _limit(about: About) -> bool | None:
 
 READINGS: dict[str, Callable[[About], bool | None]] = {
     "pcie-link-downgraded": _gen,
-    "pcie-width-reduced": _width,
+    "pcie-width-reduced": partial(_own_link, field="width"),
     "gpu-behind-chipset": _chipset,
     "uplink-downgraded": _uplink,
     "acs-redirect": _acs,

@@ -85,7 +85,10 @@ def with_votes(rows: Sequence[FleetRow]) -> tuple[list[FleetRow], tuple[Agreemen
         known = [f for f in (*row.problems, *found[place]) if f.cause == CAUSE]
         if at == HOST:
             # A GPU whose results are wrong explains the losses.
-            found[place] += [] if known else [_of_losses(evidence)]
+            if not known:
+                subject = Subject(check="fleet", evidence=tuple(evidence))
+                seen = f"the losses of {len(evidence)} trainings differ from the fleet"
+                found[place].append(subject.warns("fleet.losses-differ", seen, "equal losses"))
         elif not any(f.subject == f"gpu:{at}" for f in known):
             whole = all((place, bus_id) in odd for bus_id in row.digests if bus_id != HOST)
             found[place].append(_of_gpu(at, evidence, whole=whole))
@@ -147,8 +150,3 @@ def _of_gpu(bus_id: str, evidence: Sequence[str], *, whole: bool) -> Finding:
     if whole:
         return subject.warns("fleet.all-results-differ", seen, wanted, count=len(evidence))
     return subject.fails("fleet.results-differ", seen, wanted, count=len(evidence))
-
-
-def _of_losses(evidence: Sequence[str]) -> Finding:
-    seen = f"the losses of {len(evidence)} trainings differ from the fleet"
-    return Subject(check="fleet", evidence=tuple(evidence)).warns("fleet.losses-differ", seen, "equal losses")

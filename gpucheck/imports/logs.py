@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from gpucheck.imports._kind import LONGEST, Kind
-from gpucheck.imports._text import absent, first_line, plain, quoted, regex
+from gpucheck.imports._text import absent, first_line, quoted, regex
 from gpucheck.knowledge.messages import families, meaning, messages
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, ObservedHost, Port
 from gpucheck.model.facts import Facts
@@ -177,12 +177,6 @@ def _relevant(lines: list[str]) -> list[str]:
             elif at - BEFORE not in keep:
                 keep.update(range(max(0, at - BEFORE), at + 1))
     return [lines[at] for at in sorted(keep) if at < len(lines)]
-
-
-def read(data: bytes) -> KernelLog:
-    """The log in bytes of unknown origin. NUL bytes are dropped: a crash leaves them, and UTF-16 has many."""
-    text = data.replace(b"\0", b"").lstrip(b"\xff\xfe").decode("utf-8", errors="replace")
-    return log_of(plain(text).split("\n"))
 
 
 def _records(lines: Sequence[str]) -> Iterator[_Line]:

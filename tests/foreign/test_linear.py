@@ -10,9 +10,9 @@ from gpucheck import imports
 from gpucheck.diagnose import diagnose
 from gpucheck.foreign.documents import DocumentProblem, load
 from gpucheck.imports import ImportProblem
-from gpucheck.imports import logs as kernel_log
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.run.pastes.merge import merge
+from tests.imports import logs as kernel_log
 from tests.shared import sampled
 
 PAIR = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nGPU1\tPIX\t X \t0-7\n"

@@ -12,12 +12,12 @@ from gpucheck.checks.kernel import log as check
 from gpucheck.checks.kernel._events import Machine, events, messages, named
 from gpucheck.host.kernel_log import ABOUT_GPUS
 from gpucheck.host.recording.redaction import of_recording, redacted
-from gpucheck.imports import logs as reader
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.messages import messages as classes
 from gpucheck.model import KernelLine, KernelLog, Verdict
 from tests.fakes import facts, kernel_log
 from tests.host.recording.test_recording import written
+from tests.imports.logs import read
 from tests.shared import from_yaml
 
 DATA = Path(__file__).parents[2] / "data" / "kernel_log"
@@ -28,11 +28,11 @@ LOUD = (Verdict.WARN, Verdict.FAIL)
 
 
 def judged(text):
-    return list(check.of_log(reader.read(text.encode())))
+    return list(check.of_log(read(text.encode())))
 
 
 def understood(text):
-    said = messages(reader.read(text.encode()).lines)
+    said = messages(read(text.encode()).lines)
     return events(said, Machine(*named(said))).events
 
 

@@ -7,12 +7,13 @@ import pytest
 from gpucheck.checks.kernel import log as check
 from gpucheck.checks.kernel.log import _family, _known
 from gpucheck.host.kernel_log import ABOUT_GPUS
-from gpucheck.imports import logs as reader
 from gpucheck.imports import read_all
+from gpucheck.imports.logs import log_of
 from gpucheck.knowledge.messages import families, trouble
 from gpucheck.model import KernelLog, Verdict
 from gpucheck.run.pastes import diagnosis
 from tests.checks.kernel.logs import judged
+from tests.imports.logs import read
 from tests.shared import from_yaml, sampled
 
 DATA = Path(__file__).parents[2] / "data" / "kernel_log"
@@ -30,7 +31,7 @@ def diagnosed(text):
 
 
 def found_in(text):
-    return list(check.of_log(reader.read(text.encode())))
+    return list(check.of_log(read(text.encode())))
 
 
 def rank(findings):
@@ -41,7 +42,7 @@ def rank(findings):
 def test_the_log_of_a_healthy_machine_passes(case):
     """As a paste and on a live host, whose reader keeps fewer lines."""
     found = diagnosed(case["raw"])
-    kept = reader.read(case["raw"].encode()).lines
+    kept = read(case["raw"].encode()).lines
     live = KernelLog(lines=tuple(line for line in kept if ABOUT_GPUS.search(line.text)), source="/dev/kmsg")
 
     assert case["source"]
@@ -53,7 +54,7 @@ def test_the_log_of_a_healthy_machine_passes(case):
 def test_a_line_of_trouble_is_never_a_pass(row):
     """Alone, among the lines of a healthy boot, without its time, and on a live host."""
     alone, healthy = f"{BOOT}{row['line']}\n", HEALTHY[0]["raw"]
-    _, line = reader.read(alone.encode()).lines
+    _, line = read(alone.encode()).lines
 
     assert row["source"]
     for text in (alone, alone + healthy, f"{healthy}{line.text}\n"):
@@ -173,7 +174,7 @@ def test_less_of_a_log_is_never_a_pass_unless_the_evidence_itself_is_gone(case):
         return
     evidence = " ".join(text for finding in before for text in finding.evidence)
     for at, line in enumerate(lines):
-        said = [one.text.strip()[:200] for one in reader.log_of([BOOT.strip(), line]).lines[1:]]
+        said = [one.text.strip()[:200] for one in log_of([BOOT.strip(), line]).lines[1:]]
         rest = "\n".join([BOOT.strip(), *lines[:at], *lines[at + 1 :]])
         if not any(text in evidence for text in said):
             assert rank(found_in(rest)) > 0, line

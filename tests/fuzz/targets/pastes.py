@@ -4,7 +4,6 @@ from collections import Counter
 
 from gpucheck import imports
 from gpucheck.diagnose import diagnose
-from gpucheck.imports import logs as kernel_log
 from gpucheck.imports._text import decode, lines_of
 from gpucheck.model import KernelLog, Topology
 from gpucheck.model.diagnosis.observations import Observations
@@ -14,6 +13,7 @@ from gpucheck.topology import infer_wiring, with_advice, with_expectations
 from tests.fuzz.oracles import refusing, shown_diagnosis, shown_topology
 from tests.fuzz.seeds import attacks, pastes
 from tests.fuzz.target import Function, target
+from tests.imports import logs
 
 
 @target(seeds=pastes.topologies, format="text", attacks=attacks.pastes)
@@ -36,7 +36,7 @@ def measurements(data: bytes) -> None:
 def pasted_kernel_log(data: bytes) -> None:
     """A kernel log."""
     with refusing():
-        _logged(kernel_log.read(data))
+        _logged(logs.read(data))
 
 
 @target(seeds=pastes.kernel_messages, format="text")
