@@ -113,6 +113,21 @@ def test_preparation_in_check_mode_states_what_is_unknown(machine):
     assert "stream" in go("dnf", machine, state="prepared", check_mode=True)["moves_unknown"]
 
 
+def test_preparation_reads_what_was_cut_off_after_dpkg_wrote_its_journal(machine):
+    """apt reads the database alone: before, a transaction looks possible that is not."""
+    missing(machine)
+    machine.state["host"]["unfinished"], machine.moves = ["cuda-old"], "Remv cuda-old [1]\n"
+
+    def written(_):
+        machine.moves = "" if "dpkg -a" in machine.calls else machine.moves
+
+    machine.watch = written
+    said = go("apt", machine, state="prepared")
+
+    assert said["moves_unknown"] == "a run first finishes an interrupted transaction: cuda-old"
+    assert machine.fetched == []
+
+
 @pytest.fixture(scope="module")
 def sound():
     """A report, made once."""

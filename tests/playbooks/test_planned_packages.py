@@ -76,6 +76,7 @@ def test_apt_finishes_what_was_cut_off_first_and_lets_go_of_what_is_in_the_way(m
     go("apt", machine)
 
     assert machine.calls == [
+        "dpkg -a",
         "dpkg-query nvidia-driver-pinning-570",
         "dpkg --configure -a --force-confold",
         "apt-get install",
@@ -97,7 +98,7 @@ MENDED = ["dpkg --configure -a --force-confold", "apt-get install"]
         (["driver"], "", "", ["dpkg -a", PLANNED]),
         (["cuda-old"], "Remv cuda-old [1]\n", "", ["dpkg -a", PLANNED]),
         # Not the plan's, or the transaction cannot be done before something else is repaired.
-        (["driver", "vim"], "", "", [*MENDED, PLANNED]),
+        (["driver", "vim"], "", "", ["dpkg -a", *MENDED, PLANNED]),
         (["driver"], "", "once", ["dpkg -a", PLANNED, *MENDED, PLANNED]),
     ],
 )

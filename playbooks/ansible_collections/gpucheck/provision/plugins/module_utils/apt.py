@@ -125,7 +125,6 @@ def prepare(module, order, download):
     """
     if download:
         wait_for_locks("dpkg", order["seconds"])
-        settle(module, order)
     with planned_words(module, order) as words:
         moves = transaction.apt_moves(module, words)
         if download:
@@ -162,7 +161,6 @@ def planned_through(module, order):
     """
     if not plans_through(module, order):
         return False
-    settle(module, order)
     try:
         with planned_words(module, order) as words:
             transact(module, words, order)
@@ -173,8 +171,9 @@ def planned_through(module, order):
 
 
 def settle(module, order):
-    """Have dpkg write its journal into its database, which apt waits for, and configure nothing."""
-    if order["host"].get("unfinished"):
+    """Have dpkg write its journal into its database, the only one that apt reads, and configure nothing."""
+    if order["host"].get("unfinished") and not module.check_mode:
+        wait_for_locks("dpkg", order["seconds"])
         call(module, ["dpkg", "--triggers-only", "-a"], accept=(0, 1))
 
 
@@ -183,6 +182,7 @@ def plans_through(module, order):
 
     Then it is what finishes them: a package whose script fails cannot be configured, but it can be replaced.
     """
+    settle(module, order)
     try:
         with planned_words(module, order) as words:
             moves = transaction.apt_moves(module, words)
