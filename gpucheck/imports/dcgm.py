@@ -1,4 +1,4 @@
-"""What NVIDIA Data Center GPU Manager prints: dcgmi diag as a table (DCGM 2 to 4) and as JSON, and dcgmi nvlink."""
+"""What NVIDIA Data Center GPU Manager prints: dcgmi diag as a table (DCGM 2 to 4) and as JSON, health and nvlink."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -80,15 +80,19 @@ ENTITY = regex(r"^(?:GPU|CPU|NvSwitch|Switch)s? ?\d{1,3}: ?(?:Pass|Fail|Warn|Ski
 
 
 class Row(NamedTuple):
-    """A label and its text. line: where it begins."""
+    """A label and its text. line: where it begins. depth: of an arrow before the label (dcgmi health)."""
 
     label: str
     text: str
     line: int
+    depth: int = 0
 
 
-def rows(lines: Iterable[str]) -> Iterator[Row]:
-    """Every row; a row without a label continues the previous one, unless it is a separate result."""
+def rows(lines: Iterable[str], *, by_words: bool = False) -> Iterator[Row]:
+    """Every row; a row without a label continues the previous one, unless it is a separate result.
+
+    by_words: cells were wrapped between words (dcgmi health), not at a width (dcgmi diag).
+    """
     now: Row | None = None
     full = False
     for number, line in enumerate(lines, start=1):
@@ -100,15 +104,16 @@ def rows(lines: Iterable[str]) -> Iterator[Row]:
         if not label.strip() and now is not None and not ENTITY.match(text):
             if len(now.text) > LONGEST:
                 continue
-            is_wide = len(cell) == CELL and full
+            is_wide = len(cell) == CELL and full and not by_words
             now = now._replace(text=now.text + cell[1:].rstrip() if is_wide else f"{now.text} {text}".strip())
             now = now._replace(text=now.text + " " if is_wide and _ends_blank(cell) else now.text)
             full = _is_full(cell)
             continue
         if now is not None:
             yield now
-        name = label.strip() or "result"
-        now = Row(name, text + (" " if _ends_blank(cell) and _is_full(cell) else ""), number)
+        name = label.replace("->", "").strip() or "result"
+        depth = label.find("->") + 1
+        now = Row(name, text + (" " if _ends_blank(cell) and _is_full(cell) else ""), number, depth)
         full = _is_full(cell)
     if now is not None:
         yield now
@@ -252,6 +257,45 @@ DIAG_JSON = Kind(
     parse=diag_json_parse,
     hints=MARKS,
     blocks=lambda lines: objects(lines, *MARKS),
+)
+
+
+# dcgmi health --check: what DCGM's background health watches found.
+HEALTH_BEGIN = regex(r"^\s{0,8}\| (?:Health Monitor Report|Overall Health:?) {2,}")
+HEALTH_INSIDE = regex(r"^\s{0,8}(?:\||\+[-=])")
+STATE = regex(r"^(Healthy|Warning|Failure)\b")
+HEALTH_ENTITY = regex(r"^(?:GPU(?: ID)?:? ?)?(\d{1,3})$")
+
+
+def health_parse(lines: list[str]) -> Part | None:
+    found: list[Message] = []
+    overall: str | None = None
+    gpu: str | None = None
+    for row in rows(lines, by_words=True):
+        state = STATE.match(row.text)
+        if row.label.startswith("Overall Health"):
+            overall = (state[1] if state else row.text.strip()) or None
+        elif entity := HEALTH_ENTITY.match(row.label):
+            gpu = entity[1]
+        elif state and state[1] != "Healthy" and row.depth:
+            reported = row.text[state.end() :].strip()
+            shown = f"{row.label}: {state[1]}: {reported}"[:400]
+            found += messages(reported, row.label, row.line, gpu) or [
+                unknown_meaning(shown, failed=state[1] == "Failure", line=row.line, gpu=gpu)
+            ]
+    if overall is None and not found:
+        return None
+    if overall in ("Warning", "Failure") and not found:
+        found.append(unknown_meaning(f"Overall Health: {overall}", failed=overall == "Failure", line=1))
+    return Part(messages=tuple(found), looked_at=("the health watches of DCGM",))
+
+
+HEALTH = Kind(
+    name="dcgmi-health",
+    title="the output of dcgmi health",
+    parse=health_parse,
+    hints=("Health Monitor Report", "Overall Health"),
+    blocks=lambda lines: framed(lines, spans(lines, HEALTH_BEGIN, HEALTH_INSIDE)),
 )
 
 

@@ -24,7 +24,7 @@ from gpucheck.printable import counted
 # Every form gives the same messages. What stands before a message is taken off piece by piece: quotes, priorities,
 # times, host and program. Lines that the kernel or syslog joined (``#012``, ``\x0a``) are taken apart again.
 MAX_LINE = 16_384
-SHORTEST = 7  # characters of a line that means something
+SHORTEST = 7  # MESSAGE, the shortest line that means something
 MOST_LINES = 500_000  # the newest are kept
 LARGE = 4 << 20  # of a larger log only what can mean something is read
 DIGITS = b"0123456789"
@@ -182,11 +182,12 @@ def _relevant(lines: list[str]) -> list[str]:
 def _records(lines: Sequence[str]) -> Iterator[_Line]:
     """Every line of the log; a continuation has the times of the line it belongs to."""
     before = _Line("", None, None, own=False, kernel=False)
+    fields = Fields() if any(map(FIELDS.match, lines)) else None
     for raw in lines:
         if len(raw) < SHORTEST:
             continue
         line = raw[:MAX_LINE].lstrip("\x1e").rstrip()
-        message = record(line)
+        message = record(line) or (fields.take(line) if fields else None)
         if message is not None:
             yield message
             continue
@@ -224,6 +225,13 @@ def _parts(text: str) -> list[str]:
     return re.split(r"\n|#012|\\x0a|\\n", text)
 
 
+# The fields of a journal record in the forms that print all of them.
+JOURNAL = regex(
+    r"[ \t]{0,12}\"?(?:MESSAGE|_TRANSPORT|__CURSOR|__REALTIME_TIMESTAMP|__MONOTONIC_TIMESTAMP|_BOOT_ID|"
+    r"_MACHINE_ID|_HOSTNAME|PRIORITY|SYSLOG_\w{1,30}|_SOURCE_\w{1,40})\"?(?:=| : )"
+)
+
+
 # The commonest beginning, to be quick with large logs.
 PRINTK = regex(r"[ \t]{0,8}(?:<\d{1,3}>)?\[ {0,10}\d{1,10}\.\d{6}\] \S")
 
@@ -233,6 +241,7 @@ def _is_line(line: str) -> bool:
         PRINTK.match(line) is not None
         or IS_KERNEL_LOG.search(line) is not None
         or '"MESSAGE"' in line
+        or JOURNAL.match(line) is not None
         or (len(line) >= SHORTEST and _stripped(line[:MAX_LINE]).kernel)
     )
 
@@ -243,7 +252,8 @@ MARKS: tuple[str | re.Pattern[str], ...] = (
     regex(r"^\W{0,16}\d{1,4},\d{1,12},\d{1,18},", re.MULTILINE),
     *("NVRM: ", "nvidia", "SXid (", "pcieport ", "DMAR: ", "AMD-Vi: ", "arm-smmu-v3 ", "[Hardware Error]: ", "EDAC MC"),
     *("nouveau", "pci ", "nv-fabricmanager[", "blocked for more than ", "Loading of ", "Module nvidia not found"),
-    *('"MESSAGE"', "kernel", *(f"[{day} " for day in ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"))),
+    *('"MESSAGE"', "MESSAGE=", '"MESSAGE" : ', "_TRANSPORT", "__CURSOR", "_TIMESTAMP", "_ID", "_HOSTNAME", "PRIORITY"),
+    *("SYSLOG_", "_SOURCE_", "kernel", *(f"[{day} " for day in ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"))),
     *(":emerg", ":alert", ":crit", ":err", ":warn", ":notice", ":info", ":debug"),
     *(
         "Out of memory: Kill",
@@ -268,6 +278,39 @@ KIND = Kind(
 )
 
 
+FIELD = regex(r"[ \t]{0,12}(?P<name>_{0,2}[A-Z][A-Z0-9_]{1,63})=(?P<value>.*)")
+PRETTY = regex(r'[ \t]{0,12}"(?P<name>_{0,2}[A-Z][A-Z0-9_]{1,63})" : (?P<value>.*?),?')
+FIELDS = regex(r'(?: {4}|\t)?(?:MESSAGE(?:=|$)|_TRANSPORT=|__CURSOR=|"MESSAGE" : )')
+VERBOSE_HEAD = regex(r".{0,60}\[s=[0-9a-f]")
+
+
+def _record(text: str, seconds: float | None = None, clock: str | None = None) -> _Line:
+    """clock: microseconds since 1970, as the journal has it."""
+    return _Line(text, seconds, clock, own=True, kernel=True)
+
+
+class Fields:
+    """Reads the fields of a record line by line."""
+
+    def __init__(self) -> None:
+        self.clock: str | None = None
+        self.in_message = False
+
+    def take(self, line: str) -> _Line | None:
+        """The message if the line holds one; an empty one for any other line of a record; None for other lines."""
+        match = FIELD.fullmatch(line) or PRETTY.fullmatch(line)
+        if match is None and self.in_message:
+            return _record(line.lstrip(), clock=self.clock)
+        if match is None:
+            # journalctl -o export writes a message of several lines below its name.
+            self.in_message = line.lstrip() == "MESSAGE"
+            return _record("") if self.in_message or VERBOSE_HEAD.match(line) else None
+        self.in_message = False
+        if "REALTIME" in match["name"]:
+            self.clock = match["value"].strip('"')
+        return _record(_unquoted(match["value"]) if match["name"] == "MESSAGE" else "", clock=self.clock)
+
+
 def record(line: str) -> _Line | None:
     """Return one record of journalctl -o json, json-sse or json-seq; None for any other line."""
     line = line.lstrip().removeprefix("data: ")
@@ -282,8 +325,7 @@ def record(line: str) -> _Line | None:
     micro = str(found.get("_SOURCE_MONOTONIC_TIMESTAMP", ""))
     seconds = int(micro) / 1e6 if micro.isascii() and micro.isdigit() and len(micro) < 19 else None
     clock = found.get("__REALTIME_TIMESTAMP")
-    clock = clock if isinstance(clock, str) else None
-    return _Line(_text(found.get("MESSAGE")), seconds, clock, own=True, kernel=True)
+    return _record(_text(found.get("MESSAGE")), seconds, clock if isinstance(clock, str) else None)
 
 
 def _text(message: Any) -> str:
@@ -291,6 +333,15 @@ def _text(message: Any) -> str:
     if isinstance(message, list):
         return bytes(b for b in message if isinstance(b, int) and 0 <= b < 256).decode(errors="replace")
     return message if isinstance(message, str) else ""
+
+
+def _unquoted(value: str) -> str:
+    if not value.startswith('"'):
+        return value
+    try:
+        return str(json.loads(value))
+    except ValueError:
+        return value.strip('"')
 
 
 # fabricmanager.log and nv-hostengine.log: lines that begin with date, level and thread.

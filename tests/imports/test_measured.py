@@ -162,6 +162,22 @@ def test_number_between_two_gpus_proves_peer_access():
     assert measured(host_only).p2p_access is None
 
 
+CONNECTIVITY = """P2P Connectivity Matrix
+     D\\D     0     1     2
+     0\t     1     1     0
+     1\t     1     1     0
+     2\t     0     0     1
+"""
+
+
+def test_connectivity_matrix_is_read_and_the_lines_of_pairs_count_first():
+    alone = measured(CONNECTIVITY + P2P[P2P.index("Unidirectional P2P=Disabled") :])
+    assert alone.p2p_access == ((None, True, False), (True, None, False), (False, False, None))
+
+    both = measured(P2P.replace("Unidirectional P2P=Disabled", CONNECTIVITY + "Unidirectional P2P=Disabled", 1))
+    assert both.p2p_access == ((None, True, True), (True, None, True), (True, True, None))
+
+
 @pytest.mark.parametrize("end", ["      0", " 464.84      0", "  12.68      0"])
 def test_cut_row_of_nccl_tests_is_not_shifted(end):
     """Without its last words a row would be read with the time as bandwidth."""

@@ -164,10 +164,19 @@ def _p2p_gpus(lines: list[str]) -> tuple[ObservedGpu, ...]:
 
 
 def _access(lines: list[str], count: int) -> Flags | None:
-    found = {
+    reported = _connectivity(lines) | {
         (int(line[1]), int(line[3])): line[2] == "CAN" for text in lines if (line := P2P_ACCESS.match(text.strip()))
     }
-    return by_pair(found, count) if found else None
+    return by_pair(reported, count) if reported else None
+
+
+def _connectivity(lines: list[str]) -> dict[tuple[int, int], bool]:
+    """The cells of ``P2P Connectivity Matrix``; rows that are cut are left out."""
+    start = next((at for at, line in enumerate(lines) if CONNECTIVITY.match(line)), len(lines))
+    columns = [word for word in " ".join(lines[start + 1 : start + 2]).split() if word.isdecimal()]
+    rows = [line.split() for line in lines[start + 2 : start + 2 + len(columns)]]
+    whole = [row for row in rows if len(row) == len(columns) + 1 and row[0].isdecimal() and {*row[1:]} <= {"0", "1"}]
+    return {(int(row[0]), int(j)): word == "1" for row in whole for j, word in zip(columns, row[1:], strict=True)}
 
 
 CONNECTIVITY = regex(r"^\s*P2P Connectivity Matrix")

@@ -1,4 +1,4 @@
-"""Counters of network ports as four tools print them, and as files of sysfs that were printed with their paths.
+"""Counters of network ports as five tools print them, and as files of sysfs that were printed with their paths.
 
 A reading ends where a name comes again: two outputs of the same command are two readings of the same port.
 """
@@ -52,17 +52,20 @@ FORMATS = (
     ),
 )
 LONGEST = 8000  # characters of a line that are looked at; rdma statistic prints one of 1500
+INTERFACE = regex(r"^\s{0,8}\d{1,6}: ([\w.-]{1,60})(?:@[\w.-]{1,60})?: <")
+COLUMNS = regex(r"^\s{2,12}([RT]X)(?: errors)?:\s{1,20}(?:bytes|length|aborted)\b(.{0,120})$")
 COMMAND = regex(r"\bethtool\s{1,4}-|\bgrep\s")
 BEGIN = regex(
     r"^(?:.{0,200}\bethtool\s{1,4}(?:-S|--statistics)\s|\s{0,8}NIC statistics:|# Port (?:extended )?counters: |"
     r"\s{0,8}GUID 0x[0-9a-f]{1,16} port \S{1,4} ?: ?\[|\s{0,8}link [\w.-]{1,60}/\d{1,3}\s*(?:$|[a-z]\w{2,50} \d)|"
-    r".{0,200}/(?:hw_counters|counters|statistics)/\w{1,60}:|"
+    r".{0,200}/(?:hw_counters|counters|statistics)/\w{1,60}:|\s{0,8}\d{1,6}: [\w.@-]{1,120}: <|"
     r"\s{0,16}(?:[rt]x_\w{1,50}|link_down_events_phy|outbound_pci_\w{1,40}): \d{1,20}\s*$|"
     r".{0,80}\bgrep\b.{0,80}/(?:hw_)?counters/\*)"
 )
 INSIDE = regex(
     r"^(?:\s{0,16}(?:\[[\w.-]{1,20}\]: )?[a-z]\w{1,60}: \d{1,20}\s*$|\s{0,8}[A-Z]\w{1,50}:\.{2}|#|Errors for |"
-    r"\s{1,12}Link info: |\s{0,12}[a-z]\w{2,50} \d{1,20}(?:\s|$)|\s{1,8}Optional-set:)"
+    r"\s{1,12}Link info: |\s{0,12}[a-z]\w{2,50} \d{1,20}(?:\s|$)|\s{1,8}Optional-set:|"
+    r"\s{1,12}(?:link/|altname |[RT]X|vf \d|alias )|\s{2,24}\d{1,20}(?:\s{1,24}\d{1,20}){1,6}\s*$)"
 )
 SNAKE = regex(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -93,6 +96,14 @@ def _readings(lines: Sequence[str]) -> Iterator[tuple[str, dict[str, int]]]:
 def _counters(lines: Sequence[str]) -> Iterator[tuple[str, str, int]]:
     port = ""
     for before, line in pairwise(["", *(line[:LONGEST] for line in lines)]):
+        if interface := INTERFACE.match(line):
+            port = interface[1]
+        elif columns := COLUMNS.match(before):
+            names = before.partition(":")[2].split()
+            way = columns[1].lower()
+            for name, value in zip(names, line.split(), strict=False):
+                if value.isdecimal():
+                    yield port, f"{way}_{name}", int(value[:20])
         for form in FORMATS:
             named = form.port.search(line)
             if named and (any(named.groups()) or not form.port.search(before)):
@@ -111,7 +122,7 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 KIND = Kind(
     name="nic-counters",
-    title="counters of network ports (ethtool -S, perfquery, ibqueryerrors, rdma statistic, sysfs)",
+    title="counters of network ports (ethtool -S, perfquery, ibqueryerrors, rdma statistic, ip -s link, sysfs)",
     parse=parse,
     hints=(
         "ethtool",
@@ -120,6 +131,7 @@ KIND = Kind(
         "GUID 0x",
         "ounters/",
         "/statistics/",
+        "> mtu ",
         "rx_",
         "tx_",
         "link_down",

@@ -1,6 +1,7 @@
-"""Tables of perftest (ib_write_bw, ib_read_bw, ib_send_lat and others).
+"""perftest (ib_write_bw, ib_read_bw, ib_send_lat and others): tables and the JSON of --out_json.
 
-What a number means depends on the port's rate, which perftest does not print: the numbers are shown, not evaluated.
+Its JSON is not always valid (missing commas, nan), so single names are looked for. What a number means depends on the
+port's rate, which perftest does not print: the numbers are shown, not evaluated.
 """
 
 import re
@@ -8,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.imports._kind import Kind, messages_in
-from gpucheck.imports._text import regex, spans, with_lines_above
+from gpucheck.imports._text import first_line, objects, regex, spans, with_lines_above
 from gpucheck.model.paste import Message, Part
 
 NAME = "perftest"
@@ -48,24 +49,32 @@ INSIDE = regex(
     r"wr_id|scnt=|Problems with warm|Using DMA-BUF|Mtu |mlx5: |ethernet_read_keys|Requested |ERRNO: |failed to create|"
     r"Parser function|Segmentation fault|Did not |If device exists|IB device |Port number |cuMemGet|Conflicting )"
 )
-# Lines around a failure that report less of it.
-ECHOES = {
-    f"{NAME}.registration": tuple(f"{NAME}.{one}" for one in ("gpu-memory", "no-dmabuf", "pinned-limit")),
-    f"{NAME}.completion": (f"{NAME}.protection", f"{NAME}.no-answer"),
-}
+NUMBER = regex(r'"(?P<name>BW_average|BW_peak|t_avg|t_typical|MsgSize|Device|test)"\s*:\s*"?(?P<value>[\w.+-]{1,60})')
+MARKS = ('"BW_average"', '"t_avg"', '"test_info"')
 UNITS = {"gb/sec": "Gb/s", "mb/sec": "MB/s", "mib/sec": "MiB/s"}
 
 
 def parse(lines: list[str]) -> Part | None:
-    words = [str(one) for one in results(lines)]
-    found = messages_in(NAME, lines)
-    keys = {one.key for one in found}
-    found = tuple(one for one in found if keys.isdisjoint(ECHOES.get(one.key, ())))
+    is_json = first_line(lines).lstrip().startswith("{")
+    words = list(_of_json("\n".join(lines))) if is_json else [str(one) for one in results(lines)]
+    found = _without_echoes(messages_in(NAME, lines))
     if not words and not found and any(map(HEAD.match, lines)):
         found = (Message(key=f"{NAME}.no-row", text=next(filter(HEAD.match, lines)).strip()),)
     if not words and not found:
         return None
     return Part(messages=found, looked_at=tuple(words))
+
+
+# Lines around a failure that report less of it.
+ECHOES = {
+    f"{NAME}.registration": tuple(f"{NAME}.{one}" for one in ("gpu-memory", "no-dmabuf", "pinned-limit")),
+    f"{NAME}.completion": (f"{NAME}.protection", f"{NAME}.no-answer"),
+}
+
+
+def _without_echoes(found: Sequence[Message]) -> tuple[Message, ...]:
+    keys = {one.key for one in found}
+    return tuple(one for one in found if keys.isdisjoint(ECHOES.get(one.key, ())))
 
 
 class Result(NamedTuple):
@@ -106,6 +115,8 @@ def results(lines: Sequence[str]) -> Iterator[Result]:
         elif unit and (row := ROW.match(line)) and (value := _value(row["cells"].split(), at)) is not None:
             new = Result(what, device, int(row["size"]), value, unit, mtu)
             best = new if best is None or (new.value < best.value if unit == "us" else new.value > best.value) else best
+    if best is not None:
+        yield best
 
 
 def _value(cells: Sequence[str], at: int) -> float | None:
@@ -115,9 +126,21 @@ def _value(cells: Sequence[str], at: int) -> float | None:
         return None
 
 
+def _of_json(text: str) -> Iterator[str]:
+    values = {match["name"]: match["value"] for match in NUMBER.finditer(text)}
+    what = values.get("test", "RDMA test").replace("_", " ")
+    of = f" of {values['Device']}" if "Device" in values else ""
+    size = f" with {values['MsgSize']} bytes" if "MsgSize" in values else ""
+    if "BW_average" in values:
+        yield f"{what}{of}: {values['BW_average']} (unit as requested){size}"
+    elif "t_avg" in values or "t_typical" in values:
+        yield f"{what}{of}: {values.get('t_avg', values.get('t_typical'))} us{size}"
+
+
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Tables and errors, with the rule or the command above them."""
-    return with_lines_above(lines, spans(lines, BEGIN, INSIDE), _belongs_above)
+    """Tables and errors, with the rule or the command above them, and objects of JSON."""
+    found = sorted([*spans(lines, BEGIN, INSIDE), *objects(lines, *MARKS)])
+    return with_lines_above(lines, found, _belongs_above)
 
 
 def _belongs_above(line: str) -> bool:
@@ -128,6 +151,6 @@ KIND = Kind(
     name=NAME,
     title="the output of perftest (ib_write_bw and others)",
     parse=parse,
-    hints=("#bytes", " Test", *ERRORS),
+    hints=("#bytes", " Test", *MARKS, *ERRORS),
     blocks=_blocks,
 )

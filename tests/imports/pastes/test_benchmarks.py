@@ -1,4 +1,4 @@
-"""bandwidthTest, simpleP2P, p2pBandwidthLatencyTest and nvbandwidth: details of their readers."""
+"""bandwidthTest, simpleP2P, p2pBandwidthLatencyTest, nvbandwidth and SuperBench: details of their readers."""
 
 import pytest
 

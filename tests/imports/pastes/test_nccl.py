@@ -1,9 +1,12 @@
-"""Logs of NCCL, errors of CUDA, and runs of nccl-tests in one text."""
+"""Logs of NCCL, errors of CUDA, flight recorder dumps, and runs of nccl-tests in one text."""
+
+import json
 
 import pytest
 
 from gpucheck.imports.nccl.log import channel_in, records
-from tests.imports.pastes.reading import BANDWIDTH, diagnosed
+from gpucheck.model import Verdict
+from tests.imports.pastes.reading import BANDWIDTH, diagnosed, keys, messages
 
 TABLE = BANDWIDTH["nccl-tests.txt"]
 PLAIN_TABLE = "\n".join(line for line in TABLE.splitlines() if "NCCL" not in line)
@@ -102,3 +105,34 @@ def test_a_gpu_that_a_message_names_is_the_subject():
     found = diagnosed("Unable to determine the device handle for GPU0000:17:00.0: Unknown Error")
 
     assert [finding.subject for finding in found.findings] == ["gpu:0000:17:00.0"]
+
+
+def _dump(enqueued, completed, state="started", op="nccl:all_reduce", text=True):
+    number = str if text else int
+    status = {"last_enqueued_collective": number(enqueued), "last_completed_collective": number(completed)}
+    entries = [
+        {"pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": i, "profiling_name": op}
+        | {"state": "completed" if i <= completed else state}
+        for i in range(1, enqueued + 1)
+    ]
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
+    return {"version": "2.10", "pg_config": config, "pg_status": {"0": status}, "entries": entries}
+
+
+def _dumps(*dumps, indent=None):
+    return "\n".join(f"nccl_trace_rank_{i}\n{json.dumps(dump, indent=indent)}" for i, dump in enumerate(dumps))
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_the_rank_that_did_not_enter_a_collective_is_named(indent):
+    text = _dumps(_dump(5, 3), _dump(3, 3, text=False), indent=indent)
+
+    assert keys(text) == ["torch-flight-recorder.behind"]
+    assert "rank 1 entered fewer" in messages(text)[0].text
+    assert diagnosed(text).verdict is Verdict.WARN
+
+
+def test_ranks_that_all_entered_accuse_nobody():
+    assert keys(_dumps(_dump(5, 3), _dump(5, 3))) == ["torch-flight-recorder.incomplete"] * 2
+    assert keys(_dumps(_dump(5, 5), _dump(3, 3))) == []
+    assert keys(_dumps(_dump(5, 3, op="nccl:all_gather"), _dump(5, 3)))[-1] == "torch-flight-recorder.differs"

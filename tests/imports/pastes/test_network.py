@@ -148,6 +148,13 @@ def test_a_counter_at_its_largest_value_says_so():
             "local_ack_timeout_err": 2,
         },
         "/sys/class/net/eth0/statistics/rx_crc_errors:8": {"rx_crc_errors": 8},
+        "2: eth4@if3: <UP> mtu 9000\n    RX:  bytes packets errors\n    90 8 7\n    RX errors: length crc\n     0 6": {
+            "rx_bytes": 90,
+            "rx_packets": 8,
+            "rx_errors": 7,
+            "rx_length": 0,
+            "rx_crc": 6,
+        },
     }.items(),
 )  # fmt: skip
 def test_each_tool_has_its_form_and_linux_its_names(text, counters):

@@ -118,6 +118,22 @@ def test_links_of_one_gpu_that_are_down_one_by_one():
     assert accused(text.replace("link 0 is", "link 7 is")) == {"nvlink-down"}
 
 
+def test_dcgm_health_with_a_failure():
+    text = (
+        "| Health Monitor Report                                                      |\n"
+        "+===========================+================================================+\n"
+        "| Overall Health            | Warning                                        |\n"
+        "| GPU                       |                                                |\n"
+        "| -> 0                      | Warning                                        |\n"
+        "|    -> Errors              |                                                |\n"
+        "|       -> PCIe system      | Warning                                        |\n"
+        "|                           | Detected more than 8 PCIe replays per minute   |\n"
+        "|                           | for GPU 0 : 13                                 |\n"
+    )
+    assert keys(text) == {"dcgm.pcie"}
+    assert accused(text) == {"pcie-errors"}
+
+
 def port_codes(text):
     return [finding.code for finding in diagnosed(text).findings if finding.check == "nic-ports"]
 
