@@ -4,12 +4,11 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 
 from gpucheck.model.smoke import Checkpoint, Copy, Placement, Reference, Repeat
-from gpucheck.processes.contention import waited_s
 from gpucheck.processes.ranks.rank import Sender
 
 # In the order in which a rank goes through them; the second group repeats at every step. init is the rendezvous, device
@@ -45,6 +44,30 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 START = Position(phase="start")
 
 
+class CpuQueue:
+    """How long the thread that made this was ready to run and had no CPU. Source: Linux, scheduler statistics.
+
+    The file stays open, so that a reading in the middle of a phase costs one call.
+    """
+
+    def __init__(self) -> None:
+        self._file: int | None = None
+        with suppress(OSError):  # a kernel without these statistics: nothing is known to have been waited for
+            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        self._before = self._now()
+
+    def since_last(self) -> float:
+        now = self._now()
+        waited, self._before = now - self._before, now
+        return waited
+
+    def _now(self) -> float:
+        if self._file is None:
+            return 0.0
+        fields = os.pread(self._file, 100, 0).split()
+        return int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
+
+
 class Progress:
     """The writing end, inside the rank. Also keeps the time spent in each phase, and how much of it the rank waited
     for a CPU that others had (waited).
@@ -55,17 +78,13 @@ class Progress:
     def __init__(self, sender: Sender, on_enter: Callable[[str, int | None], None] | None = None) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self.waited: defaultdict[str, float] = defaultdict(float)
-        self._queued = waited_s(os.getpid())
+        self._queue = CpuQueue()
         self.sender = sender
         self._on_enter = on_enter
         self._device: str | None = None
         self._bus_id: str | None = None
         self._phase = "start"
         self._entered = time.monotonic()
-
-    def _since_last(self) -> float:
-        before, self._queued = self._queued, waited_s(os.getpid())
-        return self._queued - before
 
     def on_device(self, device: str, bus_id: str | None) -> None:
         self._device, self._bus_id = device, bus_id
@@ -74,10 +93,10 @@ class Progress:
     def booked(self, instead: str, phase: str) -> Iterator[None]:
         """Count what is done meanwhile to another phase: work of the test itself inside a phase of the training."""
         began = time.monotonic()
-        self.waited[phase] += self._since_last()
+        self.waited[phase] += self._queue.since_last()
         yield
         seconds = time.monotonic() - began
-        self.waited[instead] += self._since_last()
+        self.waited[instead] += self._queue.since_last()
         self.seconds[phase] -= seconds
         self.seconds[instead] += seconds
 
@@ -85,7 +104,7 @@ class Progress:
         """Put on record that the rank is in this phase now."""
         now = time.monotonic()
         self.seconds[self._phase] += now - self._entered
-        self.waited[self._phase] += self._since_last()
+        self.waited[self._phase] += self._queue.since_last()
         self._phase, self._entered = phase, now
         position = Position(phase=phase, step=step, device=self._device, bus_id=self._bus_id, entered=now)
         self.sender.send("at", position)
@@ -98,7 +117,7 @@ class Aside(Progress):
 
     def __init__(self, progress: Progress, phase: str) -> None:
         self.seconds, self.waited = defaultdict(float), defaultdict(float)
-        self._queued = waited_s(os.getpid())
+        self._queue = CpuQueue()
         self._progress, self._aside = progress, phase
 
     def enter(self, phase: str, step: int | None = None) -> None:
