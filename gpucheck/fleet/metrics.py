@@ -57,6 +57,7 @@ NOT_MEASURED = (
     "ceiling",
     "alone",
     "limits",
+    "memory_kept",
     "power_default",
     "application_clock",
     "default_application_clock",

@@ -21,12 +21,14 @@ class SmokeLimits(msgspec.Struct, frozen=True, kw_only=True):
     1e-7 on CPUs, after 40 steps and after 2000; one rank that trains on other samples ends 0.1 away. Lower precisions
     round more: see ``gpucheck.train.spec``.
     straggler_ratio_max: compute time of the slowest rank over the fastest, in a fast step of each.
+    memory_kept_max_bytes: how much more memory a second training may leave than the first.
     """
 
     loss_fraction_max: float = 0.5
     accuracy_min: float = 0.9
     parameter_tolerance: float = 1e-4
     straggler_ratio_max: float = 1.5
+    memory_kept_max_bytes: int = 32 << 20
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,7 +142,7 @@ class SmokeResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     gradients_differ_from_step: first step at which the averaged gradients were not bit-equal on all ranks.
     summed_steps: all-reduces whose sums were compared; miscommunication: the first that was not right.
     wrong_data_ranks: ranks that were fed other samples than planned.
-    repeats: by rank. copies: of a transfer test, which has no training.
+    repeats: by rank. memory_kept_bytes: by rank. copies: of a transfer test, which has no training.
     seconds: by phase, the slowest rank; ``total`` is wall time from the start of the first rank to the end of the last.
     environment_removed: variables of the caller that could have changed the run and were kept from the ranks.
     transports, algorithms: what NCCL used, from its log: channels by kind, algorithms by collective (an empty name if
@@ -179,6 +181,7 @@ class SmokeResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     miscommunication: Miscommunication | None = None
     wrong_data_ranks: tuple[int, ...]
     repeats: tuple[Repeat, ...] = ()
+    memory_kept_bytes: tuple[int, ...] = ()
     copies: tuple[Copy, ...] = ()
     performance: Performance | None = None
     seconds: dict[str, float]

@@ -167,8 +167,9 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     gradient_hashes: SHA-256 of the averaged gradients at every step, empty where gradients are spread over the ranks.
     data_hash: SHA-256 over every sample it was fed, in order.
     sums: by step, empty where the strategy has no all-reduce of its own to check.
-    compute_seconds: by step, without communication and comparisons. communication: how the phase was distinguished.
-    seconds: by phase; samples and samples_seconds cover all steps but the first, without the comparisons.
+    compute_seconds: by step, without communication and comparisons. memory_kept_bytes: what a second training left more
+    than the first. communication: how the phase was distinguished. seconds: by phase; samples and samples_seconds cover
+    all steps but the first, without the comparisons.
     """
 
     rank: int
@@ -188,6 +189,7 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     held_out: int = 0
     references: tuple[Reference, ...] = ()
     repeat: Repeat | None = None
+    memory_kept_bytes: int | None = None
     copies: tuple[Copy, ...] = ()
     compute_seconds: tuple[float, ...] = ()
     communication: str = ""

@@ -53,14 +53,15 @@ FaultKind = Literal[
     "slow",
     "freeze",
     "nan",
+    "leak",
 ]
 
 
 class TrainingFault(msgspec.Struct, frozen=True, kw_only=True):
     """Fault of a rank on entering a phase of a step: for tests, and for simulated machines.
 
-    rank: None is every rank. freeze (learning rate 0), data-order and slow hold for the whole run; flip-bit, drop and
-    stale damage one step's all-reduce, nan one step's loss; the others act on entering the phase, in that step if
+    rank: None is every rank. freeze (learning rate 0), data-order, slow and leak hold for the whole run; flip-bit, drop
+    and stale damage one step's all-reduce, nan one step's loss; the others act on entering the phase, in that step if
     one is given. factor: how many times as long a slow rank computes.
     """
 

@@ -54,6 +54,7 @@ ON_CPU = SmokeResult(
     wrong_data_ranks=(),
     summed_steps=10,
     repeats=(Repeat(step=5, first=A, second=A),) * 2,
+    memory_kept_bytes=(4096, 0),
     performance=FAST,
     seconds={"total": 3.0},
     rank_seconds=({}, {}),

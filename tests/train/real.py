@@ -40,6 +40,7 @@ TWO_RANKS = {
     "slow": planned(fault=TrainingFault(kind="slow"), steps=40),
     "freeze": planned(fault=TrainingFault(kind="freeze", rank=None)),
     "nan": planned(fault=TrainingFault(kind="nan", step=5)),
+    "leak": planned(fault=TrainingFault(kind="leak")),
     "cnn": planned(model="cnn", steps=40),
     "gpt": planned(model="gpt"),
     "bf16": planned(precision="bf16"),

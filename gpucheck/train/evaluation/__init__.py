@@ -104,8 +104,11 @@ def _not_on_gpus(result: SmokeResult, gpus: int) -> Finding:
 
 
 def evaluate_performance(result: SmokeResult) -> Iterator[Finding]:
+    """Yield findings on a slow rank and on memory that a second training does not release."""
     if result.performance is not None and result.performance.straggler_ratio is not None:
         yield _pace(result, result.performance)
+    if result.memory_kept_bytes:
+        yield _memory(result)
 
 
 def _pace(result: SmokeResult, measured: Performance) -> Finding:
@@ -123,6 +126,21 @@ def _pace(result: SmokeResult, measured: Performance) -> Finding:
         verdict=Verdict.WARN,
         subject=f"gpu:{bus_id}" if slow and bus_id else None,
         evidence=tuple(describe_performance(measured)),
+    )
+
+
+def _memory(result: SmokeResult) -> Finding:
+    kept, limit = max(result.memory_kept_bytes), result.limits.memory_kept_max_bytes
+    much = kept > limit
+    rank = result.memory_kept_bytes.index(kept)
+    return finding(
+        result,
+        f"memory returned: a second training left {max(kept, 0) / 2**20:.1f} MiB more than the first"
+        if not much
+        else f"rank {rank} keeps {kept / 2**20:.1f} MiB more after a second training",
+        f"{limit >> 20} MiB or less",
+        "training.memory-kept" if much else None,
+        verdict=Verdict.WARN,
     )
 
 

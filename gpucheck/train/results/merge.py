@@ -214,6 +214,7 @@ def merge(
             if report.data_hash != wanted
         ),
         repeats=tuple(report.repeat for report in reports if report.repeat is not None),
+        memory_kept_bytes=tuple(r.memory_kept_bytes for r in reports if r.memory_kept_bytes is not None),
         copies=first.copies,
         performance=performance(reports, len(devices)) if losses else None,
         seconds={**slowest, "total": round(seconds, 3)},

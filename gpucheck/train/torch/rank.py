@@ -1,11 +1,14 @@
 """A torch rank from the import to its data: rendezvous, agreement on devices, first use. And its shared report."""
 
+import ctypes
+import gc
 import hashlib
 import math
 import os
 import platform
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -279,6 +282,15 @@ def synchronize(torch: Any, device: Any) -> None:
     """Wait for the GPU, so that a hang and a second are booked in the phase they belong to. Nothing to do on a CPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def memory_in_use(torch: Any, device: Any) -> int:
+    """Bytes that tensors hold on the GPU, or that this process holds on the host, after everything unused has gone."""
+    gc.collect()
+    if device.type == "cuda":
+        return int(torch.cuda.memory_allocated(device))
+    ctypes.CDLL(None).malloc_trim(0)
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def number(value: float) -> float | None:

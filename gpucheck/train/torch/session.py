@@ -18,6 +18,7 @@ from gpucheck.train.torch.rank import (
     build_model,
     build_optimizer,
     load,
+    memory_in_use,
     number,
     raw,
     share,
@@ -171,9 +172,14 @@ def report(rank: Rank, wraps: dict[str, Wrap], *, communication: str, more: str 
         del single, model
     kept = _kept(training)
     del training, initial, finals
-    # Train the first steps again: the parameters must be those of the first time.
+    # Train the first steps twice more: the parameters must be those of the first time, and no memory may be lost.
     checkpoint, own = kept["checkpoints"][1], rank.spec.rank if rank.group else 0
-    second = train(first, "repeat", Aside(progress, "repeat"), checkpoint.step).checkpoints[-1].parameters[own]
+    reached, in_use = "", []
+    for nth in (1, 2):
+        again = train(first, f"repeat-{nth}", Aside(progress, "repeat"), checkpoint.step)
+        reached = again.checkpoints[-1].parameters[own]
+        del again
+        in_use.append(memory_in_use(rank.torch, rank.device))
     progress.enter("report")
     made = RankReport(
         rank=rank.spec.rank,
@@ -187,7 +193,8 @@ def report(rank: Rank, wraps: dict[str, Wrap], *, communication: str, more: str 
         accuracy=learned,
         held_out=len(rank.samples.held_out_labels),
         references=references,
-        repeat=Repeat(step=checkpoint.step, first=checkpoint.parameters[own], second=second),
+        repeat=Repeat(step=checkpoint.step, first=checkpoint.parameters[own], second=reached),
+        memory_kept_bytes=in_use[1] - in_use[0],
         communication=communication,
         seconds=dict(progress.seconds),
         samples=(options.steps - 1) * options.batch_per_rank * (options.world_size // rank.spec.processes),

@@ -126,6 +126,7 @@ class Averaging:
 COMPUTING = ("load", "forward", "backward", "optimizer")
 # Fixed, and never raised: a scale that adapts would skip other steps in the reference than in the distributed run.
 FP16_SCALE = 1024.0
+_leaked: list[Any] = []
 
 
 class Wrapped(NamedTuple):
@@ -188,6 +189,8 @@ class Training:
             if step == 1:
                 warm = self._busy()
         self.seconds = self._busy() - warm
+        if self._fault is not None and self._fault.kind == "leak":
+            _leaked.append(self._rank.torch.ones(16 << 20))
 
     def final(self) -> list[Any]:
         return [whole(parameter).detach().clone() for parameter in self.parameters]

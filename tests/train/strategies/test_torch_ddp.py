@@ -48,6 +48,7 @@ def test_nothing_is_found_in_a_run_in_which_nothing_is_wrong(runs, name):
 def test_a_healthy_run_is_far_inside_the_limits(healthy):
     assert 0 <= healthy.references[0].max_abs_difference < 1e-6
     assert healthy.summed_steps == healthy.steps
+    assert max(healthy.memory_kept_bytes) < 4 << 20
 
 
 def test_a_healthy_run_says_where_and_with_what_it_ran(healthy):
@@ -113,6 +114,7 @@ def test_one_flipped_bit_in_one_ranks_gradient_is_found_at_its_step(runs, health
         ("stale", "step 6: rank 1 contributed the gradients of the step before", "stale-buffer"),
         ("data-order", "rank 1 was fed other samples than planned", "data-order-differs"),
         ("slow", "rank 1 on cpu computes ", "slow-rank"),
+        ("leak", "rank 1 keeps 64.", None),
     ],
 )
 def test_each_fault_of_the_communication_has_its_own_verdict_and_cause(runs, name, words, cause):
