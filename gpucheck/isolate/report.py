@@ -104,8 +104,11 @@ def _doubts(tested: Searched) -> Iterator[Finding]:
             yield _of("host").with_evidence(*names).unknown(code, seen)
     for a, b in outcome.once:
         yield _of(f"path:{a}-{b}").warns("isolate.bad-once", "bad, then good", node=a, peer=b)
+    explained = outcome.nodes or outcome.links or outcome.switches or outcome.nics or outcome.together
     if outcome.rest is False and not outcome.together:
         yield _of("host").unknown("isolate.together-unclear", "slow together")
+    elif not explained and any(len(one.nodes) > 2 for one in outcome.bad):
+        yield _of("host").unknown("isolate.together-unclear", "slow together once, later as expected")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -115,6 +115,7 @@ def test_nodes_that_are_slow_at_times_are_named_where_tests_show_it():
             for seed in range(60):
                 fleet, tested = searched(Spec(nodes=64, sometimes=2, seed=seed), expected, repeat=repeat)
                 assert set(tested.outcome.nodes) <= set(fleet.truth.bad)
+                assert not tested.outcome.bad or verdict(tested) is not Verdict.PASS, "slow once is not equal"
                 named += len(tested.outcome.nodes)
             assert named >= least  # of 120
 
