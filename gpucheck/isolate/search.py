@@ -108,7 +108,7 @@ def _rounds(known: "Known") -> Steps:
     if known.rest:
         return
     every = limits.expected_gb_s is None and not limits.brief
-    for tests in (tests for time in range(limits.repeat) for tests in _first_pairs(order, time, every=every)):
+    for tests in (tests for turn in range(limits.repeat) for tests in _first_pairs(order, turn, every=every)):
         known.add((yield _apart(tests, order, known.rank)))
     yield from _settle(known, whole=whole)
     if whole and not known.rest and known.round < limits.most_rounds:
@@ -119,10 +119,10 @@ def _rounds(known: "Known") -> Steps:
         yield from _halves(known)
 
 
-def _first_pairs(order: Sequence[str], time: int, *, every: bool) -> Iterator[Round]:
+def _first_pairs(order: Sequence[str], turn: int, *, every: bool) -> Iterator[Round]:
     """Yield nodes with nodes far away, on another switch. every: then neighbours, or every pair of a few nodes.
 
-    time: how often this was done; each time with other nodes.
+    turn: how often this was done; each time with other nodes.
     """
     half = len(order) // 2
     if every and len(order) < FEW:  # the circle method: each node meets each other once
@@ -133,10 +133,10 @@ def _first_pairs(order: Sequence[str], time: int, *, every: bool) -> Iterator[Ro
             ring = [ring[0], ring[-1], *ring[1:-1]]
         return
     # Of an odd number of nodes, another one has no partner each time.
-    order = [*order[time % len(order) :], *order[: time % len(order)]] if len(order) % 2 else order
-    yield [(order[at], order[half + (at + time) % half]) for at in range(half)]
+    order = [*order[turn % len(order) :], *order[: turn % len(order)]] if len(order) % 2 else order
+    yield [(order[at], order[half + (at + turn) % half]) for at in range(half)]
     if every:
-        yield [(order[at - time % 2], order[at + 1 - time % 2]) for at in range(time % 2, len(order) - 1, 2)]
+        yield [(order[at - turn % 2], order[at + 1 - turn % 2]) for at in range(turn % 2, len(order) - 1, 2)]
 
 
 def _apart(tests: Round, order: Sequence[str], lemons: Mapping[str, int]) -> Round:
