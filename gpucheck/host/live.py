@@ -44,6 +44,7 @@ HARDWARE = (
     "/proc/uptime/",
     "/lib/modules/",
     "/var/lib/dkms/",
+    "/etc/libibverbs.d/",
 )
 
 
@@ -308,7 +309,8 @@ def libraries(place: Place, names: tuple[str, ...]) -> tuple[LoaderLibrary, ...]
     from gpucheck.host.system import belongs, read_libraries
 
     if place.surroundings is not None:
-        return tuple(library for library in place.surroundings.libraries if belongs(library.soname, names))
+        made = (*place.surroundings.libraries, *(simulated.VERBS if place.surroundings.verbs else ()))
+        return tuple(library for library in made if belongs(library.soname, names))
     return read_libraries(names, os.environ.get("LD_LIBRARY_PATH", ""))
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from gpucheck.host.driver import denied
 from gpucheck.host.readers.files import folder_names, text
 from gpucheck.knowledge.port_counters import CEILINGS, EVIDENCE
 from gpucheck.model.host.network import PortCounters, RdmaDevice, RdmaPort
@@ -43,6 +44,7 @@ def read_rdma(root: Path) -> tuple[RdmaDevice, ...]:
     folder = root / "sys/class/infiniband"
     devices = [_in_time(name, folder / name) for name in (folder_names(folder) or ())[:MOST_DEVICES]]
     reporters = _reporters(root) if devices else {}
+    devices = _with_files(root, devices) if devices else []
     unread = reporters.get("", {})
     every = {one.name: reporters.get((folder / one.name / "device").resolve().name, unread) for one in devices}
     return tuple(replace(one, reporters=tuple(every[one.name].items())) if every[one.name] else one for one in devices)
@@ -62,6 +64,20 @@ def _reporters(root: Path) -> dict[str, dict[str, str]]:
         return {"": {"devlink": f"no answer within {DEVICE_S:g} s"}}
     except OSError as error:
         return {} if error.errno in NO_DEVLINK else {"": {"devlink": str(error)[:MOST_TEXT]}}
+
+
+def _with_files(root: Path, devices: list[RdmaDevice]) -> list[RdmaDevice]:
+    folder = root / "sys/class/infiniband_verbs"
+    files = {_line(folder / name / "ibdev"): name for name in folder_names(folder) or () if name.startswith("uverbs")}
+    places = {one.name: root / f"dev/infiniband/{files[one.name]}" for one in devices if one.name in files}
+    errors = {name: denied(place) for name, place in places.items()}
+    if root != Path("/"):
+        # Files of a simulated machine belong to the user who wrote it.
+        errors = {name: error if error == "ENOENT" else None for name, error in errors.items()}
+    return [
+        replace(one, verbs=places[one.name].name, verbs_error=errors[one.name]) if one.name in places else one
+        for one in devices
+    ]
 
 
 def _in_time(name: str, folder: Path) -> RdmaDevice:

@@ -34,12 +34,16 @@ def software(machine: Path | None) -> Software | None:
     return msgspec.json.decode((machine / "software.json").read_bytes(), type=Software)
 
 
+VERBS = (LoaderLibrary(soname="libibverbs.so.1", path="/usr/lib64/libibverbs.so.1", source="ldconfig"),)
+
+
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What a simulated machine answers in place of what surrounds this process; by default that of a healthy host.
 
     secure_boot: None leaves it to the machine's own tree. python: simulated versions of installed packages.
     code_runs: the architectures that the simulated torch build was made for, as torch.cuda.get_arch_list names them;
     the build is the local part of its version, as in ``2.7.1+cu126``.
+    verbs: libibverbs is in the loader's cache, in addition to libraries.
     open_errors: what opening a device file fails with, by its name, as in gpucheck.model.DeviceFile.
     moving: counters a second, by port and name, as in gpucheck.host.network; None for a port that leaves.
     network: the part of its healthy rate that a network card reaches, by RDMA device, where that is less.
@@ -53,6 +57,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     secure_boot: bool | None = None
     libraries: tuple[LoaderLibrary, ...] = ()
+    verbs: bool = True
     python: dict[str, str] = msgspec.field(default_factory=dict)
     code_runs: tuple[str, ...] | None = None
     open_errors: dict[str, str] = msgspec.field(default_factory=dict)

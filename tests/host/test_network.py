@@ -73,6 +73,22 @@ def tree(tmp_path):
     return write
 
 
+def test_the_device_file_of_a_card_is_found_by_its_name(tree):
+    root = tree("mlx5_0", NDR)
+    for name in ("mlx5_1", "mlx5_2"):
+        tree(name, NDR)
+    for file, device in (("uverbs4", "mlx5_0"), ("uverbs1", "mlx5_1"), ("abi_version", "mlx5_2")):
+        folder = root / "sys/class/infiniband_verbs" / file
+        folder.mkdir(parents=True)
+        (folder / "ibdev").write_text(f"{device}\n")
+    (root / "dev/infiniband").mkdir(parents=True)
+    (root / "dev/infiniband/uverbs4").touch()
+
+    found = [(device.name, device.verbs, device.verbs_error) for device in read_rdma(root)]
+
+    assert found == [("mlx5_0", "uverbs4", None), ("mlx5_1", "uverbs1", "ENOENT"), ("mlx5_2", None, None)]
+
+
 def test_files_of_three_drivers(tree):
     tree("mlx5_0", NDR)
     tree("rdmap16s27", EFA)

@@ -36,6 +36,8 @@ class RdmaDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     board: identifies the product with its options (PSID, ``MT_0000000838``). model: ``MT4129``.
     card: equal for the functions of one card (its system image GUID).
     reporters: of devlink, each a name with its state, ``healthy`` or ``error``; empty where the driver has none.
+    verbs: its device file below /dev/infiniband, ``uverbs0``; None where the kernel names none. verbs_error: errno's
+    name if this process may not read and write it, as in DeviceFile.
     unread: why it could not be read, None where it was.
     """
 
@@ -48,6 +50,8 @@ class RdmaDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     card: str | None = None
     ports: tuple[RdmaPort, ...] = ()
     reporters: tuple[tuple[str, str], ...] = ()
+    verbs: str | None = None
+    verbs_error: str | None = None
     unread: str | None = None
 
 

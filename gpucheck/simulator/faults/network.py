@@ -210,6 +210,16 @@ def nic_slow(machine: Machine, nic: int, percent: int = 50) -> None:
     surroundings |= dict.fromkeys(card.infiniband, 1 - lost(percent) / 100)
 
 
+@fault("programs cannot use the network cards: no libibverbs, or no device file of a card")
+def verbs_missing(machine: Machine, what: str = "library", nic: int = 0) -> None:
+    check_choice("what", what, ("library", "file"))
+    name = machine.nic(nic).infiniband[0]
+    if what == "library":
+        machine.surroundings["verbs"] = False
+    else:
+        machine.missing_nodes.add(f"infiniband/{machine.device_files[name]}")
+
+
 @fault("nvidia_peermem is not loaded")
 def peermem_missing(machine: Machine) -> None:
     """Network cards then have no way to GPU memory: DMA-BUF needs the open modules."""

@@ -292,6 +292,13 @@ class Machine:
             raise ValueError(f"network card {number} is missing already")
         return card
 
+    @property
+    def device_files(self) -> dict[str, str]:
+        """The file below /dev/infiniband by RDMA device: ``uverbs0`` of the first by bus id."""
+        devices = sorted(self.profile.devices, key=lambda device: device.bus_id)
+        names = [name for device in devices for name in device.infiniband]
+        return {name: f"uverbs{number}" for number, name in enumerate(names)}
+
     def chosen(self, words: str) -> list[SimulatedGpu]:
         """One GPU by its number in the profile, or ``all`` of them. Raises ValueError for anything else."""
         if words == "all" and self.gpus:

@@ -150,7 +150,7 @@ def write_pci(machine: Machine, tree: Tree, *, whole: bool) -> None:
             tree.link(f"{folder}/driver", f"sys/bus/pci/drivers/{driver}")
             if whole:
                 tree.link(f"sys/bus/pci/drivers/{driver}/{bus_id}", folder)
-        _network(tree, function, folder)
+        _network(machine, tree, function, folder)
         if bus_id in groups:
             _group(machine, tree, groups[bus_id], function, folder)
     for unit in sorted({_unit(machine, machine.functions[bus_id]) for bus_id in groups}):
@@ -253,7 +253,7 @@ def _buses_below(machine: Machine) -> dict[str, tuple[int, int]]:
     }
 
 
-def _network(tree: Tree, function: Function, folder: str) -> None:
+def _network(machine: Machine, tree: Tree, function: Function, folder: str) -> None:
     for name in function.net:
         tree.write(f"{folder}/net/{name}", {"operstate": "up", "type": "1", "mtu": str(function.mtu)})
         # What an ioctl answers has no file.
@@ -266,6 +266,13 @@ def _network(tree: Tree, function: Function, folder: str) -> None:
         tree.write(f"{folder}/infiniband/{name}", function.rdma)
         tree.link(f"{folder}/infiniband/{name}/device", folder)
         tree.link(f"sys/class/infiniband/{name}", f"{folder}/infiniband/{name}")
+        file = machine.device_files[name]
+        tree.write(f"{folder}/infiniband_verbs/{file}", {"ibdev": name})
+        tree.link(f"sys/class/infiniband_verbs/{file}", f"{folder}/infiniband_verbs/{file}")
+        if f"infiniband/{file}" not in machine.missing_nodes:
+            tree.raw(f"dev/infiniband/{file}", b"")
+        provider = (driver_of(machine, function) or "mlx5_core").removesuffix("_core")
+        tree.write("etc/libibverbs.d", {f"{provider}.driver": f"driver {provider}"})
 
 
 def _group(machine: Machine, tree: Tree, number: int, function: Function, folder: str) -> None:

@@ -43,7 +43,9 @@ def nic(place, name="", path=None, function=0, node=0, **changes):
 
 
 def named(devices):
-    return tuple(msgspec.structs.replace(device, name=f"mlx5_{n}") for n, device in enumerate(devices))
+    return tuple(
+        msgspec.structs.replace(device, name=f"mlx5_{n}", verbs=f"uverbs{n}") for n, device in enumerate(devices)
+    )
 
 
 def host(*devices, gpus=None, **changes):
@@ -51,6 +53,15 @@ def host(*devices, gpus=None, **changes):
     pci = [gpu(n) for n in range(len(devices) if gpus is None else gpus)]
     pci += [nic(n, f"mlx5_{n}") for n in range(len(devices))]
     return facts(**{"pci": tuple(pci), "rdma": named(devices)} | changes)
+
+
+def of_amazon():
+    found = host(*(card(port(link_layer="unknown", lid=0, rate_gbit_s=100.0), firmware=None, board=None),) * 3)
+    pci = tuple(
+        msgspec.structs.replace(one, vendor_id="1d0f", device_id="efa1", driver="efa") if one.is_network_card else one
+        for one in found.pci
+    )
+    return msgspec.structs.replace(found, pci=pci)
 
 
 def grace(*devices, **changes):

@@ -3,20 +3,20 @@
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.checks.network import address, choice, counters, firmware, flaps, gpudirect, ports, rails
+from gpucheck.checks.network import access, address, choice, counters, firmware, flaps, gpudirect, ports, rails
+from gpucheck.host.simulated import VERBS
 from gpucheck.model import DriverState
 from gpucheck.model.host.network import PortCounters
 from gpucheck.topology.nics import cards_of_gpus, variables
 from tests.checks.judging import FAIL, UNKNOWN, WARN, judge
-from tests.checks.network.cards import DOWN, card, gpu, grace, host, named, nic, port
+from tests.checks.network.cards import DOWN, card, gpu, grace, host, named, nic, of_amazon, port
 from tests.fakes import facts
 
-CHECKS = (address, choice, counters, firmware, flaps, gpudirect, ports, rails)
+CHECKS = (access, address, choice, counters, firmware, flaps, gpudirect, ports, rails)
 OPEN = DriverState(loaded_version="580.178.04", loaded_flavour="open")
 ASIDE = ("0000:70:00.0",)
 ROCE = port(link_layer="ethernet", lid=0, mtu=4220, gids=(3,))
 DISABLED = port(state="down", physical="disabled", link_layer="ethernet", lid=0)
-EFA = port(link_layer="unknown", lid=0, rate_gbit_s=100.0)
 ALIKE = (card(), card(), card())
 
 
@@ -30,12 +30,6 @@ def read_twice(first, last):
     readings = ((PortCounters(port="mlx5_0/1", values=values, seconds=n),) for n, values in enumerate((first, last)))
     start, end = readings
     return host(*ALIKE, counters_at_start=start, counters=end)
-
-
-def of_amazon():
-    found = host(*(card(EFA, firmware=None, board=None),) * 3)
-    pci = tuple(replace(one, vendor_id="1d0f", device_id="efa1") if one.is_network_card else one for one in found.pci)
-    return replace(found, pci=pci)
 
 
 # The planes of a ConnectX-8: of twelve ports four carry data.
@@ -66,13 +60,15 @@ BY_DESIGN = {
 
 @pytest.mark.parametrize("name", BY_DESIGN)
 def test_nothing_is_loud(name):
-    found = [finding for check in CHECKS for finding in judge(check, BY_DESIGN[name])]
+    with_library = replace(BY_DESIGN[name], libraries=VERBS, folders={access.PROVIDERS: ("mlx5.driver",)})
+    found = [finding for check in CHECKS for finding in judge(check, with_library)]
 
     assert [one.code for one in found if one.verdict in (WARN, FAIL)] == []
 
 
 def test_a_host_that_is_not_cabled_yet_is_one_finding():
-    found = [one for check in CHECKS for one in judge(check, host(*(card(DOWN),) * 8)) if check is not gpudirect]
+    dark = host(*(card(DOWN),) * 8, libraries=VERBS, folders={access.PROVIDERS: ("mlx5.driver",)})
+    found = [one for check in CHECKS for one in judge(check, dark) if check is not gpudirect]
 
     assert [one.code for one in found if one.verdict in (WARN, FAIL, UNKNOWN)] == ["network.no-port-active"]
 

@@ -1,0 +1,73 @@
+"""Access to network cards: device files, libibverbs and its providers."""
+
+import pytest
+from msgspec.structs import replace
+
+from gpucheck.checks.network import access
+from gpucheck.model import LoaderLibrary
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, WARN, judge
+from tests.checks.network.cards import card, host, of_amazon
+from tests.fakes import SYSTEM
+
+DEBIAN = (LoaderLibrary(soname="libibverbs.so.1", path="/lib/x86_64-linux-gnu/libibverbs.so.1", source="ldconfig"),)
+OWN = (LoaderLibrary(soname="libibverbs.so.1", path="/opt/rdma/lib/libibverbs.so.1", source="LD_LIBRARY_PATH"),)
+PROVIDERS = {access.PROVIDERS: ("mlx5.driver", "rxe.driver")}
+DOCKER = replace(SYSTEM, container="docker")
+
+
+def cards(*errors, **changes):
+    """A host whose cards have device files with these errors; with libibverbs and its providers."""
+    found = host(*(card() for _ in errors), **{"libraries": DEBIAN, "folders": PROVIDERS} | changes)
+    rdma = tuple(replace(one, verbs_error=error) for one, error in zip(found.rdma, errors, strict=True))
+    return replace(found, rdma=rdma)
+
+
+def without_names():
+    found = cards(None, None)
+    return replace(found, rdma=(found.rdma[0], replace(found.rdma[1], verbs=None)))
+
+
+UNREAD = replace(cards(None, None), rdma=tuple(replace(one, unread="x") for one in cards(None, None).rdma))
+CASES = {
+    "healthy": (cards(None, None), PASS, None, "host"),
+    "a file is missing": (cards(None, "ENOENT"), FAIL, "network.access-no-file", "nic:0000:14:00.0"),
+    "the kernel names no file": (without_names(), FAIL, "network.access-no-file", "nic:0000:14:00.0"),
+    "all files are missing": (cards("ENOENT", "ENOENT"), WARN, "network.access-no-files", "host"),
+    "another user's files": (cards(None, "EACCES"), WARN, "network.access-forbidden", "host"),
+    "a device cgroup": (cards(None, "EPERM"), SKIP, "network.access-hidden", "host"),
+    "a container without the files": (cards("ENOENT", "ENOENT", system=DOCKER), SKIP, "network.access-hidden", "host"),
+    "a container without one": (cards(None, "ENOENT", system=DOCKER), SKIP, "network.access-hidden", "host"),
+    "a container with the files": (cards(None, system=DOCKER), PASS, None, "host"),
+    "no answer of the kernel": (UNREAD, UNKNOWN, "network.device-unreadable", "nic:0000:04:00.0"),
+    "no library": (cards(None, libraries=()), WARN, "network.verbs-missing", "host"),
+    "no cache": (cards(None, libraries=None), UNKNOWN, "network.verbs-unknown", "host"),
+    "no providers": (cards(None, folders={}), WARN, "network.verbs-no-provider", "host"),
+    "others' providers": (
+        cards(None, folders={access.PROVIDERS: ("efa.driver",)}),
+        WARN,
+        "network.verbs-no-provider",
+        "host",
+    ),
+    "a library that was built elsewhere": (cards(None, libraries=OWN, folders={}), PASS, None, "host"),
+    "EFA without libibverbs": (replace(of_amazon(), libraries=()), PASS, None, "host"),
+    "no card": (host(), SKIP, "network.no-rdma-device", "host"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_finding(name):
+    facts, *expected = CASES[name]
+
+    (finding,) = judge(access, facts)
+
+    assert [finding.verdict, finding.code, finding.subject] == expected
+
+
+def test_a_missing_file_and_a_missing_library_are_two_findings():
+    found = [finding.code for finding in judge(access, cards(None, "ENOENT", libraries=()))]
+
+    assert found == ["network.access-no-file", "network.verbs-missing"]
+
+
+def test_a_recording_without_cards_needs_no_library():
+    assert access.CHECK.more(host()) == ()
