@@ -34,6 +34,7 @@ APART_S = 0.05
 NOT_OFFERED = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOENT, errno.EPROTO)
 # A kernel without it, or without generic netlink.
 NO_DEVLINK = (errno.ENOENT, errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT)
+NETMASK = 7  # column of /proc/net/route
 # ioctl and structures of linux/ethtool.h
 SIOCETHTOOL, GSTRINGS, GSTATS, GSSET_INFO, STATS = 0x8946, 0x1B, 0x1D, 0x37, 1
 NAME_BYTES, MOST_STATS = 32, 1 << 16
@@ -42,7 +43,8 @@ NAME_BYTES, MOST_STATS = 32, 1 << 16
 def read_rdma(root: Path) -> tuple[RdmaDevice, ...]:
     """Return the devices below ``root``/sys, ordered by name; each is read alone, with a deadline."""
     folder = root / "sys/class/infiniband"
-    devices = [_in_time(name, folder / name) for name in (folder_names(folder) or ())[:MOST_DEVICES]]
+    routes = _default_routes(root)
+    devices = [_in_time(name, folder / name, routes) for name in (folder_names(folder) or ())[:MOST_DEVICES]]
     reporters = _reporters(root) if devices else {}
     devices = _with_files(root, devices) if devices else []
     unread = reporters.get("", {})
@@ -80,17 +82,39 @@ def _with_files(root: Path, devices: list[RdmaDevice]) -> list[RdmaDevice]:
     ]
 
 
-def _in_time(name: str, folder: Path) -> RdmaDevice:
+def _in_time(name: str, folder: Path, routes: set[str]) -> RdmaDevice:
     try:
-        return in_time(f"reading {name}", lambda: _device(name, folder), DEVICE_S)
+        return in_time(f"reading {name}", lambda: _device(name, folder, routes), DEVICE_S)
     except StuckError:
         return RdmaDevice(name=name, unread=f"no answer within {DEVICE_S:g} s")
     except (OSError, ValueError) as error:
         return RdmaDevice(name=name, unread=str(error)[:MOST_TEXT])
 
 
-def _device(name: str, folder: Path) -> RdmaDevice:
+def _default_routes(root: Path) -> set[str]:
+    """Return the interfaces with a default route, of IPv4 or IPv6, in this network namespace."""
+    rows = [line.split() for line in (text(root / "proc/net/route") or "").splitlines()]
+    rows6 = [line.split() for line in (text(root / "proc/net/ipv6_route") or "").splitlines()]
+    found = {row[0] for row in rows if len(row) > NETMASK and row[1] == row[NETMASK] == "0" * 8}
+    # The kernel has an entry that rejects everything at lo.
+    return found | {row[-1] for row in rows6 if row[:2] == ["0" * 32, "00"]} - {"lo"}
+
+
+def _above(net: Path, interface: str) -> set[str]:
+    """Return the interface and those that use it, such as a bond and a VLAN of the bond."""
+    found, left = {interface}, [interface]
+    while left:
+        names = folder_names(net / left.pop()) or ()
+        new = {name.removeprefix("upper_") for name in names if name.startswith("upper_")} - found
+        found |= new
+        left += new
+    return found
+
+
+def _device(name: str, folder: Path, routes: set[str]) -> RdmaDevice:
     ports = [int(number) for number in folder_names(folder / "ports") or () if number.isdecimal() and len(number) < 4]
+    net, interfaces = folder.parent.parent / "net", _interfaces(folder)
+    bonds = [(net / one / "master").resolve().name for one in interfaces if (net / one / "bonding_slave").exists()]
     return RdmaDevice(
         name=name,
         is_virtual=(folder / "device/physfn").exists(),
@@ -99,6 +123,8 @@ def _device(name: str, folder: Path) -> RdmaDevice:
         model=_line(folder / "hca_type"),
         firmware=_line(folder / "fw_ver"),
         card=_guid(_line(folder / "sys_image_guid")),
+        route=any(not routes.isdisjoint(_above(net, one)) for one in interfaces),
+        bond=next(iter(bonds), None),
         ports=tuple(_port(number, folder / f"ports/{number}") for number in sorted(ports)[:MOST_PORTS]),
         # A device that leaves while it is read has a folder without files.
         unread=None if ports else "it has no port that could be read",

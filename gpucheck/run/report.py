@@ -21,7 +21,7 @@ from gpucheck.processes.deadline import StuckError, in_time
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.step import broken, stuck
 from gpucheck.topology import of
-from gpucheck.topology.nics import cards_of_gpus
+from gpucheck.topology.nics import NEEDS, cards_of_gpus
 
 BIOS, BOARD = "/sys/class/dmi/id/bios_version", "/sys/class/dmi/id/product_name"
 PYTHON = ("torch", "tensorflow", "nvidia-ml-py")
@@ -60,10 +60,10 @@ def _attributes(source: Source) -> dict[str, tuple[str, ...]]:
 
 def _of_cards(source: Source) -> dict[str, list[str]]:
     try:
-        facts = source.read("rdma", "pci")
+        facts = source.read(*NEEDS)
     except NotRecorded:
         return {}
-    cards = cards_of_gpus(facts.rdma, facts.pci)
+    cards = cards_of_gpus(facts)
     active = [port for card in cards for port in card.device.ports if port.is_active]
     rates = Counter(port.rate_gbit_s for port in active if port.rate_gbit_s)
     return {

@@ -13,7 +13,7 @@ from gpucheck.model.facts import Source
 from gpucheck.model.finding import FOUND
 from gpucheck.run.step import evaluated
 from gpucheck.topology import of
-from gpucheck.topology.nics import cards_of_gpus, roles, variables
+from gpucheck.topology.nics import NEEDS, cards_of_gpus, roles, variables
 
 LINKS = (links.CHECK, link.CHECK, path.CHECK, acs.CHECK)
 
@@ -35,11 +35,11 @@ def examine(source: Source) -> Topology:
 def _with_network(topology: Topology, source: Source) -> Topology:
     """Add the use and the ports of network cards, and what has NCCL and UCX use those of the GPUs."""
     try:
-        facts = source.read("rdma", "pci")
+        facts = source.read(*NEEDS)
     except NotRecorded:
         return topology
-    devices, found = {device.name: device for device in facts.rdma}, roles(facts.rdma, facts.pci)
-    cards = cards_of_gpus(facts.rdma, facts.pci)
+    devices, found = {device.name: device for device in facts.rdma}, roles(facts)
+    cards = cards_of_gpus(facts)
     near = {card.device.name: card.gpus for card in cards}
     nics = tuple(
         replace(

@@ -5,10 +5,13 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gpucheck.knowledge import pcie_gb_s
+from gpucheck.knowledge.systems import DMI_FILES, KnownSystem, known_system
 from gpucheck.model.diagnosis.observations import NicResult, ObservedNic, Port
+from gpucheck.model.facts import Facts
 from gpucheck.model.host.hardware import PciDevice
 from gpucheck.model.host.network import RdmaDevice
 
+NEEDS = ("rdma", "pci", *(f"text:{path}" for path in DMI_FILES))
 # A switch of several GPUs begins below the root port.
 SHARED = 2
 ENOUGH = 2
@@ -63,36 +66,59 @@ def variables(cards: Iterable[Card]) -> tuple[str, ...]:
 
 
 class Role(NamedTuple):
-    """What a device is used for, as its place shows it: ``compute virtual firmware unknown``."""
+    """What a device is used for, as its place, its interface or the known system shows it.
+
+    ``compute virtual firmware management storage unused unknown``, or ``bond`` for a leg of one.
+    """
 
     name: str
     reason: str
 
 
-def roles(devices: Iterable[RdmaDevice], pci: Iterable[PciDevice]) -> dict[str, Role]:
+def system_of(facts: Facts) -> KnownSystem | None:
+    return known_system(facts.texts, [device.device_id for device in facts.pci if device.is_nvidia_gpu])
+
+
+def roles(facts: Facts) -> dict[str, Role]:
     """Return the role of each RDMA device with a PCI function. A name states nothing: it changes with each boot."""
-    devices, pci = tuple(devices), tuple(pci)
-    own = {card.device.name: card for card in cards_of_gpus(devices, pci)}
-    functions = {name: function for function in pci for name in function.infiniband_names}
-    with_interface = (one for one in devices if one.name in functions and functions[one.name].net_names)
+    system = system_of(facts)
+    own = {card.device.name: card for card in cards_of_gpus(facts)}
+    functions = {name: function for function in facts.pci for name in function.infiniband_names}
+    with_interface = (one for one in facts.rdma if one.name in functions and functions[one.name].net_names)
+    # Link layers of which a device has an interface; InfiniBand without IPoIB has none at all.
     usual = {port.link_layer for one in with_interface for port in one.ports}
     return {
-        device.name: _role(device, functions[device.name], own.get(device.name), usual)
-        for device in devices
+        device.name: _of_gpus(own[device.name], system) if device.name in own else role
+        for device in facts.rdma
         if device.name in functions
+        for role in [_role(device, functions[device.name], usual, system)]
     }
 
 
-def _role(device: RdmaDevice, function: PciDevice, card: Card | None, usual: set[str | None]) -> Role:
-    """usual: link layers of which a device has an interface; InfiniBand without IPoIB has none at all."""
-    if card is not None:
-        places = "EFA of a guest that has GPUs" if function.vendor_id == AMAZON else "as many equal cards as GPUs"
-        return Role("compute", "below the PCIe switch of a GPU" if card.gpus else places)
+def _of_gpus(card: Card, system: KnownSystem | None) -> Role:
+    if card.gpus:
+        return Role("compute", "below the PCIe switch of a GPU")
+    if system is not None and system.has(*card.model):
+        return Role("compute", f"{system.name} has {system.count} of these cards for its GPUs")
+    efa = card.pci.vendor_id == AMAZON
+    return Role("compute", "EFA of a guest that has GPUs" if efa else "as many equal cards as GPUs")
+
+
+def _role(device: RdmaDevice, function: PciDevice, usual: set[str | None], system: KnownSystem | None) -> Role:
+    """The role of a card that is not for the traffic of GPUs."""
     if device.is_virtual or (function.vendor_id, function.device_id) in VIRTUAL:
         return Role("virtual", "virtual function (SR-IOV)")
     owned = not function.net_names and not usual.isdisjoint(port.link_layer for port in device.ports)
     if device.kind == "switch" or owned:
         return Role("firmware", "no network interface, as functions of the NVSwitch bridge have none")
+    if device.route:
+        return Role("management", "its interface has the default route")
+    if device.bond is not None:
+        return Role("bond", f"its interface is a leg of {device.bond}")
+    if system is not None and system.stores(function.vendor_id, function.device_id):
+        return Role("storage", f"{system.name} has these cards for storage and management")
+    if not any(port.is_active for port in device.ports):
+        return Role("unused", "no port is active")
     return Role("unknown", "no GPU below its PCIe switch, as with cards for storage or management")
 
 
@@ -100,10 +126,10 @@ def below_one_switch(a: PciDevice, b: PciDevice) -> bool:
     return len(a.path) >= SHARED and a.path[:SHARED] == b.path[:SHARED]
 
 
-def cards_of_gpus(devices: Iterable[RdmaDevice], pci: Iterable[PciDevice]) -> tuple[Card, ...]:
-    """Return the functions that carry traffic of GPUs, ordered by bus id; none where no place shows it."""
-    named = {device.name: device for device in devices if not device.is_virtual and device.kind != "switch"}
-    functions = sorted(pci, key=lambda function: function.bus_id)
+def cards_of_gpus(facts: Facts) -> tuple[Card, ...]:
+    """Return the functions that carry traffic of GPUs, ordered by bus id; none where nothing shows it."""
+    named = {device.name: device for device in facts.rdma if not device.is_virtual and device.kind != "switch"}
+    functions = sorted(facts.pci, key=lambda function: function.bus_id)
     gpus = [function for function in functions if function.is_nvidia_gpu]
     shown = [
         _card(named[name], function, gpus)
@@ -114,7 +140,15 @@ def cards_of_gpus(devices: Iterable[RdmaDevice], pci: Iterable[PciDevice]) -> tu
     # A guest may have nothing but virtual functions, as ND series of Azure.
     every = [card for card in shown if card.model not in VIRTUAL] or shown
     amazon = tuple(card for card in every if gpus and card.pci.vendor_id == AMAZON)
-    return tuple(card for card in every if card.gpus) or amazon or _one_a_gpu(every, gpus)
+    known = _of_system(every, system_of(facts))
+    return tuple(card for card in every if card.gpus) or amazon or known or _one_a_gpu(every, gpus)
+
+
+def _of_system(cards: list[Card], system: KnownSystem | None) -> tuple[Card, ...]:
+    """Cards of a known system; none if some of the product may be for something else."""
+    own = tuple(card for card in cards if system is not None and system.has(*card.model))
+    sure = system is not None and len(own) <= system.count and not any(system.stores(*card.model) for card in own)
+    return own if sure else ()
 
 
 def _card(device: RdmaDevice, function: PciDevice, gpus: list[PciDevice]) -> Card:

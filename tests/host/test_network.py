@@ -89,6 +89,39 @@ def test_the_device_file_of_a_card_is_found_by_its_name(tree):
     assert found == [("mlx5_0", "uverbs4", None), ("mlx5_1", "uverbs1", "ENOENT"), ("mlx5_2", None, None)]
 
 
+V4 = (
+    "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\n{}\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\n"
+)
+V6 = "{zeros} 00 {zeros} 00 {zeros} 00000400 00000001 00000000 00000003 {{}}\n".format(zeros="0" * 32)
+
+
+@pytest.mark.parametrize(
+    ("routes", "managed"),
+    [
+        ({"route": V4.format("eth0")}, True),
+        ({"route": V4.format("bond0.7")}, True),
+        ({"ipv6_route": V6.format("bond0")}, True),
+        ({"ipv6_route": V6.format("lo")}, False),
+        ({"route": V4.format("eth1")}, False),
+        ({"route": "no table\n\n"}, False),
+        ({}, False),
+    ],
+)
+def test_the_default_route_is_found_below_bonds_and_vlans(tree, routes, managed):
+    """The folders name each other in a circle, as those of no kernel do."""
+    root = tree("mlx5_0", ROCE)
+    for path in ("eth0/upper_bond0", "bond0/upper_bond0.7", "bond0.7/upper_eth0", "eth0/bonding_slave"):
+        (root / "sys/class/net" / path).mkdir(parents=True)
+    (root / "sys/class/net/eth0/master").symlink_to("../bond0")
+    (root / "proc/net").mkdir(parents=True)
+    for name, text in routes.items():
+        (root / "proc/net" / name).write_text(text)
+
+    (device,) = read_rdma(root)
+
+    assert (device.route, device.bond) == (managed, "bond0")
+
+
 def test_files_of_three_drivers(tree):
     tree("mlx5_0", NDR)
     tree("rdmap16s27", EFA)

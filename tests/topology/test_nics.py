@@ -7,6 +7,7 @@ from gpucheck.topology import build
 from gpucheck.topology.nics import cards_of_gpus, roles, variables
 from tests.checks.network.cards import DOWN, UP, gpu, grace, host, named, nic, port
 from tests.checks.network.cards import card as device
+from tests.fakes import facts
 from tests.machines import on_bus, p100, reading
 from tests.topology.servers import INFINIBAND, function, topology
 
@@ -47,6 +48,8 @@ def test_classes_to_gpus_and_cards():
 
 
 ASIDE = ("0000:70:00.0",)
+DGX_H100 = {"/sys/class/dmi/id/sys_vendor": "NVIDIA", "/sys/class/dmi/id/product_name": "DGXH100"}
+GB200 = {"/sys/class/dmi/id/sys_vendor": "NVIDIA", "/sys/class/dmi/id/product_name": "GB200 NVL"}
 
 
 @pytest.mark.parametrize(
@@ -59,12 +62,16 @@ ASIDE = ("0000:70:00.0",)
         ({}, nic(7, "mlx5_0", ASIDE, net_names=()), "firmware"),
         ({"kind": "switch"}, nic(7, "mlx5_0", ASIDE), "firmware"),
         ({}, nic(7, "mlx5_0", (), vendor_id="1d0f", device_id="efa1"), "compute"),
+        ({"route": True}, nic(7, "mlx5_0", ASIDE), "management"),
+        ({"route": True}, nic(0, "mlx5_0"), "compute"),
+        ({"bond": "bond0"}, nic(7, "mlx5_0", ASIDE), "bond"),
+        ({"ports": (DOWN,)}, nic(7, "mlx5_0", ASIDE), "unused"),
     ],
 )
 def test_the_place_of_a_device_is_its_role_and_its_name_is_not(changes, function, role):
     """mlx5_1 is a card for storage, with an interface."""
     pci = (gpu(0), gpu(1), function, nic(6, "mlx5_1", ASIDE))
-    found = roles(named([device(**changes), device(board="other")]), pci)
+    found = roles(facts(pci=pci, rdma=named([msgspec.structs.replace(device(), **changes), device(board="other")])))
 
     assert found["mlx5_0"].name == role
     assert found["mlx5_0"].reason
@@ -73,7 +80,27 @@ def test_the_place_of_a_device_is_its_role_and_its_name_is_not(changes, function
 def test_a_card_for_each_gpu_of_grace_is_for_compute():
     found = grace(*(device(),) * 4)
 
-    assert {role.name for role in roles(found.rdma, found.pci).values()} == {"compute"}
+    assert {role.name for role in roles(found).values()} == {"compute"}
+
+
+def test_a_dgx_has_equal_cards_for_storage():
+    """They are told from those of the GPUs by their place alone: without such cards none is for compute."""
+    aside = nic(7, "mlx5_0", ASIDE)
+    found = facts(pci=(gpu(0), aside), rdma=named([device()]), files=DGX_H100)
+
+    assert roles(found)["mlx5_0"].name == "storage"
+
+
+@pytest.mark.parametrize(
+    ("count", "nodes", "found"),
+    [(4, (0, 0, 0, 1), 4), (3, (0, 0, 1), 3), (5, (0, 0, 1, 1, 1), 0)],
+)
+def test_of_a_known_system_the_cards_are_known_wherever_they_are(count, nodes, found):
+    """Of five that are equal one is for something else, and nothing shows which."""
+    pci = (*grace().pci, *(nic(n, f"mlx5_{n}", ASIDE, node=nodes[n]) for n in range(count)))
+    host = facts(pci=pci, rdma=named([device()] * count), files=GB200)
+
+    assert len(cards_of_gpus(host)) == found
 
 
 @pytest.mark.parametrize(
@@ -87,17 +114,20 @@ def test_a_card_for_each_gpu_of_grace_is_for_compute():
     ],
 )
 def test_active_ports_of_the_cards_are_named(found, lines):
-    assert variables(cards_of_gpus(found.rdma, found.pci)) == lines
+    assert variables(cards_of_gpus(found)) == lines
 
 
 def test_grace_has_a_card_a_gpu_and_no_switch():
     four, three = grace(*(device(),) * 4), grace(*(device(),) * 3)
 
-    assert [one.device.name for one in cards_of_gpus(four.rdma, four.pci)] == ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"]
-    assert cards_of_gpus(three.rdma, three.pci) == ()
+    assert [one.device.name for one in cards_of_gpus(four)] == ["mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"]
+    assert cards_of_gpus(three) == ()
 
 
 def test_a_card_elsewhere_is_none_of_the_gpus():
     pci = (*host(device(), device()).pci, nic(7, "mlx5_2", path=("0000:70:00.0",)))
 
-    assert [one.device.name for one in cards_of_gpus(named([device()] * 3), pci)] == ["mlx5_0", "mlx5_1"]
+    assert [one.device.name for one in cards_of_gpus(facts(pci=pci, rdma=named([device()] * 3)))] == [
+        "mlx5_0",
+        "mlx5_1",
+    ]

@@ -6,12 +6,10 @@ from gpucheck.model.facts import Facts
 from gpucheck.model.host.network import RdmaDevice, RdmaPort
 from gpucheck.topology.nics import Card, cards_of_gpus
 
-NEEDS = ("rdma", "pci")
-
 
 def cards(check: str, facts: Facts) -> tuple[tuple[Card, ...], Finding | None]:
     """Return the cards that carry traffic of GPUs, or a SKIP of the check that states why there are none."""
-    found = cards_of_gpus(facts.rdma, facts.pci)
+    found = cards_of_gpus(facts)
     if found:
         return found, None
     subject = Subject(check=check, evidence=tuple(line for device in facts.rdma for line in lines(device)))

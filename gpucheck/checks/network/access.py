@@ -8,11 +8,11 @@ uses sockets and reports no error. EFA is used through libfabric, so of it only 
 
 from collections.abc import Iterable, Iterator
 
-from gpucheck.checks.network._cards import NEEDS, about, cards
+from gpucheck.checks.network._cards import about, cards
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding
 from gpucheck.model.facts import Facts
-from gpucheck.topology.nics import AMAZON, Card, cards_of_gpus
+from gpucheck.topology.nics import AMAZON, NEEDS, Card, cards_of_gpus
 
 NAME = "nic-access"
 LIBRARY, PROVIDERS = "libibverbs", "/etc/libibverbs.d"
@@ -89,7 +89,7 @@ def _line(card: Card) -> str:
 
 
 def _more(facts: Facts) -> tuple[str, ...]:
-    return (f"library:{LIBRARY}", f"folder:{PROVIDERS}") if cards_of_gpus(facts.rdma, facts.pci) else ()
+    return (f"library:{LIBRARY}", f"folder:{PROVIDERS}") if cards_of_gpus(facts) else ()
 
 
 CHECK = Check(

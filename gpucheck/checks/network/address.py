@@ -9,12 +9,12 @@ all ports, or those whose link returned have other indexes in use (NVIDIA/nccl#2
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from gpucheck.checks.network._cards import NEEDS, about, cards, lines
+from gpucheck.checks.network._cards import about, cards, lines
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.network import RdmaPort
-from gpucheck.topology.nics import Card, groups_of
+from gpucheck.topology.nics import NEEDS, Card, groups_of
 
 NAME = "nic-address"
 ENOUGH = 2

@@ -8,12 +8,12 @@ also takes mlx5_10 to mlx5_19.
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpucheck.checks.network._cards import NEEDS, cards
+from gpucheck.checks.network._cards import cards
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Alternative
-from gpucheck.topology.nics import AMAZON, variables
+from gpucheck.topology.nics import AMAZON, NEEDS, roles, variables
 
 NAME = "nic-choice"
 VARIABLE = "NCCL_IB_HCA"
@@ -69,7 +69,9 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     taken = [name for name in every if choice.takes(name)]
     unknown = [name for name in choice.names if not any(choice.fits(name, device) for device in every)]
     wanted = variables(found)[0].partition("=")[2] if own else "none"
-    host = Subject(check=NAME, evidence=(f"{VARIABLE}={value}", f"takes: {', '.join(taken) or 'no device'}"))
+    used = roles(facts)
+    shown = [f"{name} ({used[name].name})" if name in used else name for name in taken]
+    host = Subject(check=NAME, evidence=(f"{VARIABLE}={value}", f"takes: {', '.join(shown) or 'no device'}"))
     others = [name for name in taken if name not in own]
     left = [name for name in own if name not in taken]
     if unknown and not choice.excludes:

@@ -12,13 +12,14 @@ from itertools import pairwise, zip_longest
 from math import sqrt
 from typing import NamedTuple
 
-from gpucheck.checks.network._cards import NEEDS, about, cards
+from gpucheck.checks.network._cards import about, cards
 from gpucheck.knowledge.codes import Subject, would_show
 from gpucheck.knowledge.port_counters import BITS_PER_ERROR, CEILINGS, DROPS_PER_S, GROUPS, PAUSED, PAUSED_SHARE
 from gpucheck.model import Check, Finding, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.network import PortCounters
 from gpucheck.printable import counted
+from gpucheck.topology.nics import NEEDS
 
 NAME = "nic-counters"
 MOST_SHOWN = 16

@@ -8,7 +8,6 @@ Soft-RoCE, there is nothing to compare.
 from collections import Counter
 from collections.abc import Iterator
 
-from gpucheck.checks.network._cards import NEEDS
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding
 from gpucheck.model.facts import Facts
@@ -63,4 +62,4 @@ def _differing(
             yield subject.warns(codes[0], value, usual, device=device, board=board, usual=usual)
 
 
-CHECK = Check(NAME, frozenset({"hardware", "network", "quick"}), evaluate=evaluate, needs=NEEDS)
+CHECK = Check(NAME, frozenset({"hardware", "network", "quick"}), evaluate=evaluate, needs=("rdma", "pci"))

@@ -12,6 +12,7 @@ from gpucheck.checks.network._cards import about, cards
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding
 from gpucheck.model.facts import Facts
+from gpucheck.topology.nics import NEEDS
 
 NAME = "nic-flaps"
 AFTER_BOOT_S = 1800.0
@@ -63,6 +64,6 @@ CHECK = Check(
     NAME,
     frozenset({"hardware", "network", "quick"}),
     evaluate=evaluate,
-    needs=("rdma", "pci", "kernel_log"),
+    needs=(*NEEDS, "kernel_log"),
     thresholds=(f"WARN from {TIMES} times within {HOURS} hours on; not in the first {AFTER_BOOT_S / 60:g} minutes",),
 )

@@ -9,10 +9,11 @@ Whether a transfer works is shown by a job alone: NCCL logs GDRDMA for the chann
 import re
 from collections.abc import Iterator
 
-from gpucheck.checks.network._cards import NEEDS, cards
+from gpucheck.checks.network._cards import cards
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding
 from gpucheck.model.facts import Facts
+from gpucheck.topology.nics import NEEDS
 
 NAME = "gpudirect"
 MODULES = "/proc/modules"

@@ -7,7 +7,6 @@ evaluated.
 
 from collections.abc import Iterator
 
-from gpucheck.checks.network._cards import NEEDS
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding
 from gpucheck.model.facts import Facts
@@ -39,4 +38,4 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield Subject(check=NAME).passes(f"{counted(sum(len(one.reporters) for one in cards), 'reporter')} healthy")
 
 
-CHECK = Check(NAME, frozenset({"hardware", "network", "quick"}), evaluate=evaluate, needs=NEEDS)
+CHECK = Check(NAME, frozenset({"hardware", "network", "quick"}), evaluate=evaluate, needs=("rdma", "pci"))

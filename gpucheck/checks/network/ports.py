@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gpucheck.checks.network._cards import NEEDS, about, cards, lines, words
+from gpucheck.checks.network._cards import about, cards, lines, words
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Check, Finding, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.network import RdmaDevice, RdmaPort
-from gpucheck.topology.nics import AMAZON, Card
+from gpucheck.topology.nics import AMAZON, NEEDS, Card
 
 NAME = "nic-ports"
 # So many equal cards of one state show what is usual on this host; one may itself be the odd one.

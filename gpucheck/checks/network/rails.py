@@ -12,11 +12,11 @@ import msgspec
 
 from gpucheck.checks._nvml import no_gpu_on_the_bus
 from gpucheck.knowledge.codes import Subject
-from gpucheck.knowledge.systems import ASSET, PRODUCT, VENDOR, KnownSystem, known_system
+from gpucheck.knowledge.systems import DMI_FILES, KnownSystem
 from gpucheck.model import Check, Finding
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.hardware import PciDevice
-from gpucheck.topology.nics import SHARED, SLINGSHOT, below_one_switch
+from gpucheck.topology.nics import SHARED, SLINGSHOT, below_one_switch, system_of
 
 # GPUs and network cards below one switch
 Below = tuple[list[PciDevice], list[PciDevice]]
@@ -29,12 +29,12 @@ USUAL, FEW = 2, 3
 def evaluate(facts: Facts) -> Iterator[Finding]:
     """A finding for each GPU without a card, and for each card without an RDMA device; or one for the host."""
     cards = [device for device in facts.pci if device.is_network_card]
-    system = known_system(facts.texts, [device.device_id for device in facts.pci if device.is_nvidia_gpu])
+    system = system_of(facts)
     if not any(card.infiniband_names for card in cards):
         yield _no_rdma(facts, cards, system)
         return
-    if facts.system.container is None and (few := _fewer_than_known(system, cards)):
-        yield few
+    if facts.system.container is None and (one := _of_known(system, facts)):
+        yield one
         return
     if not any(device.is_nvidia_gpu for device in facts.pci):
         yield no_gpu_on_the_bus(NAME)
@@ -74,16 +74,34 @@ def _fewer(switches: list[Below]) -> list[tuple[list[PciDevice], int, int]]:
     return few if len(few) == 1 and times >= FEW and (times == len(counts) - 1 or moved) else []
 
 
-def _fewer_than_known(system: KnownSystem | None, cards: list[PciDevice]) -> Finding | None:
-    """Which of equal cards is not there is shown where each GPU has one below its switch; on Grace it is not."""
-    if system is None:
+def _of_known(system: KnownSystem | None, facts: Facts) -> Finding | None:
+    """Cards of a known system that has each at a root port of its own, as Grace: are all there, and near its GPUs?
+
+    Elsewhere the switches of the GPUs show which card is not there.
+    """
+    if system is None or system.chosen:
         return None
-    own = [card for card in cards if system.has(card.vendor_id, card.device_id) and card.infiniband_names]
-    near = any(len(card.path) >= SHARED for card in own)
-    if system.chosen or near or not 0 < len(own) < system.count:
+    own = [one for one in facts.pci if system.has(one.vendor_id, one.device_id) and one.infiniband_names]
+    if not own or any(len(card.path) >= SHARED for card in own):
         return None
-    host = Subject(check=NAME, evidence=tuple(f"{', '.join(card.infiniband_names)} {card.bus_id}" for card in own))
-    return host.warns("network.cards-missing", len(own), system.count, system=system.name)
+    lines = tuple(f"{', '.join(card.infiniband_names)} {card.bus_id}, NUMA node {card.numa_node}" for card in own)
+    host = Subject(check=NAME, evidence=lines)
+    if len(own) < system.count:
+        return host.warns("network.cards-missing", len(own), system.count, system=system.name)
+    gpus = Counter(one.numa_node for one in facts.pci if one.is_nvidia_gpu)
+    cards = Counter(card.numa_node for card in own)
+    each, rest = divmod(system.count, system.gpus)
+    # NUMA nodes of a guest are what its host made up.
+    unknown = facts.system.virtual is not None or None in gpus or None in cards
+    if len(own) > system.count or rest or unknown or gpus.total() < system.gpus:
+        return None
+    if cards == Counter({node: count * each for node, count in gpus.items()}):
+        return host.passes(f"{len(own)} network cards, on each NUMA node as many as GPUs")
+    return host.warns("network.cards-at-other-nodes", _by_node(cards), _by_node(gpus), system=system.name)
+
+
+def _by_node(counts: Counter[int | None]) -> str:
+    return ", ".join(f"{count} at NUMA node {node}" for node, count in sorted(counts.items(), key=str))
 
 
 def _no_rdma(facts: Facts, cards: list[PciDevice], system: KnownSystem | None) -> Finding:
@@ -148,6 +166,6 @@ CHECK = Check(
     NAME,
     frozenset({"hardware", "network", "quick"}),
     evaluate=evaluate,
-    needs=("pci", "system", *(f"text:{path}" for path in (VENDOR, PRODUCT, ASSET))),
+    needs=("pci", "system", *(f"text:{path}" for path in DMI_FILES)),
     thresholds=(f"FAIL where at least {FEW} times as many switches have a card as have none",),
 )

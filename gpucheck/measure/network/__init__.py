@@ -30,10 +30,11 @@ from gpucheck.model.network import NetworkReport, NicMeasurement
 from gpucheck.processes.capture import completed
 from gpucheck.processes.signals import TerminatedError
 from gpucheck.topology.nics import AMAZON, LEAST_MTU, below_one_switch, cards_of_gpus, expected
+from gpucheck.topology.nics import NEEDS as CARDS
 
 CHECK = "nic-bandwidth"
 MODULES = "/proc/modules"
-NEEDS = ("system", "simulation", "rdma", "pci", "driver", "nvml", f"text:{MODULES}")
+NEEDS = (*CARDS, "system", "simulation", "driver", "nvml", f"text:{MODULES}")
 WITHIN_A_CARD = ("write", "read", "send", "latency")
 WITH_GPU = ("write", "read")
 # A job moves more; what keeps a file system or a fabric alive moves less.
@@ -337,7 +338,7 @@ def _chosen(facts: Facts, options: NetworkOptions) -> tuple[tuple[Nic, ...], lis
             there = ", ".join(f"{name} ({functions[name].bus_id})" if name in functions else name for name in every)
             finding = Subject(check=CHECK).unknown("nic.not-there", f"--nics {word}", there=there or "none")
             raise Unmeasurable(finding, usage=True)
-    of_gpus = [card.device.name for card in cards_of_gpus(facts.rdma, facts.pci)]
+    of_gpus = [card.device.name for card in cards_of_gpus(facts)]
     named = [ids.get(word, word) for word in options.nics] or of_gpus or [n for n in every if not every[n].is_virtual]
     chosen: list[Nic] = []
     findings: list[Finding] = []

@@ -35,6 +35,7 @@ class RdmaDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_virtual: a virtual function (SR-IOV) of this host. kind: ``ca`` of a network card, ``switch``, ``rnic`` (iWARP).
     board: identifies the product with its options (PSID, ``MT_0000000838``). model: ``MT4129``.
     card: equal for the functions of one card (its system image GUID).
+    route: its interface, or a bond or VLAN of it, has the default route. bond: of which its interface is a leg.
     reporters: of devlink, each a name with its state, ``healthy`` or ``error``; empty where the driver has none.
     verbs: its device file below /dev/infiniband, ``uverbs0``; None where the kernel names none. verbs_error: errno's
     name if this process may not read and write it, as in DeviceFile.
@@ -49,6 +50,8 @@ class RdmaDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     firmware: str | None = None
     card: str | None = None
     ports: tuple[RdmaPort, ...] = ()
+    route: bool = False
+    bond: str | None = None
     reporters: tuple[tuple[str, str], ...] = ()
     verbs: str | None = None
     verbs_error: str | None = None

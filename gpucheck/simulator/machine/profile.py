@@ -256,6 +256,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     cpu: a product of cpus.yml. sockets: default: as many as NUMA nodes.
     iommu: ``identity`` passes addresses through (iommu=pt), ``translating`` maps them, ``off``: no IOMMU.
     virtual: a guest, which sees neither its host's bridges nor error reporting nor clocks.
+    default_route: the interface that has it.
     services: units that run in addition to nvidia-persistenced, each from the package of its name.
     models, parts: products that only this profile has.
     """
@@ -270,6 +271,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     sockets: int | None = None
     iommu: Literal["off", "identity", "translating"] = "identity"
     virtual: bool = False
+    default_route: str | None = None
     services: tuple[str, ...] = ()
     devices: tuple[ProfileDevice, ...] = ()
     nvlink: Wiring = Wiring()

@@ -10,6 +10,7 @@ from gpucheck.simulator.sysfs.pci import Tree
 ATTRIBUTES = bytes((6, 0, 0, 0))  # EFI: readable at boot time and at run time
 CPU_OPTIONS = {"GenuineIntel": "intel_iommu", "AuthenticAMD": "amd_iommu"}
 THREADS_PER_CORE = 2
+ROUTE_COLUMNS = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT"
 
 
 def write_platform(machine: Machine, tree: Tree, kernel: str) -> None:
@@ -18,6 +19,9 @@ def write_platform(machine: Machine, tree: Tree, kernel: str) -> None:
     tree.write("sys/class/dmi/id", dmi)
     tree.raw(SECURE_BOOT, ATTRIBUTES + bytes((int(machine.secure_boot),)))
     tree.write("proc", {"cmdline": command_line(machine, kernel), "uptime": f"{UPTIME_S}.00 {UPTIME_S}.00"})
+    interface = machine.profile.default_route
+    row = f"{interface}\t00000000\t0100000A\t0003\t0\t0\t100\t00000000\t0\t0\t0" if interface else ""
+    tree.write("proc/net", {"route": f"{ROUTE_COLUMNS}\n{row}"})
     tree.write("proc/sys/kernel", {"osrelease": kernel, "arch": machine.profile.arch})
     tree.write("sys/kernel/mm/transparent_hugepage", {"enabled": "always [madvise] never"})
     _nodes(machine, tree)

@@ -77,5 +77,5 @@ def test_efa_has_the_line_of_its_plugin_and_no_list_for_nccl():
     found = of_amazon()
     named = replace(found, environment={"NCCL_IB_HCA": "mlx5_0"})
 
-    assert variables(cards_of_gpus(found.rdma, found.pci)) == ("FI_PROVIDER=efa",)
+    assert variables(cards_of_gpus(found)) == ("FI_PROVIDER=efa",)
     assert [(one.verdict.value, one.code) for one in choice.evaluate(named)] == [("skip", "network.choice-of-plugin")]

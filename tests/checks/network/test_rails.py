@@ -115,6 +115,22 @@ def test_on_grace_a_missing_card_is_named_where_the_system_is_known():
 
 
 @pytest.mark.parametrize(
+    ("nodes", "system", "code"),
+    [
+        ((0, 0, 1, 1), SYSTEM, None),
+        ((0, 0, 0, 1), SYSTEM, "network.cards-at-other-nodes"),
+        ((0, 0, None, 1), SYSTEM, "network.no-card-per-switch"),
+        ((0, 0, 0, 1), msgspec.structs.replace(SYSTEM, virtual="kvm"), "network.no-card-per-switch"),
+    ],
+)
+def test_on_grace_each_socket_has_as_many_cards_as_gpus(nodes, system, code):
+    """The PCIe cables of a tray go to the wrong socket; NUMA nodes of a guest are made up."""
+    cards = [nic(n, f"mlx5_{n}", (f"001{n}:00:00.0",), node=node) for n, node in enumerate(nodes)]
+
+    assert codes(rails, facts(pci=(*grace().pci, *cards), files=GB200, system=system)) == [code]
+
+
+@pytest.mark.parametrize(
     ("vendor", "product", "ids", "code"),
     [
         ("Google", "Google Compute Engine", ("1ae0", "0042"), "network.no-rdma-by-design"),
