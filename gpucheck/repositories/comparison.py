@@ -15,6 +15,7 @@ from gpucheck.repositories.index import Catalog, Index, Kind, Package, Relation,
 from gpucheck.repositories.reading import ARCHITECTURES, Row, read_index, systems_of
 from gpucheck.stack.components import BY_NAME
 from gpucheck.stack.plan import Plan
+from gpucheck.stack.rdma import LIBRARIES
 
 SCHEMA = "gpucheck.repositories/1"
 
@@ -154,9 +155,9 @@ def _size(size: int) -> str:
 NEAREST = 3
 # What decides what is read of a repository, and how it is verified.
 READ_BY = ("kind", "url", "key_url", "key_fingerprint", "suite", "components", "signed")
+PCI_TOOLS = "pciutils"
 # Names that are compared with a missing one, which takes a second for every 20,000.
 MOST_LOOKED_AT = 20_000
-PCI_TOOLS = "pciutils"
 
 
 def check_plans(plans: Sequence[Plan], fetcher: Fetcher, now: datetime) -> RepositoryReport:
@@ -201,6 +202,7 @@ def _compare(plan: Plan, found: Sequence[tuple[Row, Repository, Index | None]]) 
     unread = [state.name for _, state, index in found if index is None]
     mirrors = {str(row["name"]): index for row, _, index in found if index is not None and not _is_nvidias(row)}
     wanted = [(name, one) for name, component in plan.components.items() for one in component["packages"]]
+    of_the_system = {PCI_TOOLS, *packages().fabric.subnet_manager.of_the_system}.union(*LIBRARIES.values())
     rows, chosen = [], []
     for component, one in wanted:
         if plan.sources:
@@ -212,7 +214,7 @@ def _compare(plan: Plan, found: Sequence[tuple[Row, Repository, Index | None]]) 
             rows.append(Planned(component=component, spec=one["spec"], state="unknown", why=why))
             continue
         package = _present(catalog, one, kind)
-        if package is None and one["name"] in (PCI_TOOLS, *packages().fabric.subnet_manager.of_the_system):
+        if package is None and one["name"] in of_the_system:
             # From the system's own repositories, which are not read here.
             continue
         if package is None:

@@ -1,7 +1,8 @@
-"""Determine how network cards access GPU memory on a host: nvidia_peermem, DMA-BUF, or not at all.
+"""Determine how network cards access GPU memory on a host, and the libraries with which programs use the cards.
 
 nvidia_peermem is part of the driver and needs the peer memory interface of OFED (or DOCA-OFED): without OFED it is
 built, but the kernel rejects it. DMA-BUF needs no separate module, but the open kernel modules and a recent kernel.
+NCCL loads libibverbs and its provider of the card at run time; OFED contains both.
 """
 
 import re
@@ -10,7 +11,9 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.facts import HostFacts
+from gpucheck.stack.packages import Package, package
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Reason
 
@@ -20,6 +23,15 @@ MODULE = "nvidia_peermem"
 SOURCE = "azhpc-images"
 DMA_BUF_KERNEL = (5, 12)
 NAMED_HOSTS = 3
+# Of the distribution, by family: Debian 12's packages of rdma-core 44, and redhat/rdma-core.spec, whose libibverbs
+# contains the providers. The package rdma-core is not needed: its udev rules rename the cards at the next boot
+# (60-rdma-persistent-naming.rules), and lists such as NCCL_IB_HCA then name none. On EL libibverbs may depend on it.
+LIBRARIES = {"debian": ("libibverbs1", "ibverbs-providers"), "redhat": ("libibverbs",)}
+LIBRARIES_SOURCE = "rdma-core"
+RENAMED = (
+    ". If rdma-core comes with it, its udev rules rename RDMA devices at the next boot, such as mlx5_0 to ibp65s0: "
+    "NCCL_IB_HCA must name the new ones"
+)
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -71,17 +83,37 @@ def rdma_plan(hosts: Mapping[str, tuple[Rdma, str]], stack: StackSet) -> tuple[l
         one = outcome(rdma, kernel, stack)
         if one is not None:
             found.setdefault(one, []).append(name)
-    reasons = [
-        Reason(
-            component="rdma",
-            because=one.because if len(names) == len(hosts) else f"{_some(names, len(hosts))}: {one.because}",
-            source=SOURCE,
-            confirmed=one.confirmed,
-        )
-        for one, names in found.items()
-    ]
+    reasons = [_reason(one.because, names, len(hosts), SOURCE, one.confirmed) for one, names in found.items()]
     whole = any(one.peermem and len(names) == len(hosts) for one, names in found.items())
     return ([(PATH, f"{MODULE}\n")] if whole else []), reasons
+
+
+def library_plan(
+    hosts: Mapping[str, tuple[Rdma, str]], system: OperatingSystem, *, memlock: bool
+) -> tuple[list[Package], list[Reason]]:
+    """Return the packages if one of the hosts needs them, and the reasons. memlock: stack.yml sets the limit."""
+    inbox = sorted(name for name, (rdma, _) in hosts.items() if rdma == "inbox")
+    every = sorted(name for name, (rdma, _) in hosts.items() if rdma != "none")
+    names = LIBRARIES[system.family] if inbox else ()
+    reasons = []
+    if inbox:
+        because = (
+            f"RDMA cards without OFED: {' and '.join(names)} of the distribution, in any version; without it NCCL uses "
+            f"sockets between hosts{RENAMED if system.family == 'redhat' else ''}"
+        )
+        reasons.append(_reason(because, inbox, len(hosts), LIBRARIES_SOURCE, confirmed=True))
+    if every and not memlock:
+        because = (
+            "RDMA registers its buffers as locked memory, and the host's limits for it are unmanaged. Set tuning: "
+            "{memlock: unlimited} if they are small"
+        )
+        reasons.append(_reason(because, every, len(hosts), LIBRARIES_SOURCE, confirmed=True))
+    return [package(system, name, None) for name in names], reasons
+
+
+def _reason(because: str, names: list[str], total: int, source: str, confirmed: bool) -> Reason:
+    text = because if len(names) == total else f"{_some(names, total)}: {because}"
+    return Reason(component="rdma", because=text, source=source, confirmed=confirmed)
 
 
 def _some(names: list[str], total: int) -> str:

@@ -14,6 +14,7 @@ from gpucheck.simulator.machine.profile import gpu_model
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
+from gpucheck.stack.rdma import LIBRARIES
 from gpucheck.stack.settings import Tuning
 from gpucheck.stack.spec import StackSpec
 
@@ -124,6 +125,12 @@ def test_setpci_is_in_the_mirror_as_plans_name_it(host):
     ending = "ubuntu2204" if host.image == "apt-host" else "rhel9"
 
     assert {p["name"] for p in made["acs"]["packages"]} <= {p.name for p in PACKAGES if p.repository == f"os-{ending}"}
+
+
+@pytest.mark.parametrize(("ending", "family"), [("ubuntu2204", "debian"), ("rhel9", "redhat")])
+def test_the_libraries_of_network_cards_are_in_the_mirror(ending, family):
+    """Of the hosts with RDMA cards."""
+    assert {*LIBRARIES[family]} <= {p.name for p in PACKAGES if p.repository == f"os-{ending}"}
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda h: h.name)

@@ -94,6 +94,18 @@ def test_a_component_that_is_no_longer_planned_is_left_over_with_what_it_alone_n
     assert book.leftovers(smaller, host.facts["holds"], host.extras)["packages"] == ["libnccl-data", "libnccl2"]
 
 
+@pytest.mark.parametrize("ofed", [False, True])
+def test_libraries_that_ofed_replaced_are_not_removed(host, ofed):
+    """OFED has packages of the same names."""
+    provision(host, libibverbs1="39.0-1")
+    if ofed:
+        host.extras["packages"] |= {"libibverbs1": "2410mlnx54-1.2410068", "mlnx-ofed-kernel-dkms": "24.10.OFED.1-1"}
+
+    left = book.leftovers({**host.plan, "components": {}}, host.facts["holds"], host.extras)["packages"]
+
+    assert left == [*(() if ofed else ("libibverbs1",)), "libnccl2", "nvidia-dkms-580"]
+
+
 def test_only_holds_that_there_are_get_lifted(host):
     """Real packages brought 150 others along: a call for each took minutes."""
     provision(host, **{"libnccl-data": "1"})

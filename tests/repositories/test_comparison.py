@@ -1,6 +1,7 @@
 """A plan against what its repositories hold."""
 
 import shutil
+from itertools import chain
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from gpucheck.repositories.fetching import Access, Network, Saved, place_of
 from gpucheck.stack import StackSpec
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import plan
+from gpucheck.stack.rdma import LIBRARIES
 from tests.repositories import mirror
 from tests.repositories.conftest import NOW
 from tests.repositories.mirror import Made
@@ -93,7 +95,8 @@ def test_an_address_that_one_group_takes_unsigned_is_verified_for_the_group_that
 def test_packages_of_the_system_are_not_looked_for_at_nvidias(site):
     """Planned ones, and what others depend on."""
     site.change(dependency(site)[0], requires="libc6 (>= 99), kmod")
-    tools = {"packages": [{"name": "pciutils", "version": None, "spec": "pciutils"}]}
+    names = ("pciutils", *chain(*LIBRARIES.values()))
+    tools = {"packages": [{"name": name, "version": None, "spec": name} for name in names]}
     site.found = msgspec.structs.replace(site.found, components={**site.found.components, "acs": tools})
 
     report = site.report()

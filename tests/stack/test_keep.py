@@ -11,7 +11,7 @@ from gpucheck.stack import StackSpec, parse_spec, resolve
 from gpucheck.stack.facts import DriverFacts, RdmaFacts
 from gpucheck.stack.lock import lock, read_lock, still_valid, target_of_group, write_lock
 from gpucheck.stack.plan import plan
-from gpucheck.stack.rdma import MODULE, PATH, rdma_plan
+from gpucheck.stack.rdma import MODULE, PATH, SOURCE, rdma_plan
 from gpucheck.stack.text import rules_page, statements
 from gpucheck.stack.types import Refusal
 from gpucheck.stack.versions import parse, request
@@ -139,7 +139,7 @@ def planned(hosts, **which):
 def peermem(found):
     """(what the plan writes for it, what it says of RDMA)."""
     contents = [file["content"] for file in found.files if file["path"] == PATH]
-    return contents, [reason.because for reason in found.reasons if reason.component == "rdma"]
+    return contents, [one.because for one in found.reasons if (one.component, one.source) == ("rdma", SOURCE)]
 
 
 def test_hosts_of_a_group_may_differ_and_each_has_its_own_plan():

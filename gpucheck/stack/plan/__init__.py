@@ -34,10 +34,10 @@ from gpucheck.stack.plan.parts import (
     unconfirmed,
 )
 from gpucheck.stack.plan.parts import reasons as unconfirmed_reasons
-from gpucheck.stack.rdma import rdma_plan
+from gpucheck.stack.rdma import library_plan, rdma_plan
 from gpucheck.stack.rules.archive import kernel_modules
 from gpucheck.stack.rules.driver import r15_newer_kernel
-from gpucheck.stack.settings import tuning_plan
+from gpucheck.stack.settings import LEAVE, tuning_plan
 from gpucheck.stack.spec import DIGEST, Repository, StackSpec, managed
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Conflict, Fact, PlanInput, Reason, Refusal, Target, Unconfirmed
@@ -212,6 +212,9 @@ def _complete(name: str, locked: LockedGroup, target: Target, spec: StackSpec, h
     kernels = tuple(h.kernel for h in hosts.values() if not any(s.lower().startswith("kernel") for s in h.stand_ins))
     cards = {} if stack.driver.kept else {name: (one.rdma, one.kernel) for name, one in hosts.items()}
     rdma, rdma_reasons = rdma_plan(cards, stack)
+    libraries, library_reasons = library_plan(cards, system, memlock=spec.tuning.memlock != LEAVE)
+    # NCCL loads them. They belong to the system, so they are not held.
+    parts["nccl"] = {**parts["nccl"], "packages": [*parts["nccl"]["packages"], *libraries]}
     engines = tuple(engine for row in COMPONENTS for engine in row.container_engines(wanted))
     modules = kernel_modules(stack, kernels)
     held, kept = spec.kernel_lock == "hold" or bool(modules), bool(stack.driver.kept)
@@ -255,6 +258,7 @@ def _complete(name: str, locked: LockedGroup, target: Target, spec: StackSpec, h
         reasons=(
             *(note for row in COMPONENTS for note in row.notes(wanted)),
             *rdma_reasons,
+            *library_reasons,
             *(r15_newer_kernel(stack.driver.branch, kernels) if not modules else ()),
             *unconfirmed_reasons(unconfirmed_rows),
         ),

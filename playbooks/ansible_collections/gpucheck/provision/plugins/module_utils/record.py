@@ -12,7 +12,7 @@ import json
 import os
 import re
 
-from . import adopt, archive, host_plan, kernel_packages, options, origin, package_repository, tuning
+from . import adopt, archive, host_plan, kernel_packages, options, origin, package_repository, rdma, tuning
 from .place import stored
 from .readers.files import command
 
@@ -25,6 +25,8 @@ TOOLS = frozenset(["python3-venv", "python3-dnf-plugin-versionlock", "epel-relea
 # The plan names headers with their release on the EL family, and without them no module is built again. What carries
 # more modules of a kernel is named by no plan.
 HEADERS = re.compile(r"^linux-(headers|modules-extra)-|^kernel(-[a-z0-9]+)*-(devel|headers)")
+# OFED replaces them with its own under the same names; these are not installed by gpucheck.
+RDMA_LIBRARIES = {"libibverbs1", "ibverbs-providers", "libibverbs", "rdma-core"}
 LARGEST_KEPT_BYTES = 1 << 20
 
 
@@ -57,7 +59,7 @@ def added(packages, recorded):
     names = set(record.get("added", planned_names(recorded) if recorded else ()))
     if pending:
         names |= set(packages) - set(pending["packages"])
-    return names & set(packages)
+    return names & (set(packages) - (RDMA_LIBRARIES if rdma.ofed(packages) else set()))
 
 
 def relations(family):
