@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
 from gpucheck.host.readers.config_space import (
+    ADDRESS_TRANSLATION,
     EXPRESS,
     ORDINARY_BYTES,
     WHOLE_BYTES,
     Read,
     access_control,
     capability,
+    extended_capability,
     word,
 )
 from gpucheck.host.readers.files import folder_names, hex_id, text
@@ -115,6 +117,11 @@ def read_request(read: Read) -> int | None:
     return None if control is None or control >> 12 & 7 > LARGEST_REQUEST else 128 << (control >> 12 & 7)
 
 
+def translates_addresses(read: Read) -> bool:
+    """Whether the function has the capability ATS (PCI Express base specification, 10.5)."""
+    return extended_capability(read, ADDRESS_TRANSLATION) is not None
+
+
 def _facing_down(functions: Iterable[_Function]) -> dict[str, bool]:
     """By bridge, whether its link is the one below it.
 
@@ -163,6 +170,7 @@ def _device(function: _Function, other_end: str | None, groups: Path) -> PciDevi
         net_names=_interfaces(folder) if network else (),
         infiniband_names=rdma,
         max_read_request=_of_config(f"{folder}/config", read_request, None) if rdma else None,
+        translates=bool(rdma) and _of_config(f"{folder}/config", translates_addresses, False),
     )
 
 

@@ -67,6 +67,7 @@ REDIRECT = 0x04 | 0x08 | 0x20
 # Source validation, request and completion redirect, upstream forwarding: what must be set at the root port of a
 # ConnectX-8 with DMA function (Data Direct), at the switch port of that function, and at that of the GPU, and what not.
 # Source: NVCX_DMA_Complex of rdma-core's kernel-boot/rdma_topo.
+CONNECTX = "15b3"
 COMPARED = 0x01 | 0x04 | 0x08 | 0x10
 ROOT_PORT, OF_CARD, OF_GPU = 0x1C, 0x19, 0x15
 # Root port and upstream port of the switch that both share.
@@ -101,6 +102,18 @@ def of_data_direct(pci: Iterable[PciDevice]) -> dict[str, int]:
             if len(gpu.path) > SHARED:
                 wanted |= {card.path[0]: ROOT_PORT, card.path[SHARED]: OF_CARD, gpu.path[SHARED]: OF_GPU}
     return wanted
+
+
+def for_guests(pci: Iterable[PciDevice]) -> bool:
+    """Whether a GPU and a ConnectX below a switch of the card are set up for virtual machines: the card has ATS.
+
+    Source: NVCX_Inline_Complex of rdma_topo, which wants traffic redirected then, and direct otherwise.
+    """
+    every = tuple(pci)
+    switches = {one.bus_id for one in every if one.vendor_id == CONNECTX and one.kind == "switch-upstream"}
+    gpus = {one.path[SHARED - 1] for one in every if one.is_nvidia_gpu and len(one.path) > SHARED}
+    cards = [one for one in every if one.translates and len(one.path) >= SHARED]
+    return any(card.path[SHARED - 1] in switches & gpus for card in cards)
 
 
 def _crossed(pairs: Iterable[tuple[PciDevice, PciDevice]], by_bus_id: dict[str, PciDevice]) -> tuple[PciDevice, ...]:

@@ -108,6 +108,17 @@ def test_names_of_a_network_card(tmp_path):
     assert seen["0000:00:04.0"].net_names == ("ens4",)
 
 
+@pytest.mark.parametrize(
+    ("identity", "size", "seen"), [(0x000F, 4096, True), (0x000D, 4096, False), (0x000F, 64, False)]
+)
+def test_ats_of_a_network_card(tmp_path, identity, size, seen):
+    content = bridge("switch-upstream", acs=(0x60, 0x8000), size=size, identity=identity)
+    folder = function(tmp_path, (), "0000:01:00.0", class_id="020700", vendor="15b3", config=content)
+    (folder / "infiniband/mlx5_0").mkdir(parents=True)
+
+    assert read_pci(tmp_path)[0].translates is seen
+
+
 def test_iommu_group_and_its_type(tmp_path):
     folder = function(tmp_path, (), GPU, class_id="030200", vendor="10de")
     group = tmp_path / "sys/kernel/iommu_groups/27"

@@ -82,22 +82,23 @@ def _of_known(system: KnownSystem | None, facts: Facts) -> Finding | None:
     if system is None or system.chosen:
         return None
     own = [one for one in facts.pci if system.has(one.vendor_id, one.device_id) and one.infiniband_names]
-    if not own or any(len(card.path) >= SHARED for card in own):
+    gpus = [one for one in facts.pci if one.is_nvidia_gpu]
+    if not own or any(below_one_switch(card, gpu) for card in own for gpu in gpus):
         return None
     lines = tuple(f"{', '.join(card.infiniband_names)} {card.bus_id}, NUMA node {card.numa_node}" for card in own)
     host = Subject(check=NAME, evidence=lines)
     if len(own) < system.count:
         return host.warns("network.cards-missing", len(own), system.count, system=system.name)
-    gpus = Counter(one.numa_node for one in facts.pci if one.is_nvidia_gpu)
+    wanted = Counter(gpu.numa_node for gpu in gpus)
     cards = Counter(card.numa_node for card in own)
     each, rest = divmod(system.count, system.gpus)
     # NUMA nodes of a guest are what its host made up.
-    unknown = facts.system.virtual is not None or None in gpus or None in cards
-    if len(own) > system.count or rest or unknown or gpus.total() < system.gpus:
+    unknown = facts.system.virtual is not None or None in wanted or None in cards
+    if len(own) > system.count or rest or unknown or len(gpus) < system.gpus:
         return None
-    if cards == Counter({node: count * each for node, count in gpus.items()}):
+    if cards == Counter({node: count * each for node, count in wanted.items()}):
         return host.passes(f"{len(own)} network cards, on each NUMA node as many as GPUs")
-    return host.warns("network.cards-at-other-nodes", _by_node(cards), _by_node(gpus), system=system.name)
+    return host.warns("network.cards-at-other-nodes", _by_node(cards), _by_node(wanted), system=system.name)
 
 
 def _by_node(counts: Counter[int | None]) -> str:

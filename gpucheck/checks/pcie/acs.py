@@ -2,7 +2,8 @@
 
 Source: the ACS control register of every bridge on the path of a pair, up to the switch that both share. The cost of
 redirection is GPU peer copies between two GPUs, and GPUDirect RDMA between a GPU and a network card. Where a ConnectX-8
-has a DMA function next to a GPU (Data Direct), some bits of its bridges must be set instead.
+has a DMA function next to a GPU (Data Direct), some bits of its bridges must be set instead. Cards with ATS,
+as for virtual machines, need redirection.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +15,7 @@ from gpucheck.model import Check, Finding, PciDevice
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Confidence
 from gpucheck.printable import counted
-from gpucheck.topology.pcie import COMPARED, Bridges, bridges_between, of_data_direct, redirects
+from gpucheck.topology.pcie import COMPARED, Bridges, bridges_between, for_guests, of_data_direct, redirects
 
 NAME = "acs"
 # By what the bridges redirect: traffic between GPUs, to RDMA network cards.
@@ -39,6 +40,8 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield _exact(host, [bridge for bridge in facts.pci if bridge.bus_id in exact], exact)
     elif not between.every:
         yield host.skips("pcie.acs-no-shared-switch")
+    elif found is not None and for_guests(facts.pci):
+        yield host.skips("pcie.acs-for-guests")
     elif found is not None:
         yield found
     elif unread:

@@ -11,7 +11,7 @@ Read = Callable[[int, int], bytes]
 
 STATUS, CAPABILITIES_LISTED, FIRST_CAPABILITY = 0x06, 0x10, 0x34
 VENDOR_SPECIFIC, EXPRESS = 0x09, 0x10  # ids of ordinary capabilities
-ACCESS_CONTROL = 0x000D  # id of an extended capability
+ACCESS_CONTROL, ADDRESS_TRANSLATION = 0x000D, 0x000F  # ids of extended capabilities
 HEADER_BYTES, ORDINARY_BYTES, WHOLE_BYTES = 0x40, 0x100, 0x1000
 
 

@@ -237,6 +237,7 @@ class PciDevice(msgspec.Struct, frozen=True, kw_only=True):
     bar1_bytes: size of base address register 1, the window through which others see the GPU's memory.
     net_names, infiniband_names: of a network card, its interfaces (``ens1f0``) and RDMA devices (``mlx5_0``).
     max_read_request: of a network card, bytes that it asks for at once; None where root alone may read it.
+    translates: of a network card, it has the capability ATS, as for virtual machines; root alone may read that.
     """
 
     bus_id: str
@@ -258,6 +259,7 @@ class PciDevice(msgspec.Struct, frozen=True, kw_only=True):
     net_names: tuple[str, ...] = ()
     infiniband_names: tuple[str, ...] = ()
     max_read_request: int | None = None
+    translates: bool = False
 
     @property
     def is_network_card(self) -> bool:

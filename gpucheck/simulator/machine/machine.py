@@ -397,6 +397,7 @@ def _function(device: ProfileDevice, by_id: dict[str, ProfileDevice], profile: P
         bar1_mib=part.bar1_mib,
         rebar=part.rebar,
         acs_capability=None if profile.virtual else ACS_CAPABILITY.get(part.kind),
+        acs_control=device.acs,
         net=device.net,
         infiniband=device.infiniband,
         rdma=_rdma(rdma, cable=device.cable) if rdma else {},

@@ -248,6 +248,21 @@ def test_one_command_has_every_redirecting_bridge(pci, peers, rdma):
     assert f"pci=disable_acs_redir={';'.join(rdma)}" in finding.fix
 
 
+@pytest.mark.parametrize(
+    ("vendor", "ats", "code"),
+    [
+        ("15b3", True, "pcie.acs-for-guests"),
+        ("15b3", False, "topology.acs-redirects-rdma"),
+        ("1000", True, "topology.acs-redirects-rdma"),
+    ],
+)
+def test_redirection_is_right_where_cards_are_for_virtual_machines(vendor, ats, code):
+    """Below the switch of a ConnectX that has ATS, as rdma_topo of rdma-core has it."""
+    pci = (replace(one, vendor_id=vendor) if one.bus_id == UP else one for one in gpu_and_card(translates=ats))
+
+    assert codes(acs, host(tuple(pci))) == [code]
+
+
 def test_a_virtual_machine_says_once_what_its_host_hides():
     guest = host(tree(), virtual="kvm")
     narrow = replace(h100(0), pcie=replace(h100(0).pcie, width=8), bar1_bytes=256 << 20)
