@@ -58,7 +58,7 @@ IDENTIFIERS = (
     r"(?<![0-9A-Za-z])(?:0x)?(?P<hardware6>(?i:(?!ffff|0000)[0-9a-f]{6}0300[0-9a-f]{6}))(?![0-9A-Za-z])",
     r"(?P<serial1>\b(?:iqn|nqn)\.\d{4}-\d\d\.[\w.:-]{1,200})",
     # Not the end of an element of XML.
-    r"(?P<path1>(?<![\w.)\]}~/-])(?!(?<=<)/[\w:.-]{1,80}\s?>)/(?:[\w.@%+,#~-]+/)*[\w.@%+#~-]+)",
+    r"(?P<path1>(?<![\w.)\]}~/-])(?!(?<=<)/[\w:.-]{1,80}\s?>)/(?:[\w.@%+,#~-]+(?<!,)/)*[\w.@%+#~-]+)",
 )
 SECRETS = (
     r"(?P<secret1>-----BEGIN[ A-Z0-9]{0,40}PRIVATE KEY(?s:.*?)(?:-----END[ A-Z0-9]{0,40}KEY-----|\Z))",
@@ -74,6 +74,8 @@ SECRETS = (
     r"|AGE-SECRET-KEY-\w{20,}|(?:ssh|ecdsa)-[\w-]{1,30}\s+AAAA[\w+/=]{20,}(?:\s+\S+@\S+)?)",
     rf"(?:{CREDENTIAL}[\w-]{{0,20}}(?:\\?[\"'])?\s{{0,2}}(?:[:=]{{1,2}}|=>)\s{{0,2}}"
     rf"|--[\w-]{{0,40}}?{CREDENTIAL}[\w-]{{0,20}}\s)"
+    # No name that has a value of its own.
+    rf"(?!\\?[\"'][\w-]{{0,20}}{CREDENTIAL}[\w-]{{0,20}}\\?[\"']\s?[:=])"
     rf"(?!\\?[\"']?{HARMLESS}(?![\w.+/-]))(?:\\?\"(?P<secret8>(?:\\.|[^\"\\\n]){{1,400}})|'(?P<secret9>[^'\n]{{1,400}})"
     r"|(?P<secret10>[^\s\"',;&|)}\]-][^\s\"',;&|)}\]]{0,400}))",
     rf"(?:\b(?i:wandb)\b[^\n]{{0,30}}?\W|(?i:{CREDENTIAL}|key|login)\W{{1,3}})(?P<secret11>[0-9a-f]{{32,64}})\b",
@@ -110,9 +112,9 @@ NAMES = (
     rf"\bip=(?P<hosts3>(?:[\d.]{{0,15}}:){{4}}{HOST})",
     rf"(?m:^)[ \t]{{0,8}}(?:search|domain) (?P<hosts1>{HOST}(?: {HOST}){{0,8}})",
     rf"{HOST_VARIABLE}=(?P<hosts2>[^\s;\"'{{]+)",
-    rf"(?P<host8>(?<![\w.\\%/-])(?!{PUBLIC})(?:{LABEL}\.){{1,6}}(?:{TOP})(?![\w(=-]|\.[A-Za-z0-9]))",
+    rf"(?P<host8>(?<![\w.\\%/-])(?!{PUBLIC})(?:{LABEL}\.){{1,6}}(?:{TOP})(?![\w=-]|\.[A-Za-z0-9]))",
     r"(?<![\w-])(?i:(?:\w{1,20}_)?(?:user(?:name)?|acct|logname|login)[\"']?\s?[=:]\s?[\"']?)"
-    rf"(?P<user2>{USER})(?![\w.$-]|\s?=)",
+    rf"(?P<user2>{USER})(?![\w.$-]|\s?=|[\"']\s?:)",
     r"\b[a-z]?[ug]id=\d{1,10}\((?P<user3>[\w.-]{1,64})\)",
     rf"\b(?i:(?:for|of|by|from|as) (?:invalid )?user|invalid user) (?P<login1>{USER})",
     rf"\bsudo: {{1,8}}(?P<user5>{USER}) : ",
