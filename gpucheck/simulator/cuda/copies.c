@@ -122,3 +122,17 @@ EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src
         return INVALID_VALUE;
     return ask(dst, to->gpu, src, from->gpu, size, stream, false);
 }
+
+/* `count` values of four bytes, of which there is an even number. */
+EXPORT CUresult cuMemsetD32Async(CUdeviceptr dst, unsigned int value, size_t count, CUstream stream)
+{
+    GUARDED;
+    struct operation made = {.kind = KERNEL, .kernel = K_POISON, .arguments = {dst, value | (unsigned long long)value << 32, count / 2}};
+    CUcontext context;
+    TRY(enter(&context));
+    TRY(check_stream(&stream, context));
+    if (count % 2 != 0)
+        return NOT_SUPPORTED;
+    TRY(prepare_kernel(&made, context));
+    return made.illegal ? INVALID_VALUE : push(stream, &made);
+}
