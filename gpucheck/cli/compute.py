@@ -121,7 +121,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     Matrix products in every type that a GPU has, memory read, write and copy; operations on equal data, whose results
     must be equal on every repeat and on every GPU of one model; and what holds the clocks under load. A GPU that looks
-    slow is measured again alone. Level burn-in repeats this for minutes to days. It needs PyTorch.
+    slow is measured again alone. Level burn-in repeats this for minutes to days. PyTorch computes; without it, cuBLAS
+    computes matrix products and moves memory.
     Without a GPU: --simulate hgx-h100-x8, or --devices cpu,cpu.
     """
     if level != "burn-in" and (duration, state, max_temperature) != (None, None, None):

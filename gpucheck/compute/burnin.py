@@ -15,7 +15,18 @@ from msgspec.structs import replace
 from gpucheck.compute.evaluation.rates import KINDS, subject_of
 from gpucheck.compute.measure import METHOD, Chosen, ComputeOptions, chosen_for, report_of, with_settings
 from gpucheck.compute.running.run import Collected, Doubtful, run_step
-from gpucheck.compute.values import COLD_S, CPU_S, MOST_ALONE, TYPES, WAYS, ComputeStep, Failure, Opened, operations
+from gpucheck.compute.values import (
+    COLD_S,
+    CPU_S,
+    MOST_ALONE,
+    TYPES,
+    ComputeStep,
+    Failure,
+    Opened,
+    not_tested,
+    operations,
+    ways,
+)
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Finding, Gpu, Verdict
@@ -61,16 +72,19 @@ def plan(seconds: float, *, small: bool = False) -> BurnInPlan:
     return BurnInPlan(seconds=seconds, rounds=max(2, round(seconds / long)), small=small)
 
 
-def round_steps(plan: BurnInPlan, types: Sequence[str]) -> Iterator[ComputeStep]:
-    """Yield the steps of one round on devices with these types; together they take the time of a round."""
-    every, able = operations(types), [type_ for type_ in TYPES if type_ in types]
+def round_steps(plan: BurnInPlan, types: Sequence[str], without: Sequence[str] = ()) -> Iterator[ComputeStep]:
+    """Yield the steps of one round on devices with these types; together they take the time of a round.
+
+    without: as Opened.without.
+    """
+    every, able, moved = operations(types, without), [type_ for type_ in TYPES if type_ in types], ways(without)
     cold = CPU_S if plan.small else COLD_S
     share = plan.round_s
     yield from _parts(ComputeStep(kind="rest", what="to cool down", seconds=REST * share))
     for operation in every:
         yield ComputeStep(kind="results", what=operation, seconds=cold, phase="cold")
-    for way in WAYS:
-        yield from _parts(ComputeStep(kind="memory", what=way, seconds=MEMORY * share / len(WAYS)))
+    for way in moved:
+        yield from _parts(ComputeStep(kind="memory", what=way, seconds=MEMORY * share / len(moved)))
     left = share * (1 - REST - MEMORY - HOT - POWER_STEPS) - cold * len(every)
     for type_ in able:
         yield from _parts(ComputeStep(kind="matrix", what=type_, seconds=left / len(able)))
@@ -308,16 +322,18 @@ class Run:
 
     def rounds(self, shown: Shown) -> Iterator[None]:
         """Run round after round, and yield after each."""
-        types = {type_ for one in self.collected if one.opened for type_ in one.opened.types}
+        opened = [one.opened for one in self.collected if one.opened]
+        types = {type_ for one in opened for type_ in one.types}
+        without = opened[0].without if opened else ()
         while self.ended == "interrupted":
-            self._round(tuple(types), shown)
+            self._round(tuple(round_steps(self.plan, tuple(types), without)), shown)
             if self.stopped_by is None:
                 self.done += 1
                 self._alone()
             yield
 
-    def _round(self, types: Sequence[str], shown: Shown) -> None:
-        bench, steps = self.chosen.bench, tuple(round_steps(self.plan, types))
+    def _round(self, steps: Sequence[ComputeStep], shown: Shown) -> None:
+        bench = self.chosen.bench
         for number, step in enumerate(steps):
             text = f"round {self.done + 1} of {self.plan.rounds}, {step.label}"
             left = f"{span(self.plan.seconds - self.seconds)} left"
@@ -378,15 +394,15 @@ def _report(source: Source, options: BurnInOptions, run: Run) -> ComputeReport:
         state=str(options.state),
     )
     stopped_by = (devices[place], limit) if limit is not None else None
-    lost = run.not_written
+    lost, opened = run.not_written, next((one.opened for one in run.collected if one.opened), None)
     return replace(
         report_of(source, chosen, devices, (ending(made, stopped_by),)),
         level="burn-in",
-        versions=next((one.opened.versions for one in run.collected if one.opened), {}),
+        versions=opened.versions if opened else {},
         started=run.started.isoformat(timespec="seconds"),
         seconds=round(time.monotonic() - run.clock, 3),
         load_seconds=made.seconds,
         burn_in=made,
         method=(*METHOD, *ROUNDS),
-        notes=(*chosen.notes, *((f"{options.state}: not written: {lost}",) if lost else ())),
+        notes=(*chosen.notes, *not_tested(opened), *((f"{options.state}: not written: {lost}",) if lost else ())),
     )

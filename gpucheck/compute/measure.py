@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import msgspec
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from gpucheck.compute.engines.simulated import TICK_S, ComputeGpu, SimulatedBench, read
 from gpucheck.compute.running.run import Doubtful, OnStep, Workers, run
-from gpucheck.compute.values import Answer, Bench, ComputeStep, Failure, Opened
+from gpucheck.compute.values import CUBLAS, TORCH, Answer, Bench, ComputeStep, Failure, Opened
 from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device
@@ -179,7 +180,8 @@ def _gpus(source: Source, options: ComputeOptions) -> Chosen:
     if divided:
         notes = (*notes, f"MIG: on GPU {', '.join(map(str, divided))} only the first instance computes")
     if directory is None:
-        return Chosen(Workers(devices), devices, gpus, "torch", notes)
+        engine = CUBLAS if find_spec(TORCH) is None else TORCH
+        return Chosen(Workers(devices, engine=engine), devices, gpus, engine, notes)
     try:
         known = {gpu.bus_id: gpu for gpu in read(directory)}
     except ValueError as error:

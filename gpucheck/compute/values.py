@@ -16,18 +16,23 @@ FailureKind = Literal[
 ]  # fmt: skip
 
 
+TORCH, CUBLAS = "torch", "cublas"  # engines, by what computes
+
+
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """The first message to a child. small: sizes for CPUs."""
 
     device: Device
     parent_pid: int
     small: bool = False
+    engine: str = TORCH
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
     """The device as the engine found it. types: of matrices that it can multiply; rejected: others, with the reason.
 
     errors: error counters before the first step. memory_limit_c: at which the GPU slows down for its memory.
+    without: ways through memory and kinds of operations that the engine does not have, so that no step uses them.
     """
 
     types: tuple[str, ...]
@@ -39,6 +44,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
     versions: dict[str, str | None] = msgspec.field(default_factory=dict)
     rejected: dict[str, str] = msgspec.field(default_factory=dict)
     errors: dict[str, int] = msgspec.field(default_factory=dict)
+    without: tuple[str, ...] = ()
 
 
 class ComputeStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +105,7 @@ class Bench(Protocol):
 
 TYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 WAYS = ("read", "write", "copy")
+NOT_TESTED = "not tested without torch: "  # how a note begins
 # One attention step and one reduction: in the type that training uses, where the device has it.
 ATTENTION = ("bf16", "fp16", "fp32")
 REDUCTION = "reduction-fp32"
@@ -109,33 +116,47 @@ ALONE_S = 2.0
 MOST_ALONE = 8  # a host on which more looks slow is slow as a whole
 
 
-def operations(types: Sequence[str]) -> tuple[str, ...]:
-    """Return the operations that are repeated: products in every type, a reduction, an attention step."""
+def operations(types: Sequence[str], without: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return the operations that are repeated: products in every type, a reduction, an attention step.
+
+    without: as Opened.without.
+    """
     attention = next((type_ for type_ in ATTENTION if type_ in types), None)
-    return (
+    every = (
         *(f"matrix-{type_}" for type_ in TYPES if type_ in types),
         REDUCTION,
         *((f"attention-{attention}",) if attention else ()),
     )
+    return tuple(name for name in every if name.partition("-")[0] not in without)
 
 
-def steps(types: Sequence[str], *, small: bool = False) -> Iterator[ComputeStep]:
+def ways(without: Sequence[str]) -> tuple[str, ...]:
+    """Return the ways through memory that are measured. without: as Opened.without."""
+    return tuple(way for way in WAYS if way not in without)
+
+
+def not_tested(opened: Opened | None) -> tuple[str, ...]:
+    """Return a note on what only torch tests; empty with torch."""
+    return (f"{NOT_TESTED}{', '.join((*opened.rejected, *opened.without))}",) if opened and opened.without else ()
+
+
+def steps(types: Sequence[str], *, small: bool = False, without: Sequence[str] = ()) -> Iterator[ComputeStep]:
     """Yield the steps for devices with these types: results cold, rates under load, results hot, then with pauses.
 
-    small: times for CPUs.
+    small: times for CPUs. without: as Opened.without.
     """
 
     def seconds(on_gpu: float) -> float:
         return CPU_S if small else on_gpu
 
-    for operation in operations(types):
+    every = operations(types, without)
+    for operation in every:
         yield ComputeStep(kind="results", what=operation, seconds=seconds(COLD_S), phase="cold")
-    for way in WAYS:
+    for way in ways(without):
         yield ComputeStep(kind="memory", what=way, seconds=seconds(MEMORY_S))
     able = [type_ for type_ in TYPES if type_ in types]
     for type_ in able:
         yield ComputeStep(kind="matrix", what=type_, seconds=seconds(max(MATRIX_S, HEAT_S / len(able))))
-    for operation in operations(types):
+    for operation in every:
         yield ComputeStep(kind="results", what=operation, seconds=seconds(RESULTS_S), phase="hot")
-    stepped = operations(types)[-1]
-    yield ComputeStep(kind="results", what=stepped, seconds=seconds(RESULTS_S), phase="steps")
+    yield ComputeStep(kind="results", what=every[-1], seconds=seconds(RESULTS_S), phase="steps")

@@ -17,6 +17,7 @@ from gpucheck.compute.burnin import (
     round_steps,
     span,
 )
+from gpucheck.compute.engines.cublas import CublasEngine
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.evaluation import checked, miss_probability
 from gpucheck.compute.running.run import Collected
@@ -185,12 +186,13 @@ def test_a_run_goes_on_without_a_gpu_that_failed(monkeypatch):
 
 SECONDS = st.integers(LEAST_S, MOST_S)
 ABLE = st.lists(st.sampled_from(TYPES), min_size=1, max_size=6, unique=True)
+WITHOUT = st.sampled_from([(), CublasEngine.without])
 
 
-@given(SECONDS, ABLE)
-def test_the_steps_of_all_rounds_take_the_planned_time(seconds, types):
+@given(SECONDS, ABLE, WITHOUT)
+def test_the_steps_of_all_rounds_take_the_planned_time(seconds, types, without):
     made = plan(seconds)
-    steps = tuple(round_steps(made, types))
+    steps = tuple(round_steps(made, types, without))
 
     assert made.rounds >= 4
     assert sum(step.seconds for step in steps) * made.rounds == pytest.approx(seconds, rel=1e-6)
@@ -198,9 +200,9 @@ def test_the_steps_of_all_rounds_take_the_planned_time(seconds, types):
     assert 120 <= made.round_s <= 660
 
 
-@given(SECONDS, ABLE)
-def test_a_round_rests_first_and_computes_cold_hot_and_with_power_steps(seconds, types):
-    steps = tuple(round_steps(plan(seconds), types))
+@given(SECONDS, ABLE, WITHOUT)
+def test_a_round_rests_first_and_computes_cold_hot_and_with_power_steps(seconds, types, without):
+    steps = tuple(round_steps(plan(seconds), types, without))
 
     assert steps[0].kind == "rest"
     assert {step.phase for step in steps if step.kind == "results"} == {"cold", "hot", "steps"}

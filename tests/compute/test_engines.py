@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from gpucheck.compute.engines.torch import LINKS, TorchEngine
+from gpucheck.compute.engines.engine import LINKS
+from gpucheck.compute.engines.torch import TorchEngine
 from gpucheck.compute.evaluation import doubtful, evaluate
 from gpucheck.compute.measure import ComputeOptions, chosen_for
 from gpucheck.compute.running.child import failure_of

@@ -361,7 +361,21 @@ def test_a_device_without_results_is_a_finding_with_a_code(failed, verdict, caus
     assert (finding.verdict, finding.cause, finding.code) == (verdict, cause, code)
 
 
-def test_a_missing_package_is_one_finding_for_all():
-    (finding,) = evaluate([empty(number, "missing-package") for number in range(4)])
+@pytest.mark.parametrize(
+    ("package", "code"), [("torch", "compute.torch-missing"), ("cublas", "compute.engine-missing")]
+)
+def test_a_missing_package_is_one_finding_for_all(package, code):
+    (finding,) = evaluate([replace(empty(number, "missing-package"), failure=package) for number in range(4)])
 
-    assert (finding.subject, finding.seen) == ("host", "compute unknown: package torch is not installed")
+    assert (finding.subject, finding.verdict, finding.code) == ("host", Verdict.UNKNOWN, code)
+
+
+@pytest.mark.parametrize("part", [0.01, 0.3])
+def test_a_gpu_without_peers_never_fails_by_a_low_rate(part):
+    """Nor do GPUs that are all as slow: an engine that is slow everywhere accuses no board."""
+    for count in (1, 4):
+        low = [alone(device(n, tflops=700.0 * part, gb_s=3000.0 * part), 700.0 * part) for n in range(count)]
+        verdicts = [f.verdict for check in ("compute-matrix", "compute-memory") for f in about(low, check)]
+
+        assert Verdict.WARN in verdicts
+        assert Verdict.FAIL not in verdicts

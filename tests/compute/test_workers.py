@@ -9,6 +9,7 @@ import pytest
 from gpucheck.compute.running.child import answer, failure_of, opened
 from gpucheck.compute.running.run import Workers, run
 from gpucheck.compute.values import Answer, ComputeStep, Failure, Opened, Setup
+from gpucheck.measure.engines.driver.calls import CudaError, MissingCall
 from gpucheck.model.device import Device
 from gpucheck.processes import worker
 from gpucheck.processes.child import Child
@@ -92,6 +93,9 @@ class Broken:
         (ModuleNotFoundError("No module named 'torch'", name="torch"), "missing-package", "missing-package"),
         (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), "no-memory", "no-memory"),
         (RuntimeError("CUDA error: an illegal memory access"), "not-started", "cuda-error"),
+        (CudaError("cuStreamSynchronize", 700), "not-started", "cuda-error"),
+        (CudaError("cuMemAlloc", 2), "no-memory", "no-memory"),
+        (MissingCall("cuInit"), "not-started", "defect"),
         (LookupError("torch sees 0 GPUs"), "not-started", "defect"),
         (TypeError("a mistake"), "defect", "defect"),
     ],

@@ -1,6 +1,8 @@
 """Computing on real GPUs: rates against a second measurement, digests over repeats, ceilings, traces."""
 
+import ctypes
 import json
+import os
 import statistics
 import time
 
@@ -9,7 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from gpucheck.cli import cli
+from gpucheck.compute.engines.cublas import CublasEngine
+from gpucheck.compute.engines.torch import TorchEngine
 from gpucheck.compute.measure import ComputeOptions
+from gpucheck.compute.values import ComputeStep, Setup
 from gpucheck.host import live_source
 from gpucheck.host.simulated import machine_directory
 from gpucheck.model import Verdict
@@ -115,3 +120,35 @@ def test_the_command_prints_it(report):
     done = CliRunner().invoke(cli, ["compute", "--devices", "0", "--format", "json"], standalone_mode=False)
 
     assert json.loads(done.stdout)["gpus"][0]["digests"]
+
+
+def test_cublas_alone_computes_what_torch_computes_and_as_fast(cuda, device, kept):
+    """Where cuBLAS is not found by itself, it is the one that torch loaded. int8 is exact, so every value is equal."""
+    theirs, ours = TorchEngine(), CublasEngine()
+    setup = Setup(device=device, parent_pid=os.getppid())
+    theirs.open(setup)
+    for type_ in ours.open(setup).types:
+        step = ComputeStep(kind="matrix", what=type_, seconds=1.0)
+        rate, expected = (statistics.median(engine.run(step).rates) for engine in (ours, theirs))
+        kept[f"cublas_{type_}_tflops"] = rate / 1e12
+        assert rate == pytest.approx(expected, rel=0.1), type_
+        assert len(set(ours.run(ComputeStep(kind="results", what=f"matrix-{type_}", seconds=0.5)).digests)) == 1, type_
+        left, right, made = (as_tensor(cuda, ours, type_, matrix) for matrix in product_of(ours, type_))
+        apart = made.double().sub(left.double() @ right.double().T).abs().max()
+        assert apart <= (0 if type_ == "int8" else 0.02), type_
+        ours._free()
+
+
+def product_of(engine, type_):
+    left, right = engine.pair(type_, 512, 1024, 256)
+    return left, right, engine.multiply(type_, left, right)
+
+
+def as_tensor(torch, engine, type_, matrix):
+    """The values of a matrix on the GPU, read by a copy to the host."""
+    engine.digest(matrix)
+    data = ctypes.string_at(engine.pinned, matrix.nbytes)
+    whole = {1: torch.int8, 4: torch.int32}
+    kinds = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    kind = whole[matrix.itemsize] if type_ == "int8" else kinds.get(type_, torch.float32)
+    return torch.frombuffer(bytearray(data), dtype=kind).reshape(matrix.rows, matrix.columns)

@@ -1,12 +1,14 @@
 """What verify keeps of a computing run, and when it has none."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.checks.software.stack import PLAN
+from gpucheck.compute import measure
+from gpucheck.compute.values import Failure
 from gpucheck.model import Verdict
 from gpucheck.model.compute import Sample
-from gpucheck.run.steps import compute
 from gpucheck.run.steps.compute import MOST_READINGS, shortened
 from tests.run.test_proof import host_with, missing, plan, verified
 
@@ -53,12 +55,38 @@ def test_a_reason_that_holds_the_clock_half_of_the_time_still_does_and_a_short_o
     assert not any(reading.reasons for reading in shortened(blips))
 
 
-def test_computing_that_the_plan_of_the_host_does_not_name_is_a_skip(monkeypatch):
-    """With torch in the plan, it is unknown: the engine says which package is missing."""
-    monkeypatch.setattr(compute, "find_spec", missing("torch"))
-    report = verified(host_with(files={PLAN: plan()}), "compute")
+class Bench:
+    """Devices that open so."""
 
-    assert [(f.check, f.verdict, f.code) for f in report.findings] == [
-        ("compute", Verdict.SKIP, "training.framework-not-planned")
-    ]
-    assert report.not_proven == ("computing on GPUs, the plan of this host names no torch",)
+    def __init__(self, devices, engine):
+        self.devices, self.engine = devices, engine
+
+    def open(self):
+        return [Failure(kind="missing-package", detail=self.engine) for _ in self.devices]
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("files", "verdict", "code", "not_proven"),
+    [
+        (
+            {PLAN: plan()},
+            Verdict.SKIP,
+            "compute.engine-not-planned",
+            "names no torch, and cuBLAS",
+        ),
+        ({PLAN: plan(torch="2.9.1")}, Verdict.UNKNOWN, "compute.engine-missing", "neither torch nor cuBLAS"),
+        ({}, Verdict.UNKNOWN, "compute.engine-missing", "neither torch nor cuBLAS"),
+    ],
+)
+def test_computing_without_torch_and_cublas_is_a_skip_if_the_plan_names_no_torch(
+    monkeypatch, files, verdict, code, not_proven
+):
+    monkeypatch.setattr(measure, "find_spec", missing("torch"))
+    monkeypatch.setattr(measure, "Workers", Bench)
+    report = verified(host_with(files=files), "compute")
+
+    assert [(f.check, f.verdict, f.code) for f in report.findings] == [("compute", verdict, code)]
+    assert not_proven in report.not_proven[0]

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from gpucheck.compute.evaluation.rates import clocks, counters, doubtful, models, rates, subject_of
+from gpucheck.compute.values import CUBLAS
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.gpus import code_runs
 from gpucheck.knowledge.tables import torch
@@ -14,6 +15,7 @@ from gpucheck.model import Finding
 from gpucheck.model.compute import ComputeDevice
 
 NAME, RESULTS = "compute", "compute-results"
+ENGINE_MISSING = "compute.engine-missing"
 # Above this probability of a miss a pass states that little was checked.
 MOST_MISS = 0.05
 RARE = 1e-9
@@ -35,7 +37,10 @@ def gaps(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
     if missing:
         package = missing[0].failure
         seen = f"compute unknown: package {package} is not installed"
-        yield Subject(check=NAME).unknown("compute.torch-missing", seen, "a run with torch", package=package)
+        if package == CUBLAS:
+            yield Subject(check=NAME).unknown(ENGINE_MISSING, "compute unknown: neither torch nor cuBLAS is installed")
+        else:
+            yield Subject(check=NAME).unknown("compute.torch-missing", seen, "a run with torch", package=package)
     without_code = [device for device in failed if NO_CODE in device.failure and device.failed == "not-started"]
     if without_code:
         yield _without_code(without_code)

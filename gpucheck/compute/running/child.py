@@ -8,8 +8,12 @@ import sys
 from functools import partial
 from typing import BinaryIO
 
+from gpucheck.compute.engines.cublas import CublasEngine
+from gpucheck.compute.engines.engine import Engine
 from gpucheck.compute.engines.torch import TorchEngine
-from gpucheck.compute.values import Answer, ComputeStep, Failure, FailureKind, Opened, Setup
+from gpucheck.compute.values import CUBLAS, Answer, ComputeStep, Failure, FailureKind, Opened, Setup
+from gpucheck.measure.engines.driver.calls import CudaError, MissingCall
+from gpucheck.measure.values import OUT_OF_MEMORY
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.lifeline import first_line, located, reply, serve, setup_of
 
@@ -22,25 +26,25 @@ def failure_of(error: Exception, step: str = "") -> Failure:
         return Failure(kind="missing-package", detail=str(error.name), step=step)
     first = first_line(error)
     kind: FailureKind = "defect"
-    if MEMORY in first:  # of the GPU
+    if MEMORY in first or (isinstance(error, CudaError) and error.code == OUT_OF_MEMORY):  # of the GPU
         kind = "no-memory"
     elif exhausted(error):
         kind = "no-resources"
     elif any(words in first for words in CUDA):
         kind = "cuda-error" if step else "not-started"
-    elif isinstance(error, LookupError | OSError | RuntimeError) and not step:
+    elif isinstance(error, LookupError | OSError | RuntimeError | MissingCall) and not step:
         kind = "not-started"
     return Failure(kind=kind, detail=located(error) if kind == "defect" else first, step=step)
 
 
-def opened(engine: TorchEngine, setup: Setup) -> Opened | Failure:
+def opened(engine: Engine, setup: Setup) -> Opened | Failure:
     try:
         return engine.open(setup)
     except Exception as error:
         return failure_of(error)
 
 
-def answer(engine: TorchEngine, step: ComputeStep) -> Answer | Failure:
+def answer(engine: Engine, step: ComputeStep) -> Answer | Failure:
     try:
         return engine.run(step)
     except Exception as error:
@@ -49,8 +53,9 @@ def answer(engine: TorchEngine, step: ComputeStep) -> Answer | Failure:
 
 def main(descriptor: int, requests: BinaryIO) -> None:
     """Run requests until stdin closes."""
-    engine = TorchEngine()
-    first = opened(engine, setup_of(requests, Setup))
+    setup = setup_of(requests, Setup)
+    engine = CublasEngine() if setup.engine == CUBLAS else TorchEngine()
+    first = opened(engine, setup)
     reply(descriptor, first)
     if isinstance(first, Opened):
         serve(descriptor, requests, ComputeStep, partial(answer, engine))

@@ -10,7 +10,19 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import asdict, replace
 
-from gpucheck.compute.values import MOST_ALONE, Answer, Bench, ComputeStep, Failure, Kind, Opened, Setup, steps
+from gpucheck.compute.values import (
+    MOST_ALONE,
+    TORCH,
+    Answer,
+    Bench,
+    ComputeStep,
+    Failure,
+    Kind,
+    Opened,
+    Setup,
+    not_tested,
+    steps,
+)
 from gpucheck.knowledge.compute import ceiling_tflops, memory_ceiling_gb_s, operations_per_clock
 from gpucheck.measure.values import spread
 from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Rate, Repeats, Sample
@@ -175,7 +187,8 @@ def run(
     """
     collected = [Collected(device, first) for device, first in zip(devices, bench.open(), strict=True)]
     types = {type_ for one in collected if one.opened for type_ in one.opened.types}
-    planned = tuple(steps(tuple(types), small=small)) if types else ()
+    opened = next((one.opened for one in collected if one.opened), None)
+    planned = tuple(steps(tuple(types), small=small, without=opened.without)) if opened and types else ()
     at, number, count = 0.0, 0, len(planned)
     low: list[tuple[int, ComputeStep]] = []
     stopped: BaseException | None = None
@@ -193,8 +206,9 @@ def run(
         if not keep or not number:
             raise
         stopped = signal
-    opened = next((one.opened for one in collected if one.opened), None)
-    notes = [f"{len(low)} rates look low, and {MOST_ALONE} were measured alone"] if len(low) > MOST_ALONE else []
+    notes = [*not_tested(opened)]
+    if len(low) > MOST_ALONE:
+        notes.append(f"{len(low)} rates look low, and {MOST_ALONE} were measured alone")
     return ComputeRun(
         devices=tuple(one.result() for one in collected),
         versions=opened.versions if opened else {},
@@ -250,11 +264,13 @@ SLACK_S = 60.0
 
 
 class Workers:
-    """A Bench. small: sizes for CPUs. command: of the child."""
+    """A Bench. small: sizes for CPUs. engine: TORCH or CUBLAS. command: of the child."""
 
-    def __init__(self, devices: Sequence[Device], *, small: bool = False, command: Sequence[str] = CHILD) -> None:
+    def __init__(
+        self, devices: Sequence[Device], *, small: bool = False, engine: str = TORCH, command: Sequence[str] = CHILD
+    ) -> None:
         self.devices = tuple(devices)
-        self.small = small
+        self.small, self.engine = small, engine
         self.command = command
         self._place = ExitStack()
         self._workers: dict[int, Worker] = {}
@@ -271,7 +287,8 @@ class Workers:
             except OSError as error:
                 failed[place] = Failure(kind="no-process", detail=f"no child process: {error}")
                 continue
-            self._workers[place].send(Setup(device=device, parent_pid=os.getpid(), small=self.small))
+            setup = Setup(device=device, parent_pid=os.getpid(), small=self.small, engine=self.engine)
+            self._workers[place].send(setup)
         since = time.monotonic()
         places = range(len(self.devices))
         return [failed.get(place) or self._answer(place, since, OPEN_S, "start", Opened) for place in places]

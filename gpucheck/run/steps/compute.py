@@ -2,20 +2,19 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from importlib.util import find_spec
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from gpucheck.compute.evaluation import CHECKS, checked, doubtful, evaluate
-from gpucheck.host.simulated import machine_directory
+from gpucheck.compute.evaluation import CHECKS, ENGINE_MISSING, checked, doubtful, evaluate
+from gpucheck.compute.values import NOT_TESTED
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Verdict, worst
 from gpucheck.model.compute import Sample
 from gpucheck.model.facts import Source
 from gpucheck.run.conclusion import conclude
-from gpucheck.run.proof import REQUIRED, not_planned
+from gpucheck.run.proof import REQUIRED, not_required
 from gpucheck.run.step import Outcome, RunStep, numbers_of
 from gpucheck.train import mig_instances, whole_gpus
 
@@ -29,7 +28,7 @@ NAME = "compute"
 CLAIM = "computing on GPUs"
 # Around the deadlines of its children: a start and one step that hangs.
 DEADLINE_S = 600.0
-# The plan: 36 s of load on a GPU with six types, on all GPUs at the same time, and the start of torch.
+# The plan: 36 s of load on a GPU with six types, on all GPUs at the same time, and the start of the engine.
 TYPICAL_S = 50.0
 # Of the readings of one GPU, which are ten a second: the report of a host stays small, a recording has all of them. A
 # page draws as many.
@@ -38,8 +37,9 @@ MOST_READINGS = 4
 SHARED = ("contended", "MIG")
 ABOUT = """Compute: does every GPU compute right, and as fast as its peers and its clock allow?
 
-Source: torch in one child process a GPU, all at the same time: products of matrices in each type, memory, and
-operations on equal data that are repeated and must agree, between repeats and between GPUs; NVML is read meanwhile.
+Source: torch, or cuBLAS without it, in one child process a GPU, all at the same time: products of matrices in each
+type, memory, and operations on equal data that are repeated and must agree, between repeats and between GPUs; NVML is
+read meanwhile.
 How it is evaluated: docs/compute.md. By itself: gpucheck compute."""
 
 
@@ -108,18 +108,19 @@ def _compute(source: Source) -> Outcome:
     gpus = whole_gpus(source) or len(mig_instances(source))
     if not gpus:
         return Outcome((Subject(check=NAME).skips("compute.no-gpu", "no GPU"),), {})
-    # Simulated GPUs compute without it.
-    lacks = find_spec(REQUIRED) is None and machine_directory() is None
-    if lacks and (skipped := not_planned(source, NAME, CLAIM, gpus)):
-        return skipped
     try:
         report = compute(source, ComputeOptions())
     except Unmeasurable as error:
         finding = replace(error.finding, check=NAME)
         return Outcome((finding,), {}, (f"{CLAIM}, {finding.seen}",))
-    verdicts = Counter(finding.verdict for finding in report.findings)
-    nothing = not any(device.repeats for device in report.gpus)
-    unproven = (f"{CLAIM}, {report.findings[0].seen}",) if nothing and verdicts else ()
+    if any(finding.code == ENGINE_MISSING for finding in report.findings):
+        reason = not_required(source, REQUIRED, gpus)
+        if reason is not None:
+            skipped = Subject(check=NAME).skips("compute.engine-not-planned", "not run")
+            return Outcome((skipped,), {}, (f"{CLAIM}, {reason.text}, and cuBLAS is not installed",))
+    nothing = report.findings and not any(device.repeats for device in report.gpus)
+    partly = (f"{CLAIM}, {note}" for note in report.notes if note.startswith(NOT_TESTED))
+    unproven = (f"{CLAIM}, {report.findings[0].seen}",) if nothing else tuple(partly)
     return Outcome(report.findings, _numbers(report), unproven)
 
 

@@ -33,7 +33,7 @@ class MissingCall(Exception):
     """The installed libcuda.so.1 has no such function, or there is no libcuda.so.1 (then call is cuInit)."""
 
     def __init__(self, call: str) -> None:
-        super().__init__(f"libcuda.so.1 has no {call}")
+        super().__init__("libcuda.so.1 is missing" if call == "cuInit" else f"libcuda.so.1 has no {call}")
         self.call = call
 
 
