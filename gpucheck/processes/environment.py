@@ -8,9 +8,10 @@ from pathlib import Path
 
 # A leftover CUDA_LAUNCH_BLOCKING makes every launch wait; an allocator's setting changes copies and peer access.
 # Without the JIT compiler, or with it alone, kernels that other builds hold do not load (CUDA programming guide).
+# CUBLAS_EMULATE_SINGLE_PRECISION makes cuBLAS compute fp32 by bf16 (cuBLAS 13): another rate, other bits.
 _CUDA = (
     r"CUDA_LAUNCH_BLOCKING|CUBLAS_WORKSPACE_CONFIG|PYTORCH_CUDA_ALLOC_CONF|PYTORCH_ALLOC_CONF|NVIDIA_TF32_OVERRIDE"
-    r"|PYTORCH_NO_CUDA_MEMORY_CACHING|CUDA_(DISABLE|FORCE)_(PTX_)?JIT"
+    r"|PYTORCH_NO_CUDA_MEMORY_CACHING|CUDA_(DISABLE|FORCE)_(PTX_)?JIT|CUBLAS_EMULAT\w*"
 )
 # A leftover NCCL_P2P_DISABLE hides the fault that a run should find, a leftover NCCL_TOPO_FILE invents one, and a
 # leftover MASTER_ADDR or RANK of a launcher sends a rank to another run's rendezvous.

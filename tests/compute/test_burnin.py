@@ -169,6 +169,17 @@ def test_errors_end_the_run_and_name_the_counter(monkeypatch):
     assert "ecc-uncorrected" in {cause for _, _, cause in found(ran)}
 
 
+def test_no_round_has_what_the_engine_does_not_have(monkeypatch):
+    opened = SimulatedBench.open
+    monkeypatch.setattr(
+        SimulatedBench, "open", lambda self: [replace(one, without=CublasEngine.without) for one in opened(self)]
+    )
+    (first, *_) = burnt(simulated("a100-sxm-x4"), SHORT).devices
+
+    assert {what.partition("-")[0] for what in first.repeats} == {"matrix"}
+    assert (first.memory.read_gb_s, first.memory.copy_gb_s is not None) == (None, True)
+
+
 def test_a_run_goes_on_without_a_gpu_that_failed(monkeypatch):
     def failing(self, step, places):
         answers = dict(run(self, step, places))
