@@ -32,7 +32,7 @@ from gpucheck.host import network as reader
 from gpucheck.model import Finding, Verdict, follows
 from gpucheck.run import verification as run
 from gpucheck.simulator.machine import Machine, build
-from gpucheck.topology.nics import cards_of_gpus
+from gpucheck.topology.nics import NEEDS, cards_of_gpus
 
 ROOT = Path(__file__).parents[1]
 FAULTS = yaml.safe_load((ROOT / "tests/data/fault_matrix.yml").read_text(encoding="utf-8"))
@@ -74,8 +74,8 @@ def compute(name: str) -> tuple[list[int], list[int]]:
     recipe = simulator.Recipe(profile=machine.profile, driver=machine.profile.driver.state())
     with tempfile.TemporaryDirectory() as folder:
         simulator.write_machine(recipe, Path(folder) / "machine")
-        facts = LiveSource(Place(isolated=False, deadline_s=5.0, machine=Path(folder) / "machine")).read("rdma", "pci")
-    own = {card.pci.bus_id for card in cards_of_gpus(facts.rdma, facts.pci)}
+        facts = LiveSource(Place(isolated=False, deadline_s=5.0, machine=Path(folder) / "machine")).read(*NEEDS)
+    own = {card.pci.bus_id for card in cards_of_gpus(facts)}
     count = len({device.bus_id for device in machine.profile.devices if device.infiniband})
     places = {number: machine.nic(number).bus_id for number in range(count)}
     return [n for n, place in places.items() if place in own], [n for n, place in places.items() if place not in own]
