@@ -5,8 +5,8 @@ import platform
 import re
 import resource
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from gpucheck.host.driver import output, run
@@ -239,14 +239,13 @@ def _rpm(names: list[str], system_root: Path) -> tuple[PackageVersion, ...] | No
 
 def read_python_packages(names: Iterable[str]) -> dict[str, str | None]:
     """Versions from the metadata that installers leave, without importing anything; None where not installed."""
-    return {name: _python_version(name) for name in names}
+    from importlib.metadata import PackageNotFoundError, version
 
-
-def _python_version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
+    found: dict[str, str | None] = dict.fromkeys(names)
+    for name in found:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def read_services(names: Iterable[str]) -> dict[str, str | None]:

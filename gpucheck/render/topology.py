@@ -3,8 +3,8 @@
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from html import escape
 from typing import Literal, NamedTuple
-from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
@@ -206,7 +206,7 @@ class Point(NamedTuple):
 def element(tag: str, *inside: str, **attributes: object) -> str:
     """One element; ``class_`` is class, underscores become hyphens. inside: markup, already made by this module."""
     given = "".join(
-        f" {name.rstrip('_').replace('_', '-')}={quoteattr(_value(value))}"
+        f' {name.rstrip("_").replace("_", "-")}="{escape(_value(value))}"'
         for name, value in attributes.items()
         if value is not None
     )
@@ -252,7 +252,7 @@ def text(
 
 def plain(words: str) -> str:
     """Words as content of an element."""
-    return escape(printable(words))
+    return escape(printable(words), quote=False)
 
 
 def around(center: Point, radius: float, count: int) -> list[Point]:

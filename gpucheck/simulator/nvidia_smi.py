@@ -227,13 +227,13 @@ def _processes(gpu: Gpu) -> Iterator[str]:
 
 def xml(gpus: list[Gpu], head: dict[str, str], profile: str) -> Iterator[str]:
     """The lines of ``nvidia-smi -q -x``."""
-    from xml.sax.saxutils import escape
+    from html import escape
 
     yield from ('<?xml version="1.0" ?>', '<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">')
     yield from (f"<!-- SIMULATED by gpucheck: {profile} -->", "<nvidia_smi_log>")
     for name, value in (*head.items(), ("Attached GPUs", str(len(gpus)))):
         tag = name.lower().replace(" ", "_")
-        yield f"\t<{tag}>{escape(value)}</{tag}>"
+        yield f"\t<{tag}>{escape(value, quote=False)}</{tag}>"
     for gpu in gpus:
         yield f'\t<gpu id="{gpu.bus_id}">'
         above: list[str] = []
@@ -246,7 +246,7 @@ def xml(gpus: list[Gpu], head: dict[str, str], profile: str) -> Iterator[str]:
             yield from ("\t" * (depth + 2) + f"<{parents[depth]}>" for depth in range(same, len(parents)))
             above, value = parents, gpu.value(row)
             unit = f" {UNITS[row.form]}" if row.form in UNITS and value != NOT_AVAILABLE else ""
-            yield "\t" * (len(parents) + 2) + f"<{tag}>{escape(value + unit)}</{tag}>"
+            yield "\t" * (len(parents) + 2) + f"<{tag}>{escape(value + unit, quote=False)}</{tag}>"
         yield from ("\t" * (depth + 2) + f"</{above[depth]}>" for depth in range(len(above) - 1, -1, -1))
         yield "\t</gpu>"
     yield "</nvidia_smi_log>"
