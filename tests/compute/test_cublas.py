@@ -151,7 +151,7 @@ def test_a_run_has_what_cublas_can_do_and_says_what_only_torch_tests(machine):
         ("CUBLAS_STUB=other 0", 2, Verdict.UNKNOWN, "compute.no-majority", "1 operations differ"),
         ("CUBLAS_STUB=status 13 9", 2, Verdict.FAIL, "compute.cuda-error", "failed to launch on the GPU"),
         ("CUBLAS_STUB=status 14 9", 2, Verdict.FAIL, "compute.cuda-error", "cuBLAS status 14"),
-        ("CUBLAS_STUB=status 15 9", 2, Verdict.FAIL, "compute.cuda-error", "cuBLAS status 15"),
+        ("CUBLAS_STUB=status 15 9", 2, Verdict.UNKNOWN, "compute.engine-failed", "NotImplementedError"),
         ("CUBLAS_STUB=status 8 0", 2, Verdict.UNKNOWN, "compute.torch-rejects-gpu", "rejected by cublas 13.10.0"),
         ("CUBLAS_STUB=create 1", 2, Verdict.UNKNOWN, "compute.torch-rejects-gpu", "from cublasCreate_v2"),
         ("CUBLAS_STUB=hang 9", 2, Verdict.FAIL, "compute.work-stuck", "no progress"),
@@ -201,9 +201,13 @@ def test_the_commands_of_a_host_without_torch_compute_with_cublas(machine, monke
     monkeypatch.setattr(measure, "Workers", lambda devices, engine: workers(devices))
     alone = CliRunner().invoke(cli, ["compute", "--devices", "0,1"], standalone_mode=False)
     checked = CliRunner().invoke(cli, ["verify", "--only", "compute", "--format", "json"], standalone_mode=False)
+    monkeypatch.setattr(measure, "Workers", lambda devices, engine: workers(devices, "CUBLAS_STUB=wrong 15"))
+    wrong = CliRunner().invoke(cli, ["compute", "--devices", "0,1", "--format", "json"], standalone_mode=False)
 
     assert "engine cublas" in alone.stdout
     assert "note: not tested without torch: fp8, read, reduction, attention" in alone.stdout
+    found = [f for f in json.loads(wrong.stdout)["findings"] if f["verdict"] == "fail"]
+    assert {(f["cause"], f["confidence"]) for f in found} == {("silent-corruption", "likely")}
     report = json.loads(checked.stdout)
     assert report["measurements"]["compute"]["engine"] == CUBLAS
     assert {f["verdict"] for f in report["findings"] if f["check"] == "compute-results"} == {"pass"}

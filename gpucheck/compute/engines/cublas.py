@@ -28,7 +28,7 @@ TYPES = {
     "int8": (R_8I, R_32I, BY_32I, 1, 4),
 }
 TRANSPOSED, AS_IT_IS, DEFAULT_ALGORITHM = 1, 0, -1  # CUBLAS_OP_T, CUBLAS_OP_N, CUBLAS_GEMM_DEFAULT
-ALLOC_FAILED = 3  # CUBLAS_STATUS_ALLOC_FAILED
+ALLOC_FAILED, INVALID_VALUE, NOT_SUPPORTED = 3, 7, 15  # CUBLAS_STATUS
 ONE = 0x3F800000  # 1.0 as float32
 TILE = 65521  # values after which those of a matrix repeat: a prime, so that its rows differ
 # CUdevice_attribute.
@@ -83,7 +83,10 @@ def tile(type_: str, seed: int, scale: float) -> bytes:
 
 
 class CublasEngine(Engine):
-    """Raises RuntimeError with the status of cuBLAS, and CudaError or MissingCall of the driver."""
+    """Raises RuntimeError with the status of cuBLAS, and CudaError or MissingCall of the driver.
+
+    NotImplementedError for a call that cuBLAS rejects: that says nothing about the GPU.
+    """
 
     rows = 4096  # fewer than with torch, because every result is copied to the host
     without = ("read", "reduction", "attention")
@@ -127,7 +130,8 @@ class CublasEngine(Engine):
         if status:
             text = self.library.cublasGetStatusString(status).decode()
             memory = "out of memory: " if status == ALLOC_FAILED else ""
-            raise RuntimeError(f"{memory}cuBLAS status {status} ({text}) from {call}")
+            kind = NotImplementedError if status in (INVALID_VALUE, NOT_SUPPORTED) else RuntimeError
+            raise kind(f"{memory}cuBLAS status {status} ({text}) from {call}")
 
     def attribute(self, which: int) -> int | None:
         try:

@@ -30,7 +30,7 @@ def failure_of(error: Exception, step: str = "") -> Failure:
         kind = "no-memory"
     elif exhausted(error):
         kind = "no-resources"
-    elif any(words in first for words in CUDA):
+    elif any(words in first for words in CUDA) and not isinstance(error, NotImplementedError):
         kind = "cuda-error" if step else "not-started"
     elif isinstance(error, LookupError | OSError | RuntimeError | MissingCall) and not step:
         kind = "not-started"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from gpucheck.compute.evaluation import CHECKS, ENGINE_MISSING, checked, doubtful, evaluate
-from gpucheck.compute.values import NOT_TESTED
+from gpucheck.compute.evaluation import CHECKS, ENGINE_MISSING, RESULTS, checked, doubtful, evaluate
+from gpucheck.compute.values import CUBLAS, NOT_TESTED
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Verdict, worst
 from gpucheck.model.compute import Sample
@@ -79,6 +79,12 @@ def _evaluated(source: Source, report: "ComputeReport") -> "ComputeReport":
     found = evaluate(report.gpus)
     if any(note.startswith(SHARED) for note in report.notes):
         found = tuple(map(_cannot_fail, found))
+    if report.engine == CUBLAS:
+        # This engine has not run on a GPU yet, and a result may also change on its way to the host.
+        found = tuple(
+            replace(one, confidence="likely") if one.confidence == "certain" and one.check == RESULTS else one
+            for one in found
+        )
     findings, _, counts = conclude((*report.findings, *found), source.read("nvml").gpus)
     values, miss = checked(report.gpus)
     verdict = worst(finding.verdict for finding in findings)
