@@ -85,7 +85,7 @@ def tile(type_: str, seed: int, scale: float) -> bytes:
 class CublasEngine(Engine):
     """Raises RuntimeError with the status of cuBLAS, and CudaError or MissingCall of the driver.
 
-    NotImplementedError for a call that cuBLAS rejects: that says nothing about the GPU.
+    NotImplementedError for a call that cuBLAS rejects, which is no fault of the GPU.
     """
 
     rows = 4096  # fewer than with torch, because every result is copied to the host
