@@ -50,18 +50,19 @@ def read_kernel_log(root: Path, *, simulated: bool) -> KernelLog:
             return KernelLog(denied="/dev/kmsg: the simulated machine has no kernel log")
         return KernelLog(lines=kmsg_lines(content.decode(errors="replace"))[1], source="/dev/kmsg")
     try:
-        first, lines = kmsg_lines(_ring(device))
-        why_not = ""
+        ring = _ring(device)
+        first, lines = kmsg_lines(ring)
+        begins, why_not = _begins(ring), ""
     except OSError as error:
-        first, lines = None, ()
+        first, lines, begins = None, (), 0.0
         why_not = f"/dev/kmsg: {error.strerror}"
     if first == 0:
         return KernelLog(lines=lines, source="/dev/kmsg")
     journal, why_no_journal = _journal()
-    if journal:
-        return KernelLog(lines=journal, source="journalctl --dmesg")
+    if journal.lines:
+        return journal
     if first is not None:
-        return KernelLog(lines=lines, source="/dev/kmsg, whose oldest messages are overwritten")
+        return KernelLog(lines=lines, source="/dev/kmsg, whose oldest messages are overwritten", begins_s=begins)
     return KernelLog(denied=f"{why_not or '/dev/kmsg: empty'}; journalctl: {why_no_journal}. To see it: {REMEDY}")
 
 
@@ -85,6 +86,16 @@ def journal_lines(content: str) -> tuple[KernelLine, ...]:
             found[-1][1].append(line.strip())
     joined = (KernelLine(text=DRIVER_LINE.sub("\n", r"\x0a".join(parts)), seconds=seconds) for seconds, parts in found)
     return _kept(joined)
+
+
+def _begins(content: str) -> float:
+    """Return the time of the first message of the ring or the journal, in seconds since boot; 0 without one."""
+    for line in content.splitlines():
+        if found := RECORD.fullmatch(line):
+            return int(found["microseconds"]) / 1e6
+        if found := JOURNAL_LINE.fullmatch(line):
+            return float(found["seconds"])
+    return 0.0
 
 
 def _kept(lines: Iterable[KernelLine]) -> tuple[KernelLine, ...]:
@@ -130,14 +141,15 @@ def _records(descriptor: int) -> Iterator[bytes]:
         yield record
 
 
-def _journal() -> tuple[tuple[KernelLine, ...], str]:
+def _journal() -> tuple[KernelLog, str]:
     try:
         done = subprocess.run(
             JOURNAL, capture_output=True, text=True, check=False, timeout=JOURNAL_SECONDS, errors="replace"
         )
     except FileNotFoundError:
-        return (), "not installed"
+        return KernelLog(), "not installed"
     except (OSError, subprocess.TimeoutExpired) as error:
-        return (), str(error)
+        return KernelLog(), str(error)
     why = done.stderr.strip().splitlines()
-    return journal_lines(done.stdout), why[-1] if why else "no kernel message"
+    log = KernelLog(lines=journal_lines(done.stdout), source="journalctl --dmesg", begins_s=_begins(done.stdout))
+    return log, why[-1] if why else "no kernel message"

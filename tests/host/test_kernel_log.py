@@ -124,13 +124,15 @@ def test_ring_that_goes_back_to_boot_is_enough(tmp_path, device, journal):
 
 def test_ring_that_was_overwritten_asks_the_journal(tmp_path, device, journal):
     """The Xid of last week is no longer in the ring."""
-    device.write_text("6,70001,900,-;pcieport 0000:3a:00.0: AER\n")
-    assert read_kernel_log(tmp_path, simulated=False).source == "/dev/kmsg, whose oldest messages are overwritten"
+    device.write_text("6,70001,864000000000,-;usb 1-1: new\n6,70002,900000000000,-;pcieport 0000:3a:00.0: AER\n")
+    seen = read_kernel_log(tmp_path, simulated=False)
+    assert (seen.source, seen.begins_s) == ("/dev/kmsg, whose oldest messages are overwritten", 864000.0)
 
-    journal(f"[   12.345678] node07 kernel: {XID}\n")
+    journal(f"-- Boot 1 --\n[   10.5] node07 kernel: usb 1-1: new\n[   12.345678] node07 kernel: {XID}\n")
     seen = read_kernel_log(tmp_path, simulated=False)
 
     assert (seen.source, [line.text for line in seen.lines]) == ("journalctl --dmesg", [XID])
+    assert seen.begins_s == 10.5
 
 
 def test_what_may_not_be_read_is_not_an_empty_log(tmp_path, device, journal, monkeypatch):

@@ -34,6 +34,7 @@ from gpucheck.printable import counted
 
 NAME = "kernel-log"
 NVSWITCH = ("10de", "0680")
+AT_BOOT_S, DAY_S = 3600.0, 86400.0
 SHOWN, KINDS_SHOWN = 3, 5  # messages of one error, kinds of lines of one family
 QUOTE = 300
 # After one of these a GPU does not respond: every later error of it is a consequence. Xid 154 names the action.
@@ -78,7 +79,8 @@ def _findings(log: KernelLog, bus: Machine) -> Iterator[Finding]:
     if not found:
         harmless = tuple(f"needs no action: {root.text()}, {root.subject}" for root in roots)
         subject = Subject(check=NAME, evidence=(f"{log.source}: {len(log.lines)} lines", *harmless))
-        yield subject.passes("no error of a GPU, switch or link")
+        gone = f"; messages of the first {log.begins_s / DAY_S:.1f} days after boot are overwritten"
+        yield subject.passes(f"no error of a GPU, switch or link{gone if log.begins_s > AT_BOOT_S else ''}")
 
 
 def gpus_named(log: KernelLog) -> frozenset[str]:

@@ -136,11 +136,13 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
     """The kernel's messages since boot, oldest first.
 
     source: which file or command reported them, None if none could. denied: then, what was tried and why it failed.
+    begins_s: seconds after boot of the oldest message that is still there, of any subject.
     """
 
     lines: tuple[KernelLine, ...] = ()
     source: str | None = None
     denied: str | None = None
+    begins_s: float = 0.0
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):

@@ -29,6 +29,14 @@ def test_ordinary_lines_are_no_findings(line):
     assert finding.verdict is PASS
 
 
+@pytest.mark.parametrize(("begins_s", "gone"), [(0.0, False), (20.0, False), (10 * 86400.0, True)])
+def test_a_pass_states_which_messages_are_overwritten(begins_s, gone):
+    (finding,) = judge(check, facts(kernel_log=KernelLog(source="journalctl --dmesg", begins_s=begins_s)))
+
+    assert finding.verdict is PASS
+    assert ("first 10.0 days after boot are overwritten" in finding.seen) is gone
+
+
 def test_a_log_that_may_not_be_read_is_unknown():
     (finding,) = judge(check, facts(kernel_log=KernelLog(denied="/dev/kmsg: Operation not permitted")))
 
