@@ -10,7 +10,12 @@ from gpucheck.measure import network as measure
 from gpucheck.measure.network.perftest import Transfer
 from gpucheck.run.steps.network import network
 
-LOSSES = ("0", "0.1", "1", "5")
+# What tc does to packets, by case.
+CONDITIONS = {
+    **{loss: f"loss {loss}%" for loss in ("0", "0.1", "1", "5")},
+    "corrupted": "corrupt 2%",
+    "delayed": "delay 5ms limit 100000",
+}
 
 
 def run(*commands):
@@ -32,9 +37,10 @@ def measured(on_step=lambda _: None, *, pair):
 
 def main():
     cases = {}
-    for loss in LOSSES:
-        run(f"tc qdisc replace dev v0 root netem loss {loss}%")
-        cases[loss] = measured(pair=True)
+    for name, condition in CONDITIONS.items():
+        run(f"tc qdisc replace dev v0 root netem {condition}")
+        cases[name] = measured(pair=True)
+    run("tc qdisc del dev v0 root")
     cases["flap"] = measured(lambda _: run("ip link set v1 down", "ip link set v1 up"), pair=False)
 
     def leaves(step):
