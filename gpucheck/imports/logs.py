@@ -34,7 +34,7 @@ AVAILABLE = regex(
 )
 OF_NVIDIA = regex(r"\b(?:nvidia (?P<bus>[0-9a-f]{4}:[0-9a-f:]{5}\.0): |pci (?P<seen>[0-9a-f:.]{12}): \[10de:)")
 LOOK = 10_000  # a log shows what it is in its first lines
-# Pieces before a message, one after the other. None can match nothing.
+# Pieces before a message, one after the other. None can match nothing. UCX has seconds since 1970 in brackets.
 PIECE = regex(
     "|".join(
         (
@@ -42,7 +42,7 @@ PIECE = regex(
             r"<\d{1,3}>(?:1 )?",
             r"\d{1,4},\d{1,12},(?P<micro>\d{1,18}),[^;\s]{0,100};",
             r"(?P<level>[a-z0-9]{3,8} *:(?:emerg|alert|crit|err|warn|notice|info|debug) *): ?",
-            r"\[ *(?P<seconds>\d{1,10}\.\d{1,9})\] ?",
+            r"\[ *(?P<seconds>\d{1,9}\.\d{1,9})\] ?",
             r"\[ *[TC]\d{1,10}\] ?",
             r"\[ *[+]\d{1,10}\.\d{1,9}\] ?",
             r"\[(?P<ctime>(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} {0,2}\d{1,2}(?: \d{4})? \d\d:\d\d"
@@ -71,10 +71,12 @@ IS_KERNEL_LOG = regex(
     r"|nvidia-(?:fabricmanager(?:-start\.sh)?|persistenced)(?:\.service|\[\d+\])?: |blocked for more than \d"
     r"|Loading of (?:unsigned )?module|insert module 'nvidia|Module nvidia not found in directory"
     # Other reasons, and those of other languages, are errors of modprobe.
-    r"|could not insert '?nvidia\w{0,12}'?: (?:Key was|Required key|Operation not|Exec|Invalid|Unknown sy|No such d)"
+    r"|could not insert '?nv(?:idia\w{0,12}|_peer_mem)'?: (?:Key was|Required key|Operation not|Exec|Invalid|Unknown sy"
+    r"|No such d)"
     r"|\bOut of memory: Kill|emory cgroup out of memory|\boom-kill:constraint=|invoked oom-killer: |\boom_reaper: "
     r"|\bKilled process \d+ \(|soft lockup - CPU#|detected hard LOCKUP|\brcu\w{0,20}: INFO: |\bINFO: rcu_|\bmce: "
-    r"|\bpciehp: |\bmlx[45]_\w+(?: [0-9a-f]{4}:|: )|\bmlx5_\w+:\d+:\(pid|: segfault at [0-9a-fx]+ ip |\bAER: |\bDPC: "
+    r"|\bpciehp: |\b(?:mlx[45]|bnxt)_\w+(?: [0-9a-f]{4}:|: )|\bmlx5_\w+:\d+:\(pid|: segfault at [0-9a-fx]+ ip "
+    r"|\bAER: |\bDPC: "
     r"|NETDEV WATCHDOG: |Port module event|\bnv-hostengine\[|\bEDAC \w+: |cpu clock (?:is )?throttled|\bKernel panic - "
     r"|^BUG: |\bkernel BUG at "
 )
@@ -233,7 +235,7 @@ JOURNAL = regex(
 
 
 # The commonest beginning, to be quick with large logs.
-PRINTK = regex(r"[ \t]{0,8}(?:<\d{1,3}>)?\[ {0,10}\d{1,10}\.\d{6}\] \S")
+PRINTK = regex(r"[ \t]{0,8}(?:<\d{1,3}>)?\[ {0,10}\d{1,9}\.\d{6}\] \S")
 
 
 def _is_line(line: str) -> bool:
@@ -248,7 +250,7 @@ def _is_line(line: str) -> bool:
 
 # Text that `_is_line` requires, so that it is called only on candidates.
 MARKS: tuple[str | re.Pattern[str], ...] = (
-    regex(r"\[ *\d{1,10}\.\d{1,9}\]"),
+    regex(r"\[ *\d{1,9}\.\d{1,9}\]"),
     regex(r"^\W{0,16}\d{1,4},\d{1,12},\d{1,18},", re.MULTILINE),
     *("NVRM: ", "nvidia", "SXid (", "pcieport ", "DMAR: ", "AMD-Vi: ", "arm-smmu-v3 ", "[Hardware Error]: ", "EDAC MC"),
     *("nouveau", "pci ", "nv-fabricmanager[", "blocked for more than ", "Loading of ", "Module nvidia not found"),
@@ -264,7 +266,17 @@ MARKS: tuple[str | re.Pattern[str], ...] = (
         "soft lockup - CPU#",
     ),
     *("detected hard LOCKUP", ": INFO: ", "INFO: rcu_", "mce: ", "pciehp: ", "mlx", ": segfault at ", "AER: ", "DPC: "),
-    *("NETDEV WATCHDOG: ", "Port module event", "nv-hostengine[", "EDAC ", "throttled", "Kernel panic - ", "BUG"),
+    *(
+        "NETDEV WATCHDOG: ",
+        "Port module event",
+        "nv_peer_mem",
+        "bnxt_",
+        "nv-hostengine[",
+        "EDAC ",
+        "throttled",
+        "Kernel panic - ",
+        "BUG",
+    ),
 )
 
 

@@ -45,6 +45,7 @@ TRACE_LINES = 60
 NAMED_GPU = re.compile(rf"(?:NVRM: (?:Xid \(|GPU (?:at )?|The NVIDIA v?GPU )(?:PCI:)?|\bnvidia ){BUS}")
 NAMED_SWITCH = re.compile(rf"\bnvidia-nvswitch(?:\d{{0,3}}: SXid \(PCI:| ){BUS}")
 NAMED_BY_DRIVER = re.compile(rf"\b(?P<driver>[a-z][\w-]{{1,30}}) {BUS}: ")
+NETWORK = {"mlx5_core", "mlx4_core", "bnxt_en"}
 MAY_MATTER = {"nvidia", "nvidia-nvswitch", "nouveau", "pcieport", "pci", "vfio-pci", "device"}
 
 
@@ -344,9 +345,12 @@ def _message(row: KernelMessage, bus: str | None, message: LogMessage, machine: 
         # In a log that names its GPUs, a function that is neither a GPU nor a port is another device.
         named = bool(machine.gpus | machine.switches)
         another = named and (row.about == "device" or "pcieport " not in message.text)
-        if bus is None or drivers - MAY_MATTER:
+        if bus is None or drivers - MAY_MATTER - NETWORK:
             return None
-        if bus in machine.gpus:
+        if drivers & NETWORK:
+            subject = f"nic:{bus}"
+            meaning = meaning._replace(verdict="warn")
+        elif bus in machine.gpus:
             subject = f"gpu:{bus}"
         elif bus in machine.switches:
             subject = f"link:{bus}"

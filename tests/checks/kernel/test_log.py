@@ -19,7 +19,7 @@ from tests.fakes import facts, kernel_log
         "pcieport 0000:99:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer",
         "pcieport 0000:99:00.0: pciehp: Slot(4): Link Down",
         "pci 0000:99:00.0: BAR 1: no space for [mem size 0x1000000000 64bit pref]",
-        "mlx5_core 0000:99:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer",
+        "nvme 0000:99:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer",
     ],
 )
 def test_ordinary_lines_are_no_findings(line):
