@@ -54,6 +54,7 @@ FORMATS = (
 LONGEST = 8000  # characters of a line that are looked at; rdma statistic prints one of 1500
 INTERFACE = regex(r"^\s{0,8}\d{1,6}: ([\w.-]{1,60})(?:@[\w.-]{1,60})?: <")
 COLUMNS = regex(r"^\s{2,12}([RT]X)(?: errors)?:\s{1,20}(?:bytes|length|aborted)\b(.{0,120})$")
+UNAVAILABLE = regex(r"/(?:hw_)?counters/\w{1,60}:N/A\b")  # of a virtual function
 COMMAND = regex(r"\bethtool\s{1,4}-|\bgrep\s")
 BEGIN = regex(
     r"^(?:.{0,200}\bethtool\s{1,4}(?:-S|--statistics)\s|\s{0,8}NIC statistics:|# Port (?:extended )?counters: |"
@@ -77,6 +78,8 @@ def linux_name(name: str) -> str:
 
 def parse(lines: list[str]) -> Part | None:
     found = [PortCounters(port=port, values=values) for port, values in _readings(lines) if values]
+    if not found and any(map(UNAVAILABLE.search, lines)):
+        return Part(looked_at=("counters of a network port, which gives no values (N/A)",))
     if not found:
         return None
     ports = len({one.port for one in found})
@@ -116,7 +119,8 @@ def _counters(lines: Sequence[str]) -> Iterator[tuple[str, str, int]]:
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     for first, last in spans(lines, BEGIN, INSIDE, COMMAND):
-        if next(_counters(lines[first : last + 1]), None) is not None:
+        block = lines[first : last + 1]
+        if next(_counters(block), None) is not None or any(map(UNAVAILABLE.search, block)):
             yield first, last
 
 

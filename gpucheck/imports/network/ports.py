@@ -116,7 +116,8 @@ IBV_DEVINFO = kind(
     "hca_id",
     regex(r"^\s{0,12}hca_id:\s{1,16}([\w.-]{1,60})"),
     regex(r"^\s{0,40}port:\s{1,16}(\d{1,3})\s*$"),
-    r"^\s{0,48}(?:transport|fw_ver|node_guid|sys_image_guid|vendor_id|vendor_part_id|hw_ver|board_id|phys_port_cnt|port|state|"
+    r"^\s{0,48}(?:transport|fw_ver|node_guid|sys_image_guid|vendor_id|vendor_part_id|hw_ver|board_id|phys_port_cnt|"
+    r"port|Device ports|state|"
     r"max_\w{2,40}|active_\w{3,10}|sm_lid|port_\w{3,20}|link_layer|phys_state|page_size_cap|device_cap\w{0,20}|local_ca_\w{3,20}|"
     r"atomic_cap|\w{3,30}_caps?|odp_caps|hca_core_clock|GID\[|\w{2,30}_(?:count|len|supported|mask|delay|lid|lmc|sl|timeout))"
     r"\s{0,4}:|^\s{8,60}[A-Z][A-Z0-9_]{4,40}\s*$|^\s{0,48}GID\[",
@@ -130,7 +131,8 @@ LINK = regex(
     r"(?:.{0,100}?\bphysical_state (?P<physical>[A-Z_]{2,30}))?"
 )
 NETDEV = regex(
-    r"^\s{0,12}(?P<name>[\w.-]{1,60}) port (?P<port>\d{1,3}) ==> (?P<netdev>[\w.-]{1,60}) \((?P<state>Up|Down)\)\s*$"
+    r"^\s{0,12}(?:[\da-f:.]{12,16} )?(?P<name>[\w.-]{1,60})(?: \(.{0,80})? port (?P<port>\d{1,3})"
+    r"(?: \((?P<own>[A-Z]{2,12}) *\))? ==> (?P<netdev>[\w.-]{1,60}) \((?P<state>Up|Down)\)\s*$"
 )
 
 
@@ -140,9 +142,9 @@ def rdma_link_parse(lines: list[str]) -> Part | None:
         for match in filter(None, map(LINK.match, lines))
     ]
     known = {row[:2] for row in found}
-    # ibdev2netdev prints the state of the interface, which an IPoIB interface does not have.
+    # ibdev2netdev prints the state of the interface, which an IPoIB interface does not have; with -v also the port's.
     found += [
-        (match["name"], match["port"], "active" if match["state"] == "Up" else "down", None)
+        (match["name"], match["port"], (match["own"] or {"Up": "active"}.get(match["state"], "down")).lower(), None)
         for match in filter(None, map(NETDEV.match, lines))
         if (match["name"], match["port"]) not in known
     ]
@@ -168,10 +170,10 @@ VERBOSE = regex(
     r"(?:, (?:IB/)?RoCE v(?P<version>[12]))?\s*$"
 )
 ROW = regex(
-    r"^\s{0,8}(?P<device>[\w.-]{1,60})\s{1,16}(?P<port>\d{1,3})\s{1,16}(?P<index>\d{1,3})\s{1,16}"
+    r"^\s{0,40}(?P<device>[\w.-]{1,60})\s{1,16}(?P<port>\d{1,3})\s{1,16}(?P<index>\d{1,3})\s{1,16}"
     r"(?P<gid>[0-9a-f]{4}(?::[0-9a-f]{4}){7}|ip-\w{8})\s{1,40}(?:(?:[\d.]{7,15}|ip-\w{8})\s{1,24})?v(?P<version>[12])\b"
 )
-AROUND = regex(r"^\s{0,8}(?:DEV\s{1,16}PORT\s{1,16}INDEX\s|---\s{1,16}----\s{1,16}-----|n_gids_found=\d)")
+AROUND = regex(r"^\s{0,40}(?:DEV\s{1,16}PORT\s{1,16}INDEX\s|---\s{1,16}----\s{1,16}-----|n_gids_found=\d)")
 # Version and whether the address is routed, by index.
 Table = dict[int, tuple[str | None, bool]]
 MOST_TABLES = 256
@@ -249,7 +251,7 @@ LINKS_INSIDE = regex(
     r"Active|Passive|Media|Attenuation|Cable|Max |State|Physical|Width|FEC|Loopback|Enabled|Status|Group|"
     r"Recommendation|Firmware|amBER|MFT|Time |Symbol|Effective|Raw |Temperature|Voltage|Bias|Compliance|Wavelength|"
     r"Digital|CDR|(?:Operational|Supported|Troubleshooting|Tool|Module|Physical)[\w ]{1,40}Info)|"
-    r"\s{8,60}\d{3,7}base|-{4,}|-E- )"
+    r"\s{8,60}\d{3,7}base|\s{0,24}-{4,}|-E- )"
 )
 LANES = {"SDR": 2.5, "DDR": 5, "QDR": 10, "FDR10": 10, "FDR": 14, "EDR": 25, "HDR": 50, "NDR": 100, "XDR": 200}
 SPEED = regex(r"^(?:(\d{1,7})Mb/s|(\d{1,4})(?:GbE|G\b|G_)|IB-([A-Z]{3}(?:10)?)\b)")
