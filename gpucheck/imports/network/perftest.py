@@ -30,6 +30,7 @@ ERRORS = (
     "CUDA DMA-BUF cannot be", "Failed status ", "Did not detect devices", "Unable to find the Infiniband", "IB device ",
     "Couldn't get context for", "Did not get Message for ", "Failed to modify QP", "Port number ",
     "DMA-BUF is not supported on", "Unable to Connect the HCA",
+    "Failed status-", "RDMA CM event error:", "Event: RDMA_CM",
 )  # fmt: skip
 BEGIN = regex(
     "|".join(
@@ -44,6 +45,7 @@ INSIDE = regex(
     r"(?:Dual-port|Number of qps|Transport type|Connection type|PCIe relax order|[TR]X depth|CQ Moderation|CQE Poll|"
     r"Link type|GID index|Max inline data|Data ex\. method|Using SRQ|Post List|Outstand reads|Device|Use CUDA)\b|"
     r"ibv_wr\* API|rdma_cm QPs|Conflicting CPU|Test integrity|initializing CUDA|Listing all CUDA|"
+    r"There are \d{1,3} devices|RDMA CM event|Event: RDMA_CM|"
     r"CUDA (?:device |DMA-BUF)|Picking device|\[pid = \d|creating CUDA|making it the|cuMemAlloc|allocated (?:GPU|\d)|"
     r"deallocating|destroying|Perftest doesn't|WARNING: |Couldn't |Couldnt |Failed |Unable to |Completion with error|"
     r"wr_id|scnt=|Problems with warm|Using DMA-BUF|Mtu |mlx5: |ethernet_read_keys|Requested |ERRNO: |failed to create|"
@@ -69,6 +71,7 @@ def parse(lines: list[str]) -> Part | None:
 ECHOES = {
     f"{NAME}.registration": tuple(f"{NAME}.{one}" for one in ("gpu-memory", "no-dmabuf", "pinned-limit")),
     f"{NAME}.completion": (f"{NAME}.protection", f"{NAME}.no-answer"),
+    f"{NAME}.context": (f"{NAME}.port",),
 }
 
 
