@@ -92,7 +92,8 @@ def _has_evidence(case: Case, finding: Finding, *, certain: bool) -> bool:
 def _changed(case: Case, machine: Machine, now: tuple[Finding, ...], affected: set[str]) -> Broken:
     """Checks that judge otherwise although they never ask, or about GPUs that answered."""
     whole = case.call in IDENTITY or case.how in (LOST, NEEDS_RESET)
-    for check in {f.check for f in (*machine.healthy, *now)}:
+    # That one compares all answers of equal GPUs.
+    for check in {f.check for f in (*machine.healthy, *now)} - {"nvml-answers"}:
         asks = case.call in RESTS_ON.get(check, set()) | USES.get(check, set())
         free = affected if whole or asks else set()
         if asks and case.gpu is None:

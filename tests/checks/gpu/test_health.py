@@ -75,3 +75,42 @@ def test_a_gpu_is_busy_with_a_job(users, container, code):
     assert finding.code == code
     assert {"GPU memory in use: 71680 MiB", "GPU utilization: 97 %"} <= {*finding.evidence}
     assert ("process 42 python3: memory not reported" in finding.evidence) is (JOB in users)
+
+
+OK, NOTHING = (None, "OK", "OK"), (None,) * 3
+PAIRS = {"read": (NOTHING, ("OK", None, "OK"), ("OK", "OK", None))}
+
+
+def lacking(count, missing, *, value="recovery_action", code=3, p2p=None, **of_first):
+    """Equal GPUs; those with a number in missing lack a value, with this code. of_first: health of GPU 0."""
+    gpus = [with_health(h100(n), **({value: "none"} | (of_first if n == 0 else {}))) for n in range(count)]
+    call = "nvmlDeviceGetP2PStatus" if p2p else "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
+    gaps = []
+    for n in missing:
+        names = [f"gpu:{gpus[n].pci_bus_id}"]
+        if p2p:
+            names = [
+                f"pair:{a.pci_bus_id}-{b.pci_bus_id}" for a in gpus for b in gpus if a is not b and gpus[n] in (a, b)
+            ]
+        else:
+            gpus[n] = with_health(gpus[n], **{value: None})
+        gaps += [NvmlGap(call=call, subject=name, code=code, name="NotSupported") for name in names]
+    return facts(nvml=msgspec.structs.replace(reading(*gpus), gaps=tuple(gaps), p2p=p2p or {}))
+
+
+@pytest.mark.parametrize(
+    ("found", "code"),
+    [
+        (lacking(3, [0]), "gpu.answers-differ"),
+        (lacking(3, [0], p2p=PAIRS), "gpu.answers-differ"),
+        (lacking(3, [0], code=999), None),  # an error, which the check that reads the value reports
+        (lacking(3, [0, 1]), None),
+        (lacking(3, [0, 1, 2]), None),
+        (lacking(2, [0]), None),  # half is no majority
+        (lacking(3, [0], mig=True), None),
+        (lacking(3, [0], ecc=False), None),
+        (lacking(1, [0]), "gpu.no-equal-gpus"),
+    ],
+)
+def test_a_gpu_that_lacks_what_its_equals_have_is_unknown(found, code):
+    assert [one for one in codes("nvml-answers", found) if one is not None] == ([code] if code else [])
