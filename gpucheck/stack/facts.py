@@ -67,7 +67,8 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     nvswitches: NVSwitch devices on the PCI bus (Hopper and older; NVLink 5 switches are never listed there).
     kernels: installed kernel releases. headers: those that DKMS can build for. dkms: version -> kernels.
     processes: ``name (pid)`` of each process with an open GPU. foreign: sentences.
-    rdma: Mellanox cards. ofed: the version of MLNX_OFED or DOCA-OFED, None = not installed.
+    rdma: Mellanox cards. ofed: the version of MLNX_OFED or DOCA-OFED, None = not installed. ofed_built: False if the
+    running kernel would load the driver of the cards that is its own.
     """
 
     schema_: Literal["gpucheck.facts/1"]
@@ -81,6 +82,7 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     nvswitches: int = 0
     rdma: tuple[RdmaFacts, ...] = ()
     ofed: str | None = None
+    ofed_built: bool = True
     driver: DriverFacts = DriverFacts()
     nouveau_loaded: bool = False
     secure_boot: bool | None = None

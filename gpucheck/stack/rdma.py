@@ -17,12 +17,14 @@ from gpucheck.stack.packages import Package, package
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Reason
 
-Rdma = Literal["none", "inbox", "ofed"]
+# old-ofed: OFED is installed, and its driver was not built for the running kernel.
+Rdma = Literal["none", "inbox", "ofed", "old-ofed"]
 PATH = "/etc/modules-load.d/gpucheck-nvidia-peermem.conf"
 MODULE = "nvidia_peermem"
 SOURCE = "azhpc-images"
 DMA_BUF_KERNEL = (5, 12)
 NAMED_HOSTS = 3
+REBUILD = "Build it (dkms autoinstall) or install the release of OFED for this kernel, and plan again"
 # Of the distribution, by family: Debian 12's packages of rdma-core 44, and redhat/rdma-core.spec, whose libibverbs
 # contains the providers. The package rdma-core is not needed: its udev rules rename the cards at the next boot
 # (60-rdma-persistent-naming.rules), and lists such as NCCL_IB_HCA then name none. On EL libibverbs may depend on it.
@@ -45,7 +47,9 @@ class Outcome(msgspec.Struct, frozen=True):
 def rdma_of_facts(host: HostFacts) -> Rdma:
     if not host.rdma:
         return "none"
-    return "ofed" if host.ofed else "inbox"
+    if not host.ofed:
+        return "inbox"
+    return "ofed" if host.ofed_built else "old-ofed"
 
 
 def outcome(rdma: Rdma, kernel: str, stack: StackSet) -> Outcome | None:
@@ -55,16 +59,23 @@ def outcome(rdma: Rdma, kernel: str, stack: StackSet) -> Outcome | None:
     if rdma == "ofed":
         because = f"RDMA cards and OFED: {MODULE} is loaded at boot and gives the cards access to GPU memory"
         return Outcome(True, because, True)
-    lacks = [f"{MODULE} needs OFED or DOCA-OFED, which is not installed"]
+    old = f"OFED is installed, and its driver is not built for kernel {kernel}, so that {MODULE} cannot be loaded"
+    without = f"{MODULE} needs OFED or DOCA-OFED, which is not installed"
+    lacks = [old if rdma == "old-ofed" else without]
     if stack.driver.kernel_module != "open":
         lacks.append("DMA-BUF needs the open kernel modules, and the proprietary ones are planned")
     if _older(kernel, DMA_BUF_KERNEL):
         lacks.append("DMA-BUF needs kernel 5.12 or a backport of it, and the running one is older")
+    if len(lacks) == 1 and rdma == "old-ofed":
+        return Outcome(
+            False, f"{old}; the cards access GPU memory by DMA-BUF of the open kernel modules. {REBUILD}", False
+        )
     if len(lacks) == 1:
         because = f"RDMA cards without OFED: they access GPU memory by DMA-BUF of the open kernel modules, not {MODULE}"
         return Outcome(False, because, False)
     because = "RDMA cards cannot access GPU memory, their data is copied through host memory: " + "; ".join(lacks)
-    return Outcome(False, f"{because}. Install DOCA-OFED and provision again", False)
+    remedy = REBUILD if rdma == "old-ofed" else "Install DOCA-OFED and provision again"
+    return Outcome(False, f"{because}. {remedy}", False)
 
 
 def _older(kernel: str, than: tuple[int, int]) -> bool:

@@ -100,3 +100,19 @@ def test_modules_that_the_kernel_does_not_have_at_all(tmp_path, tools, known, lo
 
 def test_without_modinfo_nothing_is_said_of_modules(tmp_path, tools):
     assert rdma.absent_modules({"files": [SUBNET]}, [], "6.8.0-1013-aws", str(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "built"),
+    [
+        ("/lib/modules/6.8.0-60-generic/updates/dkms/mlx5_core.ko.zst", True),
+        ("/lib/modules/5.14.0-570.el9.x86_64/extra/mlnx-ofa_kernel/drivers/net/mlx5_core.ko", True),
+        ("/lib/modules/6.8.0-60-generic/kernel/drivers/net/ethernet/mellanox/mlx5/core/mlx5_core.ko.zst", False),
+        ("", True),
+    ],
+)
+def test_ofed_is_built_where_the_kernel_would_not_load_its_own_driver(tools, path, built):
+    """Without an answer nothing is said against it."""
+    script(tools / "modinfo", f"#!/bin/sh\necho {path}\n")
+
+    assert rdma.ofed_is_built("6.8.0-60-generic") is built

@@ -71,3 +71,28 @@ def test_a_group_has_what_one_of_its_hosts_needs():
     assert names == ["libibverbs"]
     assert (first.partition(":")[0], second.partition(":")[0]) == ("1 of 3 hosts (b)", "2 of 3 hosts (a, b)")
     assert [brought(plan_of(StackSpec(), hosts, host=name))[0] for name in "abc"] == [[], ["libibverbs"], []]
+
+
+@pytest.mark.parametrize(
+    ("built", "flavour", "peermem", "words"),
+    [
+        (True, "open", True, "is loaded at boot"),
+        (False, "open", False, "by DMA-BUF of the open kernel modules. Build it"),
+        (False, "proprietary", False, "copied through host memory"),
+    ],
+)
+def test_an_ofed_that_was_not_built_for_the_kernel_is_stated_before_anything_is_installed(
+    built, flavour, peermem, words
+):
+    cards = {**OFED, "ofed_built": built}
+    found = plan_of(
+        StackSpec(kernel_module=flavour, tuning=UNLIMITED.tuning),
+        [host("rocky-9", "h100-sxm5-x8", **cards)],
+        host="node01",
+    )
+    said = [one.because for one in found.reasons if one.component == "rdma"]
+
+    assert any("nvidia-peermem" in row["path"] for row in found.files) is peermem
+    assert [words in one for one in said] == [True]
+    assert ("not built for kernel" in said[0]) is not built
+    assert brought(found)[0] == []

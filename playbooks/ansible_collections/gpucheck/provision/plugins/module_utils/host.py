@@ -206,6 +206,7 @@ def read_facts(host, simulator=SIMULATOR):
         "nvswitches": sum(kind[:4] == "0680" for _, kind, _, _ in devices),
         "rdma": rdma.cards(vendors[rdma.MELLANOX]),
         "ofed": rdma.ofed(everything),
+        "ofed_built": rdma.ofed_is_built(kernel),
         "driver": driver(root, kernel, everything),
         "nouveau_loaded": not image() and os.path.isdir(os.path.join(root, "sys/module/nouveau")),
         "secure_boot": False if image() else secure_boot(root),

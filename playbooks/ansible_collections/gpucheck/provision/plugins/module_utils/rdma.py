@@ -71,15 +71,18 @@ def absent_modules(plan, loaded, kernel, root="/"):
     wanted = [name for name in planned_modules(plan) if not name.startswith("nvidia")]
     wanted += [name for first in wanted for name in ALONG.get(first, [])]
     there = builtin_modules(kernel, root) | set(loaded)
-    return [name for name in wanted if name not in there and not known(name, kernel)]
+    return [name for name in wanted if name not in there and module_file(name, kernel) is None]
 
 
-def known(name, kernel):
+def ofed_is_built(kernel):
+    return "/kernel/" not in (module_file("mlx5_core", kernel) or "")  # where the kernel's own is
+
+
+def module_file(name, kernel):
     try:
-        command(["modinfo", "-k", kernel, "-F", "filename", name])
+        return command(["modinfo", "-k", kernel, "-F", "filename", name])
     except Unreadable:
-        return False
-    return True
+        return None
 
 
 def kernel_parts(plan, facts, extras, later):
