@@ -98,7 +98,8 @@ def _others(root: Path) -> Iterator[tuple[Path, Path]]:
     """Files and folders besides /sys and /dev, with where they belong."""
     yield root / "proc" / "driver", Path("/proc/driver")
     for path in sorted((root / "proc").rglob("*")):
-        if path.is_file() and "driver" not in path.relative_to(root / "proc").parts:
+        # Routes are those of the namespace: /proc/net is a link into the process.
+        if path.is_file() and path.relative_to(root / "proc").parts[0] not in ("driver", "net"):
             yield path, Path("/", path.relative_to(root))
     yield from ((root / name, Path("/", name)) for name in OTHER_FOLDERS if (root / name).is_dir())
 
