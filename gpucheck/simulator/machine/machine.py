@@ -137,9 +137,9 @@ class Function:
     parent: the bridge above, None on a root bus. ids: vendor:device. subsystem: the same of the board.
     acs_capability, acs_control: registers of a port that can isolate, None for one that cannot.
     errors: (correctable, nonfatal or fatal; the kernel's name of the error) -> how often since boot.
-    net, infiniband: as in a profile. rdma: the files of each RDMA device below its folder. mtu, statistics: of each
-    interface, by ethtool's names. reporters: of devlink, with their state. read_request: bytes that the function asks
-    for at once.
+    net, infiniband, virtual_of: as in a profile. rdma: the files of each RDMA device below its folder. mtu, statistics:
+    of each interface, by ethtool's names. reporters: of devlink, with their state. read_request: bytes that the
+    function asks for at once.
     rebar: the size of BAR 1 can be changed. lost: it no longer answers, every register reads as ones.
     """
 
@@ -161,6 +161,7 @@ class Function:
     acs_control: int = 0
     errors: dict[tuple[str, str], int] = field(default_factory=dict)
     net: tuple[str, ...] = ()
+    virtual_of: str | None = None
     infiniband: tuple[str, ...] = ()
     rdma: dict[str, str] = field(default_factory=dict)
     reporters: dict[str, str] = field(default_factory=dict)
@@ -398,6 +399,7 @@ def _function(device: ProfileDevice, by_id: dict[str, ProfileDevice], profile: P
         rebar=part.rebar,
         acs_capability=None if profile.virtual else ACS_CAPABILITY.get(part.kind),
         acs_control=device.acs,
+        virtual_of=device.virtual_of,
         net=device.net,
         infiniband=device.infiniband,
         rdma=_rdma(rdma, cable=device.cable) if rdma else {},

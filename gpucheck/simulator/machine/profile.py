@@ -158,7 +158,8 @@ class ProfileDevice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     width: lanes that are wired, where that is fewer than the part has.
     trained: (generation, lanes) of the link where its other end is not on this machine's bus, as in a virtual machine.
     net, infiniband: of a network card, the names of its interfaces and of its RDMA device.
-    cable: False where nothing is connected to its port. acs: ACS control register of a bridge after boot.
+    cable: False where nothing is connected to its port. virtual_of: the function of which this is a virtual one.
+    acs: ACS control register of a bridge after boot.
     memory_node: NUMA node of a GPU's own memory, where the GPU is a NUMA node (Grace).
     mig: MIG mode is on, with these GPU instances.
     """
@@ -173,6 +174,7 @@ class ProfileDevice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     infiniband: tuple[str, ...] = ()
     cable: bool = True
     acs: int = 0
+    virtual_of: str | None = None
     memory_node: int | None = None
     mig: tuple[str, ...] = ()
 

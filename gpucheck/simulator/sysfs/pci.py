@@ -150,6 +150,8 @@ def write_pci(machine: Machine, tree: Tree, *, whole: bool) -> None:
             tree.link(f"{folder}/driver", f"sys/bus/pci/drivers/{driver}")
             if whole:
                 tree.link(f"sys/bus/pci/drivers/{driver}/{bus_id}", folder)
+        if function.virtual_of is not None:
+            tree.link(f"{folder}/physfn", folders[function.virtual_of])
         _network(machine, tree, function, folder)
         if bus_id in groups:
             _group(machine, tree, groups[bus_id], function, folder)
