@@ -85,7 +85,9 @@ def test_without_torch_the_result_is_unknown_with_a_fix(run, monkeypatch):
         "{'type': 'failure', 'kind': 'missing-package', 'detail': 'torch'}) + '\\n').encode())"
     )
     monkeypatch.setattr(
-        workers.Workers.__init__, "__kwdefaults__", {"small": False, "command": ("python3", "-c", code)}
+        workers.Workers.__init__,
+        "__kwdefaults__",
+        {"small": False, "engine": "torch", "command": ("python3", "-c", code)},
     )
     status, text, _ = run("compute", "--devices", "cpu,cpu")
 
