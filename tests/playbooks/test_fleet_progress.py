@@ -129,3 +129,14 @@ def test_a_long_answer_of_a_host_is_cut_in_the_middle(tmp_path):
     assert re.search(r"xxx\s+end", short)
     assert len(short) < 15_000
     assert "x" * 100_000 in full
+
+
+def test_a_role_that_is_included_has_its_name(tmp_path):
+    """The name of such a task is asked for in another way than that of others."""
+    (tmp_path / "roles/more/tasks").mkdir(parents=True)
+    (tmp_path / "roles/more/tasks/main.yml").write_text("- name: Do it\n  ansible.builtin.assert: {that: true}\n")
+    tasks = [{"name": "Include the role", "ansible.builtin.include_role": {"name": "more"}}]
+    done = play(tmp_path, [{"hosts": "gpu", "gather_facts": False, "tasks": tasks}], hosts=[f"n{n}" for n in range(30)])
+
+    assert done.returncode == 0
+    assert "Callback dispatch" not in done.stdout + done.stderr

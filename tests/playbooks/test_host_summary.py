@@ -16,7 +16,7 @@ class Ended:
     def __init__(self, host, result, task="a task", action="ansible.builtin.set_fact"):
         self._host = Thing(get_name=lambda: host)
         self._result = result
-        self._task = Thing(get_name=lambda **_: task, _uuid=f"{host}{task}", action=action)
+        self._task = Thing(name=task, _uuid=f"{host}{task}", action=action)
 
 
 @pytest.fixture

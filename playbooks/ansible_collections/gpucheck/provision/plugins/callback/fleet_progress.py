@@ -163,7 +163,7 @@ class CallbackModule(Default):
         if isinstance(result._task, TaskInclude):
             return
         changed = bool(result._result.get("changed"))
-        task = result._task.get_name(include_role_fqcn=False).strip()
+        task = (result._task.name or result._task.get_name()).strip()
         words = f"{'changed' if changed else 'ok'}: [{result._host.get_name()}] {task}"
         self._display.display(words, color=constants.COLOR_CHANGED if changed else constants.COLOR_OK)
 
@@ -172,7 +172,7 @@ class CallbackModule(Default):
 
         By the task's name: hosts that do not wait for each other are at different ones.
         """
-        host, task = result._host.get_name(), result._task.get_name(include_role_fqcn=False).strip()
+        host, task = result._host.get_name(), (result._task.name or result._task.get_name()).strip()
         through = self.ended.setdefault(task, set())
         through.add(host)
         if fate:

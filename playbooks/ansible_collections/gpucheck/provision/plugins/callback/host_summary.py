@@ -150,7 +150,7 @@ class CallbackModule(CallbackBase):
         if answer.get("unreachable"):
             return
         if answer.get("changed") and not self.check_mode:
-            row.changed_tasks.append(result._task.get_name(include_role_fqcn=False).strip())
+            row.changed_tasks.append((result._task.name or result._task.get_name()).strip())
             row.reboots += bool(answer.get("rebooted"))
 
     def v2_runner_on_failed(self, result, ignore_errors=False):
