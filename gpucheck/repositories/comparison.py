@@ -155,9 +155,9 @@ def _size(size: int) -> str:
 NEAREST = 3
 # What decides what is read of a repository, and how it is verified.
 READ_BY = ("kind", "url", "key_url", "key_fingerprint", "suite", "components", "signed")
-PCI_TOOLS = "pciutils"
 # Names that are compared with a missing one, which takes a second for every 20,000.
 MOST_LOOKED_AT = 20_000
+PCI_TOOLS = "pciutils"
 
 
 def check_plans(plans: Sequence[Plan], fetcher: Fetcher, now: datetime) -> RepositoryReport:

@@ -88,10 +88,11 @@ def roles(facts: Facts) -> dict[str, Role]:
     # Link layers of which a device has an interface; InfiniBand without IPoIB has none at all.
     usual = {port.link_layer for one in with_interface for port in one.ports}
     return {
-        device.name: _of_gpus(own[device.name], system) if device.name in own else role
+        device.name: _of_gpus(own[device.name], system)
+        if device.name in own
+        else _role(device, functions[device.name], usual, system)
         for device in facts.rdma
         if device.name in functions
-        for role in [_role(device, functions[device.name], usual, system)]
     }
 
 
