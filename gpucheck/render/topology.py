@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from gpucheck.model import NVSWITCH, Finding, NvLinkBundle, PcieLink, Topology, Verdict, WiredFunction, Wiring
+from gpucheck.model import NVSWITCH, Finding, Nic, NvLinkBundle, PcieLink, Topology, Verdict, WiredFunction, Wiring
 from gpucheck.model.finding import BUS_ID, bus_ids
 from gpucheck.printable import of_printable, printable, ranges
 from gpucheck.render.words import plural
@@ -79,7 +79,8 @@ VENDOR = {"GenuineIntel": "Intel", "intel": "Intel", "AuthenticAMD": "AMD", "amd
 @dataclass
 class Box:
     """title: what it is. name: of the model or device. detail: where it is. link: its PCIe link as text, with what it
-    should be if it runs below that (reduced). Each is empty if unknown. fault: the worst finding about it."""
+    should be if it runs below that (reduced). use: of a network card. Each is empty if unknown. fault: the worst
+    finding about it."""
 
     kind: Literal["node", "root", "switch", "gpu", "nic"]
     title: str
@@ -87,6 +88,7 @@ class Box:
     detail: str = ""
     link: str = ""
     reduced: bool = False
+    use: str = ""
     inside: list["Box"] = field(default_factory=list)
     fault: FaultMark | None = None
 
@@ -112,6 +114,7 @@ def boxes(topology: Topology, findings: Iterable[Finding] = ()) -> list[Box]:
     one_model = len({gpu.name for gpu in topology.gpus}) == 1
     names = {f"GPU{gpu.index}": "" if one_model else gpu.name or "" for gpu in topology.gpus}
     names |= {nic.label: nic.name or "" for nic in topology.nics}
+    uses = {nic.label: _use(nic) for nic in topology.nics if nic.role}
     children: dict[str | None, list[WiredFunction]] = {}
     for function in wiring.functions:
         children.setdefault(function.above, []).append(function)
@@ -126,7 +129,7 @@ def boxes(topology: Topology, findings: Iterable[Finding] = ()) -> list[Box]:
         box = Box("node", title, detail=detail)
         top = [f for f in children.get(None, []) if f.numa_node == node.index]
         for root in dict.fromkeys(function.root for function in top):
-            below = [b for f in top if f.root == root for b in _box(f, children, names, found, wiring.told)]
+            below = [b for f in top if f.root == root for b in _box(f, children, names, uses, found, wiring.told)]
             box.inside += [Box("root", f"host bridge {root}", inside=below)] if root and below else below
         if box.inside:
             boxes.append(box)
@@ -138,20 +141,35 @@ def _box(
     function: WiredFunction,
     children: dict[str | None, list[WiredFunction]],
     names: dict[str, str],
+    uses: dict[str, str],
     found: dict[str, FaultMark],
     known: bool,
 ) -> list[Box]:
-    below = [b for child in children.get(function.bus_id, []) for b in _box(child, children, names, found, known)]
+    below = [b for child in children.get(function.bus_id, []) for b in _box(child, children, names, uses, found, known)]
     fault = found.get(function.bus_id)
     words, reduced = link_words(function.link, uplink=function.kind == "switch-upstream")
     if function.kind in ("gpu", "nic"):
         detail = function.bus_id if known else ""
         name = names.get(function.label, "")
         kind: Literal["gpu", "nic"] = "gpu" if function.kind == "gpu" else "nic"
-        return [Box(kind, function.label, name if name != function.label else "", detail, words, reduced, fault=fault)]
+        name, use = name if name != function.label else "", uses.get(function.label, "")
+        return [Box(kind, function.label, name, detail, words, reduced, use, fault=fault)]
     if function.kind == "switch-upstream" and below:
-        return [Box("switch", "PCIe switch", "", function.bus_id if known else "", words, reduced, below, fault)]
+        return [
+            Box(
+                "switch", "PCIe switch", "", function.bus_id if known else "", words, reduced, inside=below, fault=fault
+            )
+        ]
     return below
+
+
+def _use(nic: Nic) -> str:
+    """Return ``compute: 400 Gb/s``, with the state of each port that is not active."""
+    ports = (
+        f"{port.rate_gbit_s:g} Gb/s" if port.is_active and port.rate_gbit_s is not None else port.state or "unknown"
+        for port in nic.ports
+    )
+    return ": ".join(filter(None, (nic.role, ", ".join(ports))))
 
 
 def link_words(link: PcieLink, *, uplink: bool) -> tuple[str, bool]:
@@ -340,7 +358,8 @@ def _size(box: Box) -> Size:
         wanted = width_of(f"{box.title} {box.name}".rstrip(), NORMAL, bold=True) + 2 * PAD
         if box.fault:
             wanted = max(wanted, width_of(_marked(box.fault), SMALL, bold=True) + 2 * PAD)
-        return Size(min(max(LEAF.width, wanted), WIDEST), LEAF.height + (FAULT if box.fault else 0))
+        wanted = max(wanted, width_of(box.use, SMALL) + 2 * PAD)
+        return Size(min(max(LEAF.width, wanted), WIDEST), LEAF.height + FAULT * (bool(box.fault) + bool(box.use)))
     _, inner = flow((_size(inside) for inside in box.inside), _room(box), GAP)
     titles = max(width_of(words, size, bold=class_ != "soft") for words, class_, size in _words(box))
     width = max(inner.width, min(titles, WIDEST))
@@ -389,7 +408,8 @@ def _description(box: Box) -> Iterator[tuple[str, str, int]]:
         yield box.title, "soft", SMALL
     elif box.kind in ("gpu", "nic"):
         yield f"{box.title} {box.name}".rstrip(), "", NORMAL
-        yield from ((words, class_, SMALL) for words, class_ in ((box.detail, "soft"), (box.link, tone)) if words)
+        lines = ((box.detail, "soft"), (box.link, tone), (box.use, "soft"))
+        yield from ((words, class_, SMALL) for words, class_ in lines if words)
     else:
         yield box.title, "", NORMAL
         if box.detail or box.link:

@@ -403,8 +403,9 @@ class Nic(msgspec.Struct, frozen=True, kw_only=True):
 
     classes[i] is the path class to GPU i, None if unknown. peers[i]: the same to network card i,
     ``X`` to itself; empty where the source has no such row.
-    role: ``compute`` (traffic of GPUs), ``virtual``, ``firmware`` or ``unknown``, for a reason; empty where no host was
-    read. gpus: indexes of those below the same PCIe switch. ports: as Linux shows them.
+    role: ``compute`` (traffic of GPUs), ``management``, ``storage``, ``bond`` (a leg of one), ``unused``, ``virtual``,
+    ``firmware`` or ``unknown``, for a reason; empty where no host was read. gpus: indexes of those below the same PCIe
+    switch. ports: as Linux shows them.
     """
 
     label: str

@@ -8,6 +8,7 @@ import pytest
 
 from gpucheck import imports
 from gpucheck.model import Verdict
+from gpucheck.model.host.network import RdmaPort
 from gpucheck.render.topology import to_svg
 from gpucheck.topology import infer_wiring
 from tests.imports import nccl
@@ -122,6 +123,15 @@ def test_a_faulty_gpu_is_marked_in_its_box_and_in_the_circle():
 
     assert "\u00d7 FAIL nvlink-down" in texts
     assert [shape.tag for shape in drawn.iter() if "fail" in (shape.get("class") or "").split()] == [f"{SVG}rect"]
+
+
+def test_a_card_has_its_use_and_the_rate_or_state_of_each_port():
+    ports = RdmaPort(number=1, state="active", rate_gbit_s=400), RdmaPort(number=2, state="down", rate_gbit_s=10)
+    machine = topology(2)
+    card = msgspec.structs.replace(machine.nics[0], role="compute", ports=ports)
+
+    assert "compute: 400 Gb/s, down" in words(drawn(msgspec.structs.replace(machine, nics=(card,))))
+    assert not any("Gb/s" in text for text in words(drawn(machine)))
 
 
 def test_a_lost_gpu_is_drawn():
