@@ -42,7 +42,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 ) -> int:
     """Show the GPU topology matrix of this host, a simulated machine, a recording or pasted output.
 
-    The path classes are those of nvidia-smi topo -m. NVML and sysfs are read independently; a mismatch is a finding.
+    The path classes are those of nvidia-smi topo -m. NVML and sysfs are read independently; a mismatch is a finding,
+    and so is a GPU, link or network card that is missing, slow or down.
     """
     if source is not None and (profile is not None or faults or recording is not None):
         raise Problem("--import cannot be combined with --simulate, --fault or --from.")

@@ -1,21 +1,22 @@
-"""The topology of a host with all findings about it: of its paths, its links, its driver and the GPUs that it lacks."""
+"""The topology of a host with all findings about it: paths, links, driver, network cards and GPUs that it lacks."""
 
 from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from gpucheck.checks.gpu import inventory
+from gpucheck.checks.network import ports, rails
 from gpucheck.checks.nvlink import links
 from gpucheck.checks.pcie import acs, link, path
 from gpucheck.checks.software import driver
 from gpucheck.model import Check, Finding, NotRecorded, Topology, Verdict
 from gpucheck.model.facts import Source
-from gpucheck.model.finding import FOUND
+from gpucheck.model.finding import GOOD
 from gpucheck.run.step import evaluated
 from gpucheck.topology import of
 from gpucheck.topology.nics import NEEDS, cards_of_gpus, roles, variables
 
-LINKS = (links.CHECK, link.CHECK, path.CHECK, acs.CHECK)
+LINKS = (links.CHECK, link.CHECK, path.CHECK, acs.CHECK, ports.CHECK, rails.CHECK)
 
 
 def examine(source: Source) -> Topology:
@@ -27,7 +28,7 @@ def examine(source: Source) -> Topology:
     absent = [one for one in _evaluated(inventory.CHECK, source) if one.verdict is not Verdict.PASS]
     if not topology.gpus:
         return _empty(source, absent)
-    links = [one for check in LINKS for one in _evaluated(check, source) if one.verdict in FOUND]
+    links = [one for check in LINKS for one in _evaluated(check, source) if one.verdict not in GOOD]
     found = (*topology.findings, *links, *absent)
     return _with_network(replace(topology, findings=found), source)
 

@@ -7,6 +7,7 @@ import pytest
 
 from gpucheck.host import live as of_host
 from gpucheck.model import NvmlFailure
+from tests.checks.network import cards
 from tests.fakes import SYSTEM, facts, live
 from tests.machines import h100, on_bus, p100, reading
 
@@ -48,6 +49,23 @@ def test_a_gpu_that_nvml_does_not_list_is_reported_as_verify_does(on, container,
 
     assert answer == status
     assert ("1 of the 2 GPUs of the host" if container else "missing from NVML") in out
+
+
+@pytest.mark.parametrize(
+    ("card", "status", "words"),
+    [
+        (cards.card(cards.DOWN), 2, "FAIL    nic-ports  mlx5_2 port 1"),
+        (msgspec.structs.replace(cards.CARD, ports=(), unread="no port"), 3, "UNKNOWN nic-ports  mlx5_2 "),
+    ],
+    ids=["down", "unread"],
+)
+def test_a_network_card_of_a_gpu_that_is_down_or_unread_is_no_pass(on, card, status, words):
+    """The variables to export leave it out: whoever pastes them would lose a card without a word."""
+    gpus = tuple(msgspec.structs.replace(h100(n), pci_bus_id=f"0000:{n}3:00.0") for n in range(3))
+    answer, out, _ = on(cards.host(cards.card(), cards.card(), card, nvml=reading(*gpus, ancestor="NODE")))
+
+    assert answer == status
+    assert words in out
 
 
 def test_nvml_is_asked_in_a_child_with_a_deadline(monkeypatch, topo):
