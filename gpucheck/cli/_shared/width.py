@@ -5,7 +5,6 @@ import sys
 import textwrap
 from collections.abc import Iterable
 from pathlib import Path
-from shutil import get_terminal_size
 
 import click
 
@@ -29,7 +28,11 @@ LEAST = 40  # columns; in less, the lines of a terminal are no worse
 
 def columns(output: Path | None = None) -> int | None:
     """The width of the terminal that is stdout; None where it is not a terminal, or where the output is a file."""
-    return get_terminal_size().columns if output is None and sys.stdout.isatty() else None
+    if output is not None or not sys.stdout.isatty():
+        return None
+    from shutil import get_terminal_size
+
+    return get_terminal_size().columns
 
 
 def fitted(text: str, width: int | None) -> str:
