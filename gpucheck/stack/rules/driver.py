@@ -93,9 +93,12 @@ def r15_kernel(os: OperatingSystem, branch: Branch) -> Clash | None:
 
 
 def r15_newer_kernel(branch: str, kernels: Iterable[str]) -> Iterator[Reason]:
-    """R15: that a branch builds on a kernel newer than the newest that it was seen to build on is not confirmed."""
-    row = next((row for row in tables.drivers().branches if row.branch == branch), None)
-    newest = row.max_kernel if row else None
+    """R15: that a branch builds on a kernel newer than the newest that it was seen to build on is not confirmed.
+
+    A branch of which no report was read builds at least where the ones before it do.
+    """
+    before = [row for row in tables.drivers().branches if row.max_kernel and parse(row.branch) <= parse(branch)]
+    newest = before[-1].max_kernel if before else None
     for kernel in sorted(set(kernels)) if newest else ():
         number = re.match(r"\d+\.\d+", kernel)
         if number and parse(number[0]) > parse(newest or ""):

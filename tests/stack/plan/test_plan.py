@@ -14,6 +14,7 @@ from gpucheck.repositories.fetching import Saved
 from gpucheck.stack import StackSpec, resolve_target, target_of
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import NoSuchHost, Plan, plan, planned_set
+from gpucheck.stack.rules.driver import r15_newer_kernel
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.text import plan_text, stack_text
 from tests.stack import asked, recordings
@@ -23,6 +24,22 @@ from tests.stack.hosts import host
 def planned(system, gpus, spec=None, **changes) -> Plan:
     """The plan; fails the test if it was refused."""
     return asked.planned(spec or StackSpec(), system, gpus, **changes)
+
+
+@pytest.mark.parametrize(
+    ("branch", "kernel", "newest"),
+    [
+        ("615", "7.2.0-1-generic", None),
+        ("580", "7.2.0-1-generic", "7.1"),
+        ("615", "7.4.0-1-generic", "7.2"),
+        ("535", "7.4.0-1-generic", None),
+    ],
+)
+def test_a_kernel_newer_than_any_that_a_branch_or_an_older_one_builds_on_is_stated(branch, kernel, newest):
+    """No report of branch 615 was read; before 535 of no branch at all."""
+    found = [reason.because for reason in r15_newer_kernel(branch, [kernel])]
+
+    assert [f"newer than {newest};" in because for because in found] == [True] * (newest is not None)
 
 
 def test_headers_belong_to_the_running_kernel_of_each_host():
