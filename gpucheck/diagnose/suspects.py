@@ -75,10 +75,6 @@ def bad_pairs(m: Machine) -> list[Pair]:
     return list(m.pairs) if not found and seen.damage else found
 
 
-def _gen(about: About) -> bool | None:
-    return False if about.m.host.virtual else _own_link(about, "gen")
-
-
 def _own_link(about: About, field: str) -> bool | None:
     states = [low_link(about.m, i, field) for i in about.gpus]
     if any(states):
@@ -132,15 +128,6 @@ def _iommu(about: About) -> bool | None:
     return False if m.translating is False or straight else m.translating
 
 
-def _rebar(about: About) -> bool | None:
-    return any(map(about.m.has_small_bar, about.pairs))
-
-
-def _cross_socket(about: About) -> bool | None:
-    m = about.m
-    return None if m.host.sockets != 1 and any(map(m.crosses, about.pairs)) else False
-
-
 def _false_grant(about: About) -> bool | None:
     """Only with a sign of it: a product or guest where grants are wrong, wrong data, a hang, staged rates or times."""
     m, seen = about.m, about.m.measured
@@ -156,62 +143,46 @@ def _false_grant(about: About) -> bool | None:
     return None if (sign or late or same) and any(m.access[pair] for pair in about.pairs) else False
 
 
-def _guest(about: About) -> bool | None:
-    return None if about.m.host.virtual and _access_unknown(about) else False
-
-
-def _geforce(about: About) -> bool | None:
-    return None if about.m.is_geforce and _access_unknown(about) else False
-
-
 def _access_unknown(about: About) -> bool:
     return any(about.m.access[pair] is None for pair in about.pairs)
 
 
-def _unlike(about: About) -> bool | None:
-    return None if len({gpu.model for gpu in about.m.seen.gpus} - {None}) > 1 else False
-
-
-def _by_design(about: About) -> bool | None:
-    known = all(about.m.is_slot_read(i) for i in about.gpus)
-    return False if known or all(_fast(about)) else None
-
-
-def _fabric(about: About) -> bool | None:
-    return None if about.m.is_nvswitch else False
-
-
-def _links_down(about: About) -> bool | None:
+def _links_up(about: About) -> bool:
     counted = [about.m.gpu(i).nvlinks for i in about.gpus]
-    return False if all(links.active and links.active == links.total for links in counted) else None
+    return all(links.active and links.active == links.total for links in counted)
 
 
-def _link_errors(about: About) -> bool | None:
+def _without_errors(about: About) -> bool:
     rows = {row.gpu: row.errors for row in about.m.measured.under_load}
-    return False if all(rows.get(i) is not None and not rows[i] for i in about.gpus) else None
+    return all(rows.get(i) is not None and not rows[i] for i in about.gpus)
 
 
-def _limit(about: About) -> bool | None:
-    return False if any(map(about.m.is_near, about.pairs)) else None
+def _unless(struck: Callable[[About], object]) -> Callable[[About], bool | None]:
+    """A cause that no reading shows, and this one strikes."""
+    return lambda about: False if struck(about) else None
+
+
+def _only_if(possible: Callable[[About], object]) -> Callable[[About], bool | None]:
+    return _unless(lambda about: not possible(about))
 
 
 READINGS: dict[str, Callable[[About], bool | None]] = {
-    "pcie-link-downgraded": _gen,
+    "pcie-link-downgraded": lambda about: False if about.m.host.virtual else _own_link(about, "gen"),
     "pcie-width-reduced": partial(_own_link, field="width"),
     "gpu-behind-chipset": _chipset,
     "uplink-downgraded": _uplink,
     "acs-redirect": _acs,
     "iommu-translation": _iommu,
-    "rebar-off": _rebar,
-    "cross-socket": _cross_socket,
+    "rebar-off": lambda about: any(map(about.m.has_small_bar, about.pairs)),
+    "cross-socket": _only_if(lambda about: about.m.host.sockets != 1 and any(map(about.m.crosses, about.pairs))),
     "false-p2p-grant": _false_grant,
-    "vm-no-p2p": _guest,
-    "geforce-p2p-disabled": _geforce,
-    "p2p-unsupported-pair": _unlike,
-    "narrow-by-design": _by_design,
-    "fabric-manager-down": _fabric,
-    "nvlink-down": _links_down,
-    "nvlink-missing": _links_down,
-    "nvlink-errors": _link_errors,
-    "expected-limit": _limit,
+    "vm-no-p2p": _only_if(lambda about: about.m.host.virtual and _access_unknown(about)),
+    "geforce-p2p-disabled": _only_if(lambda about: about.m.is_geforce and _access_unknown(about)),
+    "p2p-unsupported-pair": _only_if(lambda about: len({gpu.model for gpu in about.m.seen.gpus} - {None}) > 1),
+    "narrow-by-design": _unless(lambda about: all(map(about.m.is_slot_read, about.gpus)) or all(_fast(about))),
+    "fabric-manager-down": _only_if(lambda about: about.m.is_nvswitch),
+    "nvlink-down": _unless(_links_up),
+    "nvlink-missing": _unless(_links_up),
+    "nvlink-errors": _unless(_without_errors),
+    "expected-limit": _unless(lambda about: any(map(about.m.is_near, about.pairs))),
 }
