@@ -1,8 +1,9 @@
 """The devices that lspci lists, each with the content of its registers."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from gpucheck.imports._text import regex
 
@@ -32,100 +33,32 @@ MEMORY = regex(
     r"\((?:64|32)-bit, (?P<non>non-)?prefetchable\)(?P<more>(?: \[\w{1,20}\]){0,4}) "
     r"\[size=(?P<size>\d{1,8})(?P<unit>[KMGT]?)\]"
 )
-BUSES = regex(r"^\s*Bus: primary=([0-9a-f]{2}), secondary=([0-9a-f]{2}), subordinate=([0-9a-f]{2})")
-EXPRESS = regex(
-    r"^\s*Capabilities: \[\w{1,8}(?: v\d)?\] Express(?: \(v\d\))? "
-    r"(?P<type>[A-Za-z][\w /-]{2,40}?)(?: \(Slot|,|$)"
+# Lines that hold one value, by the field of the device that keeps it.
+FIELDS = (
+    regex(r"^\s*Bus: primary=[0-9a-f]{2}, secondary=(?P<secondary>[0-9a-f]{2}), subordinate=[0-9a-f]{2}"),
+    regex(
+        r"^\s*Capabilities: \[\w{1,8}(?: v\d)?\] Express(?: \(v\d\))? "
+        r"(?P<port>[A-Za-z][\w /-]{2,40}?)(?: \(Slot|,|$)"
+    ),
+    regex(r"^\s*UESta:\s*(?P<uncorrected>\S.*)"),
+    regex(r"^\s*NUMA node: (?P<numa>\d{1,3})\s*$"),
+    regex(r"^\s*Kernel driver in use: (?P<driver>\S{1,60})"),
+    regex(r"^\s*Kernel modules: (?P<modules>\S.{0,200})"),
+    regex(r"^\s*IOMMU group: (?P<group>\d{1,5})"),
+    regex(r"^\s*(?P<gone>!!! Unknown header type 7f)"),
+    regex(r"^\s*Capabilities: (?P<denied><access denied>)"),
 )
-ERRORS = regex(r"^\s*UESta:\s*(?P<flags>\S.*)")
-NUMA = regex(r"^\s*NUMA node: (\d{1,3})\s*$")
-DRIVER = regex(r"^\s*Kernel driver in use: (\S{1,60})")
-MODULES = regex(r"^\s*Kernel modules: (\S.{0,200})")
-GROUP = regex(r"^\s*IOMMU group: (\d{1,5})")
-GONE = regex(r"^\s*!!! Unknown header type 7f")
-DENIED = regex(r"^\s*Capabilities: <access denied>")
 PORTS = {"Root Port": "root-port", "Upstream Port": "switch-upstream", "Downstream Port": "switch-downstream"}
-
-
-@dataclass
-class Registers:
-    """What the lines below one device report. Generations and lanes are None if they are missing or unknown."""
-
-    cap_gen: int | None = None
-    cap_width: int | None = None
-    sta_gen: int | None = None
-    sta_width: int | None = None
-    acs_cap: int | None = None
-    acs_ctl: int | None = None
-    bars_mib: list[float] = field(default_factory=list)
-    unassigned: bool = False
-    buses: tuple[int, int] | None = None
-    port: str | None = None
-    numa: int | None = None
-    driver: str | None = None
-    modules: str = ""
-    group: str | None = None
-    gone: bool = False
-    denied: bool = False
-    uncorrected: frozenset[str] = frozenset()
-
-    @property
-    def bar1_mib(self) -> float | None:
-        """The largest prefetchable window: the GPU's memory. Its number differs by generation."""
-        return max(self.bars_mib, default=None)
-
-    def take(self, line: str) -> None:
-        for pattern, use in _READERS:
-            if match := pattern.search(line):
-                use(self, match)
-                return
-        for name, pattern in _FIELDS.items():
-            if match := pattern.search(line):
-                value = match[1] if match.groups() else True
-                setattr(self, name, int(value) if name == "numa" else value)
-                return
+VALUES: dict[str, Callable[[str], Any]] = {
+    "secondary": lambda text: int(text, 16),
+    "port": lambda text: next((kind for name, kind in PORTS.items() if name in text), None),
+    "uncorrected": lambda text: frozenset(name for name, sign in FLAG.findall(text) if sign == "+"),
+    "numa": int,
+}
 
 
 def acs_value(flags: str) -> int:
     return sum(ACS_BITS.get(name, 0) for name, sign in FLAG.findall(flags) if sign == "+")
-
-
-def _link(found: Registers, match: re.Match[str]) -> None:
-    which = match["which"][3:].lower()
-    setattr(found, f"{which}_gen", GENERATIONS.get(match["speed"]))
-    setattr(found, f"{which}_width", int(match["width"]) or None)
-
-
-def _acs(found: Registers, match: re.Match[str]) -> None:
-    setattr(found, f"acs_{match['which'][3:].lower()}", acs_value(match["flags"]))
-
-
-def _memory(found: Registers, match: re.Match[str]) -> None:
-    if match["non"]:
-        return
-    if match["where"].startswith("<") or "virtual" in match["more"]:
-        found.unassigned = found.unassigned or match["where"] == "<unassigned>"
-        return
-    found.bars_mib.append(int(match["size"]) * MIB[match["unit"]])
-
-
-def _errors(found: Registers, match: re.Match[str]) -> None:
-    found.uncorrected = frozenset(name for name, sign in FLAG.findall(match["flags"]) if sign == "+")
-
-
-def _buses(found: Registers, match: re.Match[str]) -> None:
-    found.buses = int(match[2], 16), int(match[3], 16)
-
-
-def _express(found: Registers, match: re.Match[str]) -> None:
-    found.port = next((kind for name, kind in PORTS.items() if name in match["type"]), found.port)
-
-
-_READERS = ((LINK, _link), (ACS, _acs), (MEMORY, _memory), (BUSES, _buses), (EXPRESS, _express), (ERRORS, _errors))
-# Lines that hold one value, by the field that keeps it; a line without a group is a mark.
-_FIELDS = {
-    "numa": NUMA, "driver": DRIVER, "modules": MODULES, "group": GROUP, "gone": GONE, "denied": DENIED
-}  # fmt: skip
 
 
 HEAD = regex(
@@ -147,7 +80,10 @@ MOBILE = regex(r"Mobile|Max-Q|\b\d{3,4}MX?\b|Optimus", re.IGNORECASE)
 
 @dataclass
 class Device:
-    """One function. kind: its class as lspci names it, empty where only a command names the function."""
+    """One function. kind: its class as lspci names it, empty where only a command names the function.
+
+    From cap_gen on it is what the lines below it report. Generations and lanes are None if missing or unknown.
+    """
 
     bus_id: str
     kind: str = ""
@@ -158,7 +94,51 @@ class Device:
     head: str = ""
     path: tuple[str, ...] = ()
     is_gpu: bool = False
-    seen: Registers = field(default_factory=Registers)
+    cap_gen: int | None = None
+    cap_width: int | None = None
+    sta_gen: int | None = None
+    sta_width: int | None = None
+    acs_cap: int | None = None
+    acs_ctl: int | None = None
+    bars_mib: list[float] = field(default_factory=list)
+    unassigned: bool = False
+    secondary: int | None = None
+    port: str | None = None
+    numa: int | None = None
+    driver: str | None = None
+    modules: str = ""
+    group: str | None = None
+    gone: str = ""
+    denied: str = ""
+    uncorrected: frozenset[str] = frozenset()
+
+    def take(self, line: str) -> None:
+        """Keep what a line below the device reports."""
+        if link := LINK.search(line):
+            which = link["which"][3:].lower()
+            setattr(self, f"{which}_gen", GENERATIONS.get(link["speed"]))
+            setattr(self, f"{which}_width", int(link["width"]) or None)
+        elif acs := ACS.search(line):
+            setattr(self, f"acs_{acs['which'][3:].lower()}", acs_value(acs["flags"]))
+        elif memory := MEMORY.search(line):
+            self._take_window(memory)
+        elif found := next(filter(None, (pattern.search(line) for pattern in FIELDS)), None):
+            ((name, text),) = found.groupdict().items()
+            value = VALUES.get(name, str)(text)
+            setattr(self, name, getattr(self, name) if value is None else value)
+
+    def _take_window(self, match: re.Match[str]) -> None:
+        if match["non"]:
+            return
+        if match["where"].startswith("<") or "virtual" in match["more"]:
+            self.unassigned = self.unassigned or match["where"] == "<unassigned>"
+        else:
+            self.bars_mib.append(int(match["size"]) * MIB[match["unit"]])
+
+    @property
+    def bar1_mib(self) -> float | None:
+        """The largest prefetchable window: the GPU's memory. Its number differs by generation."""
+        return max(self.bars_mib, default=None)
 
     @property
     def is_bridge(self) -> bool:
@@ -166,7 +146,7 @@ class Device:
 
     @property
     def is_gone(self) -> bool:
-        return self.seen.gone or "(rev ff)" in self.name
+        return bool(self.gone) or "(rev ff)" in self.name
 
     @property
     def may_sleep(self) -> bool:
@@ -204,7 +184,7 @@ def devices(lines: Iterable[str], unnamed: list[tuple[int, str]]) -> Iterator[De
                 yield now
             now = found
         elif now is not None:
-            now.seen.take(line)
+            now.take(line)
         else:
             unnamed.append((number, line))
     if now is not None:
@@ -246,17 +226,16 @@ def _device(match: re.Match[str], number: int, line: str) -> Device:
     )
 
 
+# Of its own line: the first counts.
+OF_HEAD = ("bus_id", "kind", "name", "class_id", "ids", "line", "head", "path", "is_gpu")
+
+
 def merged(found: Iterable[Device]) -> dict[str, Device]:
     every: dict[str, Device] = {}
     for device in found:
-        known = every.setdefault(device.bus_id, device)
-        if known is device:
-            continue
-        for name in ("kind", "name", "class_id", "ids", "path", "is_gpu"):
-            if not getattr(known, name) or (name == "kind" and known.kind == "bridge"):
-                setattr(known, name, getattr(device, name) or getattr(known, name))
-        empty = Registers()
-        for name, value in vars(device.seen).items():
-            if value != getattr(empty, name):
-                setattr(known.seen, name, value)
+        known, empty = every.setdefault(device.bus_id, device), Device("")
+        for name, value in vars(device).items() if known is not device else ():
+            is_new = name not in OF_HEAD or not getattr(known, name) or (name == "kind" and known.kind == "bridge")
+            if is_new and value != getattr(empty, name):
+                setattr(known, name, value)
     return every

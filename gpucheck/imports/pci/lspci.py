@@ -105,9 +105,9 @@ class Listing(NamedTuple):
             return device.path
         domain, bus, _ = device.bus_id.split(":")
         by_secondary = {
-            (bridge.bus_id.split(":")[0], bridge.seen.buses[0]): bridge.bus_id
+            (bridge.bus_id.split(":")[0], bridge.secondary): bridge.bus_id
             for bridge in self.every.values()
-            if bridge.seen.buses is not None
+            if bridge.secondary is not None
         }
         path: list[str] = []
         number = int(bus, 16)
@@ -119,20 +119,20 @@ class Listing(NamedTuple):
     def gpu(self, gpu: Device) -> ObservedGpu:
         """One GPU. Links are read at an unknown load, so `read` stays empty."""
         path = self.path_of(gpu)
-        seen, slot = gpu.seen, self.every.get(path[-1]) if path else None
+        slot = self.every.get(path[-1]) if path else None
         link = Port(
-            gen=seen.sta_gen,
-            width=seen.sta_width,
-            max_gen=_both(seen.cap_gen, slot.seen.cap_gen if slot else None),
-            max_width=_both(seen.cap_width, slot.seen.cap_width if slot else None),
+            gen=gpu.sta_gen,
+            width=gpu.sta_width,
+            max_gen=_both(gpu.cap_gen, slot.cap_gen if slot else None),
+            max_width=_both(gpu.cap_width, slot.cap_width if slot else None),
         )
         return ObservedGpu(
             model=gpu.model,
             bus_id=gpu.bus_id,
-            numa_node=seen.numa,
+            numa_node=gpu.numa,
             pcie=Port() if gpu.is_gone else link,
             path=tuple(_port(bus_id, self.every.get(bus_id)) for bus_id in path),
-            bar1_mib=None if gpu.is_gone else seen.bar1_mib,
+            bar1_mib=None if gpu.is_gone else gpu.bar1_mib,
         )
 
     def redirected_cards(self, gpu: Device) -> Iterator[Message]:
@@ -143,7 +143,7 @@ class Listing(NamedTuple):
                 continue
             other = set(self.path_of(card))
             between = [self.every[one] for one in sorted(above ^ other) if one in self.every] if above & other else []
-            bridges = [bridge.bus_id for bridge in between if (bridge.seen.acs_ctl or 0) & REDIRECTS]
+            bridges = [bridge.bus_id for bridge in between if (bridge.acs_ctl or 0) & REDIRECTS]
             if bridges:
                 text = f"{', '.join(bridges)} redirect between GPU {gpu.bus_id} and {card.head}"
                 yield Message(key="lspci.acs-network", text=text, line=card.line, gpu=gpu.bus_id)
@@ -156,49 +156,47 @@ def _both(own: int | None, slot: int | None) -> int | None:
 def _port(bus_id: str, bridge: Device | None) -> Port:
     if bridge is None:
         return Port(bus_id=bus_id)
-    seen = bridge.seen
-    switch = "switch" if seen.port in ("switch-upstream", "switch-downstream") else None
-    root = "root-port" if seen.port == "root-port" else switch
+    switch = "switch" if bridge.port in ("switch-upstream", "switch-downstream") else None
+    root = "root-port" if bridge.port == "root-port" else switch
     return Port(
         bus_id=bus_id,
         kind="chipset" if bridge.is_of_chipset else root,  # type: ignore[arg-type]
-        gen=seen.sta_gen,
-        width=seen.sta_width,
-        max_gen=seen.cap_gen,
-        max_width=seen.cap_width,
+        gen=bridge.sta_gen,
+        width=bridge.sta_width,
+        max_gen=bridge.cap_gen,
+        max_width=bridge.cap_width,
     )
 
 
 def acs_of(every: Iterable[Device]) -> tuple[AcsReading, ...]:
     """The registers of bridges; those of other functions redirect nothing of others."""
     return tuple(
-        AcsReading(bus_id=device.bus_id, control=device.seen.acs_ctl)
+        AcsReading(bus_id=device.bus_id, control=device.acs_ctl)
         for device in sorted(every, key=lambda device: device.bus_id)
-        if device.seen.acs_ctl is not None and (device.is_bridge or (not device.kind and not device.is_gpu))
+        if device.acs_ctl is not None and (device.is_bridge or (not device.kind and not device.is_gpu))
     )
 
 
 def _function(device: Device, path: tuple[str, ...]) -> PciDevice:
-    seen = device.seen
     vendor, number = device.ids or ("", "")
-    bridge = seen.port or ("bridge" if device.is_bridge else None)
-    control, capability = seen.acs_ctl, seen.acs_cap
+    bridge = device.port or ("bridge" if device.is_bridge else None)
+    control, capability = device.acs_ctl, device.acs_cap
     return PciDevice(
         bus_id=device.bus_id,
         vendor_id=vendor,
         device_id=number,
         class_id=f"{device.class_id}00",
-        numa_node=seen.numa,
+        numa_node=device.numa,
         path=path,
         link=PcieLink(
-            generation=seen.sta_gen, width=seen.sta_width, max_generation=seen.cap_gen, max_width=seen.cap_width
+            generation=device.sta_gen, width=device.sta_width, max_generation=device.cap_gen, max_width=device.cap_width
         ),
-        driver=seen.driver,
+        driver=device.driver,
         kind=bridge if device.is_bridge else None,  # type: ignore[arg-type]
-        config_readable=seen.sta_width is not None and not seen.denied,
+        config_readable=device.sta_width is not None and not device.denied,
         acs=None if control is None or capability is None else AcsControl(capability=capability, control=control),
-        iommu_group=seen.group,
-        bar1_bytes=None if seen.bar1_mib is None or not device.is_gpu else int(seen.bar1_mib * (1 << 20)),
+        iommu_group=device.group,
+        bar1_bytes=None if device.bar1_mib is None or not device.is_gpu else int(device.bar1_mib * (1 << 20)),
     )
 
 
@@ -297,20 +295,20 @@ def _of_gpu(gpu: Device) -> Iterator[Message]:
     if gpu.is_gone:
         yield message("gpu-off" if gpu.may_sleep else "gpu-gone")
         return
-    if gpu.seen.unassigned:
+    if gpu.unassigned:
         yield message("bar-unassigned")
-    driver = gpu.seen.driver
+    driver = gpu.driver
     if slug := DRIVERS.get(driver or ""):
         yield message(slug, f"{gpu.head}: Kernel driver in use: {driver}")
-    elif driver is None and "nvidia" in gpu.seen.modules.replace("nvidiafb", ""):
-        yield message("no-driver", f"{gpu.head}: Kernel modules: {gpu.seen.modules}, and no driver in use")
-    bad = sorted(gpu.seen.uncorrected & LINK_ERRORS)
+    elif driver is None and "nvidia" in gpu.modules.replace("nvidiafb", ""):
+        yield message("no-driver", f"{gpu.head}: Kernel modules: {gpu.modules}, and no driver in use")
+    bad = sorted(gpu.uncorrected & LINK_ERRORS)
     if bad:
         yield message("link-errors", f"{gpu.head}: UESta: {'+ '.join(bad)}+")
 
 
 def _looked_at(gpus: list[Device], *, acs: int, bare: int) -> Iterator[str]:
-    linked = sum(gpu.seen.sta_width is not None for gpu in gpus)
+    linked = sum(gpu.sta_width is not None for gpu in gpus)
     if gpus:
         yield f"{counted(len(gpus), 'NVIDIA GPU')} that lspci lists"
     if linked:

@@ -278,47 +278,41 @@ def _is_unplaced(one: Observations) -> bool:
 
 
 def _contradictions(one: Observations, other: Observations) -> tuple[str, ...]:
-    found = [
-        *_differing("path class", _cells(one.matrix), _cells(other.matrix)),
-        *_differing("P2P status", _cells(one.p2p_status), _cells(other.p2p_status)),
-        *_differing("P2P access", _access(one), _access(other)),
-        *_slower(one.measured, other.measured),
-    ]
-    values = [(name, getattr(one.host, name), getattr(other.host, name)) for name in ("iommu", "acs_redirect", "rebar")]
-    gpus = [*enumerate(zip(one.gpus, other.gpus, strict=False))]
-    links = [(f"NVLinks of GPU {i}", a.nvlinks.active, b.nvlinks.active) for i, (a, b) in gpus]
-    widths = [(f"PCIe width of GPU {i}", a.pcie.width, b.pcie.width) for i, (a, b) in gpus]
-    differing = [(name, a, b) for name, a, b in (*links, *widths, *values) if None not in (a, b) and a != b]
-    return (*found, *(f"{name}: {a} and {b}" for name, a, b in differing))
+    here, there = _stated(one), _stated(other)
+    both = [(key, here[key], there[key]) for key in here if key in there]
+    return tuple(f"{_named(*key)}: {_shown(a)} and {_shown(b)}" for key, a, b in both if not _agree(a, b))
 
 
-Cells = dict[tuple[int, int], Any]
+def _stated(seen: Observations) -> dict[tuple[Any, ...], Any]:
+    """What sources of one machine must agree in, by its name and the GPUs that it is of."""
+    access, every = seen.p2p_access, range(len(seen.gpus))
+    if isinstance(access, bool):
+        access = tuple(tuple(None if i == j else access for j in every) for i in every)
+    grids = {"path class": seen.matrix, "P2P status": seen.p2p_status, "P2P access": access}
+    grids |= {name: getattr(seen.measured, name) for name in RATES}
+    found: dict[tuple[Any, ...], Any] = {
+        (name, i, j): cell
+        for name, grid in grids.items()
+        for i, row in enumerate(grid or ())
+        for j, cell in enumerate(row)
+    }
+    found |= {("NVLinks", i): gpu.nvlinks.active for i, gpu in enumerate(seen.gpus)}
+    found |= {("PCIe width", i): gpu.pcie.width for i, gpu in enumerate(seen.gpus)}
+    found |= {(name,): getattr(seen.host, name) for name in ("iommu", "acs_redirect", "rebar")}
+    return {key: value for key, value in found.items() if value is not None}
 
 
-def _cells(rows: Sequence[Sequence[Any]] | None) -> Cells:
-    return {(i, j): cell for i, row in enumerate(rows or ()) for j, cell in enumerate(row) if cell is not None}
+def _named(name: str, *gpus: int) -> str:
+    return f"{name} of GPU {'-'.join(map(str, gpus))}" if gpus else name
 
 
-def _access(one: Observations) -> Cells:
-    count = len(one.gpus)
-    if isinstance(one.p2p_access, bool):
-        return {(i, j): one.p2p_access for i in range(count) for j in range(count) if i != j}
-    return _cells(one.p2p_access)
+def _shown(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _differing(what: str, one: Cells, other: Cells) -> list[str]:
-    pairs = [pair for pair in one if pair in other and one[pair] != other[pair]]
-    return [f"{what} of GPU {i}-{j}: {one[i, j]} and {other[i, j]}" for i, j in pairs]
-
-
-def _slower(one: Measured, other: Measured) -> list[str]:
-    found = []
-    for name in RATES:
-        here, there = _cells(getattr(one, name)), _cells(getattr(other, name))
-        pairs = [pair for pair in here if pair in there]
-        apart = [p for p in pairs if min(here[p], there[p]) < SAME_RATE * max(here[p], there[p])]
-        found += [f"{name} of GPU {i}-{j}: {here[i, j]:g} and {there[i, j]:g}" for i, j in apart]
-    return found
+def _agree(a: Any, b: Any) -> bool:
+    """Rates are floats."""
+    return min(a, b) >= SAME_RATE * max(a, b) if isinstance(a, float) else bool(a == b)
 
 
 def _joined(seen: Observations) -> Observations:
