@@ -1,12 +1,25 @@
-"""Printed tables of five tools for boards of fifteen models, healthy or slowed down to a part of the published rate.
+"""What five tools measure on boards of fifteen models, healthy or slowed down to a part of the published rate.
 
 The rates are what public results show for healthy machines; they are stated here again and share nothing with
-gpucheck/knowledge. Sources: NVIDIA/nccl-tests#74, #149, #212, DistServe#3, cuda-samples#230, #392, nvbandwidth README,
-stas00/ml-engineering, voipmonitor/rtx6kpro, Puget Systems, lambda and club-3090 write-ups.
+gpucheck/knowledge. That the tables of these tools are read is held by the corpus of pastes. Sources:
+NVIDIA/nccl-tests#74, #149, #212, DistServe#3, cuda-samples#230, #392, nvbandwidth README, stas00/ml-engineering,
+voipmonitor/rtx6kpro, Puget Systems, lambda and club-3090 write-ups.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gpucheck.model.diagnosis.observations import (
+    Collective,
+    HostDevice,
+    Matrix,
+    Measured,
+    Method,
+    Observations,
+    ObservedGpu,
+)
 
 
 class Board(NamedTuple):
@@ -40,113 +53,40 @@ BOARDS = (
 DEPTHS = (0.125, 0.25, 0.5, 0.62)
 
 
-def _grid(board: Board, rate: float, diagonal: str = "N/A") -> str:
+def _grid(board: Board, part: float) -> Matrix:
     """Cells differ by up to one per cent, as those of a run do."""
-    columns = range(board.gpus)
-    rows = ["  ".join(f"{j:8d}" for j in columns)]
-    for i in columns:
-        cells = [diagonal if i == j else f"{rate * (1 - ((3 * i + 5 * j) % 7) / 700):.2f}" for j in columns]
-        rows.append(f"{i:2d}  " + "  ".join(f"{cell:>8}" for cell in cells))
-    return "\n".join(rows)
-
-
-def nvbandwidth(board: Board, part: float) -> str:
-    devices = "\n".join(f"Device {i}: {board.model} (00000000:{16 + i:02x}:00)" for i in range(board.gpus))
-    return f"""nvbandwidth Version: v0.8
-Built from Git version: v0.8
-
-{devices}
-
-Running device_to_device_memcpy_read_ce.
-memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)
-  {_grid(board, part * board.peer)}
-
-SUM device_to_device_memcpy_read_ce {part * board.peer * board.gpus * (board.gpus - 1):.2f}
-"""
-
-
-def p2p_bandwidth_latency(board: Board, part: float) -> str:
-    devices = "\n".join(
-        f"Device: {i}, {board.model}, pciBusID: {16 + i:x}, pciDeviceID: 0, pciDomainID:0" for i in range(board.gpus)
+    columns, rate = range(board.gpus), part * board.peer
+    return tuple(
+        tuple(None if i == j else round(rate * (1 - ((3 * i + 5 * j) % 7) / 700), 2) for j in columns) for i in columns
     )
-    access = "\n".join(
-        f"Device={i} CAN Access Peer Device={j}" for i in range(board.gpus) for j in range(board.gpus) if i != j
+
+
+def nvbandwidth(board: Board, part: float) -> Measured:
+    return Measured(p2p_uni_gb_s=_grid(board, part), method=Method(engine="ce", direction="read"))
+
+
+def p2p_bandwidth_latency(board: Board, part: float) -> Measured:
+    return Measured(p2p_uni_gb_s=_grid(board, part), method=Method(direction="write"))
+
+
+def simple_p2p(board: Board, part: float) -> Measured:
+    """The first pair."""
+    pairs, columns, rate = ((0, 1), (1, 0)), range(board.gpus), round(part * board.peer, 2)
+    matrix = tuple(tuple(rate if (i, j) in pairs else None for j in columns) for i in columns)
+    return Measured(
+        p2p_uni_gb_s=matrix, method=Method(engine="ce"), integrity_bad_pairs=() if board.gpus == 2 else None
     )
-    own = "900.00"
-    return f"""[P2P (Peer-to-Peer) GPU Bandwidth Latency Test]
-{devices}
-{access}
-
-Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)
-   D\\D{_grid(board, part * board.peer, own)}
-"""
 
 
-def simple_p2p(board: Board, part: float) -> str:
-    names = f"{board.model} (GPU0) -> {board.model} (GPU1)", f"{board.model} (GPU1) -> {board.model} (GPU0)"
-    access = "\n".join(f"> Peer access from {name} : Yes" for name in names)
-    return f"""[./simpleP2P] - Starting...
-Checking for multiple GPUs...
-CUDA-capable device count: {board.gpus}
-
-Checking GPU(s) for support of peer to peer memory access...
-{access}
-Enabling peer access between GPU0 and GPU1...
-Allocating buffers (64MB on GPU0, GPU1 and CPU Host)...
-Creating event handles...
-cudaMemcpyPeer / cudaMemcpy between GPU0 and GPU1: {part * board.peer / 1.0737:.2f}GB/s
-Preparing host buffer and memcpy to GPU0...
-Run kernel on GPU1, taking source data from GPU0 and writing to GPU1...
-Run kernel on GPU0, taking source data from GPU1 and writing to GPU0...
-Copy data back to host from GPU0 and verify results...
-Disabling peer access...
-Shutting down...
-Test passed
-"""
+def nccl_tests(board: Board, part: float) -> Measured:
+    rate = round(part * board.ring, 2)
+    row = Collective(op="all_reduce", ranks=board.gpus, bytes=1 << 33, busbw_gb_s=rate, wrong=0)
+    return Measured(collectives=(row,))
 
 
-def nccl_tests(board: Board, part: float) -> str:
-    busbw = part * board.ring
-    algbw = busbw * board.gpus / (2 * (board.gpus - 1))
-    ranks = "\n".join(
-        f"#  Rank {i:2d} Group  0 Pid  28307 on     node07 device {i:2d} [0x{16 + i:02x}] {board.model}"
-        for i in range(board.gpus)
-    )
-    time = 8589934592 / algbw / 1e3
-    return f"""# nThread 1 nGpus {board.gpus} minBytes 8589934592 maxBytes 8589934592 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0
-#
-# Using devices
-{ranks}
-#
-#                                                              out-of-place                       in-place          
-#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
-#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)       
-  8589934592    2147483648     float     sum      -1   {time:.0f}   {algbw:.2f}   {busbw:.2f}      0   {time:.0f}   {algbw:.2f}   {busbw:.2f}      0
-# Out of bounds values : 0 OK
-# Avg bus bandwidth    : {busbw:.4f}
-#
-# Collective test concluded: all_reduce_perf
-"""  # noqa: E501, W291 - as the tool prints it
-
-
-def bandwidth_test(board: Board, part: float) -> str:
-    ways = "\n\n\n".join(
-        f""" {way} Bandwidth, 1 Device(s)
- PINNED Memory Transfers
-   Transfer Size (Bytes)        Bandwidth(GB/s)
-   32000000                     {part * board.host:.1f}"""
-        for way in ("Host to Device", "Device to Host")
-    )
-    return f"""[CUDA Bandwidth Test] - Starting...
-Running on...
-
- Device 0: {board.model}
- Quick Mode
-
-{ways}
-
-Result = PASS
-"""
+def bandwidth_test(board: Board, part: float) -> Measured:
+    rate = round(part * board.host, 1)
+    return Measured(host_device=(HostDevice(gpu=0, h2d_gb_s=rate, d2h_gb_s=rate),), method=Method(engine="ce"))
 
 
 TOOLS = {
@@ -156,24 +96,30 @@ TOOLS = {
     "nccl-tests": nccl_tests,
     "bandwidth-test": bandwidth_test,
 }
+WITHOUT_ACCESS = ("nccl-tests", "bandwidth-test")
 
 
-def topo(board: Board) -> str:
-    """``nvidia-smi topo -m`` of the board: every pair alike, one NUMA node."""
-    names = [f"GPU{i}" for i in range(board.gpus)]
-    header = "\t".join(["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"])
-    rows = [
-        "\t".join([name, *("X" if i == j else board.cell for j in range(board.gpus)), "0-63", "0", "N/A"])
-        for i, name in enumerate(names)
-    ]
-    return "\n".join([header, *rows, "", "Legend:", "", "  X    = Self", ""])
+def seen(board: Board, tool: str, part: float, *, topology: bool) -> Observations:
+    """topology: as nvidia-smi topo -m prints it: every pair alike, one NUMA node."""
+    columns = range(board.gpus)
+    access = tuple(tuple(None if i == j else True for j in columns) for i in columns)
+    matrix = tuple(tuple(None if i == j else board.cell for j in columns) for i in columns)
+    every = tool != "bandwidth-test"  # it names the GPU that it measured, and no other
+    found = Observations(
+        gpus=tuple(ObservedGpu(model=board.model if every or i == 0 else None) for i in columns),
+        p2p_access=None if tool in WITHOUT_ACCESS else access,
+        measured=TOOLS[tool](board, part),
+    )
+    if not topology:
+        return found if every else replace(found, gpus=found.gpus[:1])
+    return replace(found, matrix=matrix, gpus=tuple(replace(gpu, numa_node=0) for gpu in found.gpus))
 
 
-def pastes(parts: tuple[float, ...]) -> Iterator[tuple[str, str]]:
-    """Yield name and text of each tool's table on each board at each part of its rate, with and without topology."""
+def measurements(parts: tuple[float, ...]) -> Iterator[tuple[str, Observations]]:
+    """Yield name and result of each tool on each board at each part of its rate, with and without topology."""
     for board in BOARDS:
-        for tool, text in TOOLS.items():
+        for tool in TOOLS:
             for part in parts:
-                for context in ("", topo(board)):
-                    name = f"{board.model}, {tool}, {part:g}{', topo' if context else ''}"
-                    yield name, context + "\n" + text(board, part)
+                for topology in (False, True):
+                    name = f"{board.model}, {tool}, {part:g}{', topo' if topology else ''}"
+                    yield name, seen(board, tool, part, topology=topology)
