@@ -14,25 +14,53 @@ from tests.imports.corpus import HGX, MESH, PAIR, by_id
 ALL_JOINED = "topo-a100x4-nv12-all-numa1"
 
 
-def test_a_header_that_lost_a_label_makes_no_matrix_of_the_rest():
-    text = "\tGPU0\tGPU1\nGPU0\tX\tNV4\tSYS\nGPU1\tNV4\tX\tSYS\nGPU2\tSYS\tSYS\tX\n"
-    topology = read(text)
-
-    assert topology.pairs[0].cls is None
-    assert topology.findings[0].verdict is Verdict.UNKNOWN
-    assert topology.findings[0].evidence[-1] == "line 4: GPU2 is not among the columns"
-    assert read(text + PAIR).matrix == read(PAIR).matrix
+def without(text, *labels):
+    return "\n".join(line for line in text.splitlines() if not line.startswith(labels))
 
 
-def test_a_missing_row_is_read_from_its_column_and_reported():
-    damaged = "\n".join(line for line in HGX.splitlines() if not line.startswith("GPU3"))
+def cut_after(words):
+    return MESH[: MESH.index("GPU7\tSYS") + len(words)]
+
+
+UNKNOWN_CLASS = "\tGPU0\tGPU1\tGPU2\nGPU0\tX\tPIX\tFOO\nGPU1\tPIX\tX\tSYS\nGPU2\tFOO\tSYS\tX\n"
+LOST_LABEL = "\tGPU0\tGPU1\nGPU0\tX\tNV4\tSYS\nGPU1\tNV4\tX\tSYS\nGPU2\tSYS\tSYS\tX\n"
+FOO = "GPU0 holds FOO, which is not a path class"
+SY = "GPU7 holds SY, which is not a path class"
+
+
+@pytest.mark.parametrize(
+    ("damaged", "whole", "unknown", "verdict", "code", "words"),
+    [
+        (LOST_LABEL, PAIR, [(0, 1)], Verdict.UNKNOWN, "rows-lost", "line 4: GPU2 is not among the columns"),
+        # A row follows from its column, unless both rows of a pair are gone.
+        (without(HGX, "GPU3"), HGX, [], Verdict.WARN, "rows-recovered", "7 GPU rows, 8 GPU rows, {'rows': ('GPU3',)}"),
+        (without(MESH, "GPU3", "GPU5"), MESH, [(3, 5)], Verdict.UNKNOWN, "rows-lost", "'pairs': 1"),
+        (cut_after("GPU7\tSYS\tSYS"), MESH, [], Verdict.WARN, "rows-cut", "line 9: GPU7 has 2 cells"),
+        (cut_after("GPU7\tSYS\tSY"), MESH, [], Verdict.WARN, "rows-recovered", SY),
+        (UNKNOWN_CLASS, UNKNOWN_CLASS, [(0, 2)], Verdict.UNKNOWN, "rows-lost", FOO),
+    ],
+    ids=["lost-label", "lost-row", "lost-rows", "cut-row", "cut-cell", "unknown-class"],
+)
+def test_damage_is_named_and_the_rest_is_read(damaged, whole, unknown, verdict, code, words):
     topology = read(damaged)
     finding = topology.findings[0]
 
-    assert topology.matrix == read(HGX).matrix
-    assert topology.gpus[3].cpu_affinity is None
-    assert (finding.verdict, finding.seen, finding.wanted) == (Verdict.WARN, "7 GPU rows", "8 GPU rows")
-    assert (finding.code, finding.values) == ("topology.rows-recovered", {"rows": ("GPU3",)})
+    assert [(pair.a, pair.b) for pair in topology.pairs if pair.cls is None] == unknown
+    assert all(
+        cell in (None, right)
+        for row, answer in zip(topology.matrix, read(whole).matrix, strict=True)
+        for cell, right in zip(row, answer, strict=True)
+    )
+    assert (finding.verdict, finding.code) == (verdict, f"topology.{code}")
+    assert words in f"{finding.seen}, {finding.wanted}, {finding.values}, {finding.evidence}"
+
+
+def test_a_whole_matrix_counts_before_a_damaged_one():
+    assert read(LOST_LABEL + PAIR).matrix == read(PAIR).matrix
+
+
+def test_a_row_that_is_read_from_its_column_has_no_affinity():
+    assert read(without(HGX, "GPU3")).gpus[3].cpu_affinity is None
 
 
 @pytest.mark.parametrize("original", [PAIR, MESH, by_id("topo-4gpu-pxb-pix-sys-hang"), by_id(ALL_JOINED)])
@@ -46,31 +74,6 @@ def test_a_lost_header_follows_from_the_rows(original):
     assert topology.findings[0].code == "topology.header-lost"
 
 
-def test_pairs_whose_both_rows_are_gone_are_unknown():
-    damaged = "\n".join(line for line in MESH.splitlines() if not line.startswith(("GPU3", "GPU5")))
-    topology = read(damaged)
-
-    assert [(pair.a, pair.b) for pair in topology.pairs if pair.cls is None] == [(3, 5)]
-    assert topology.findings[0].verdict is Verdict.UNKNOWN
-
-
-@pytest.mark.parametrize(
-    ("kept", "words"),
-    [
-        ("GPU7\tSYS\tSYS", "1 GPU rows break off ('line 9: GPU7 has 2 cells',)"),
-        ("GPU7\tSYS\tSY", "GPU7 holds SY, which is not a path class"),
-    ],
-)
-def test_a_truncated_last_row_is_no_harm(kept, words):
-    cut = MESH[: MESH.index("GPU7\tSYS") + len(kept)]
-    topology = read(cut)
-    finding = topology.findings[0]
-
-    assert topology.matrix == read(MESH).matrix
-    assert finding.verdict is Verdict.WARN
-    assert words in f"{finding.seen} {finding.evidence}"
-
-
 def test_cells_that_contradict_their_mirror_image_are_reported_and_the_farther_counts():
     damaged = PAIR.replace("GPU1\tNV4", "GPU1\tPHB")
     topology = read(damaged)
@@ -80,17 +83,6 @@ def test_cells_that_contradict_their_mirror_image_are_reported_and_the_farther_c
     assert topology.pairs[0].cls == "PHB"
     assert finding.verdict is Verdict.WARN
     assert finding.evidence == ("GPU0-GPU1: NV4 in row GPU0, PHB in row GPU1",)
-
-
-def test_a_class_that_is_not_known_is_a_gap_and_named():
-    topology = read("\tGPU0\tGPU1\tGPU2\nGPU0\tX\tPIX\tFOO\nGPU1\tPIX\tX\tSYS\nGPU2\tFOO\tSYS\tX\n")
-
-    assert topology.matrix[0] == ("X", "PIX", None)
-    assert (topology.findings[0].code, topology.findings[0].values) == (
-        "topology.rows-lost",
-        {"rows": ("GPU2",), "pairs": 1},
-    )
-    assert "FOO" in topology.findings[0].evidence[0]
 
 
 @pytest.mark.parametrize("cut", range(20, len(MESH), 97))
