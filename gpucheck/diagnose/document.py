@@ -216,23 +216,14 @@ def status_cell(value: Value) -> str | None:
     return word
 
 
-def gpu_pair(value: Value) -> tuple[int, int]:
-    return _two(value, "two different GPUs: [source, destination]", differ=True)
+def two(what: str, *, differ: bool) -> Reader:
+    def read_two(value: Value) -> tuple[int, ...]:
+        ends = tuple(item.integer(0, MOST_GPUS - 1) for item in value.items(2))
+        if len(ends) != 2 or (differ and ends[0] == ends[1]):
+            raise value.problem(f"must name {what}")
+        return ends
 
-
-def _ends(value: Value) -> tuple[int, int]:
-    return _two(value, "two cards by index: [client, server], equal for a transfer within one", differ=False)
-
-
-def _two(value: Value, what: str, *, differ: bool) -> tuple[int, int]:
-    ends = [item.integer(0, MOST_GPUS - 1) for item in value.items(2)]
-    if len(ends) != 2 or (differ and ends[0] == ends[1]):
-        raise value.problem(f"must name {what}")
-    return ends[0], ends[1]
-
-
-def _access(value: Value) -> Any:
-    return matrix(flag_cell)(value) if value.is_list else value.word("all", "none") == "all"
+    return read_two
 
 
 def _gpus(value: Value) -> tuple[ObservedGpu, ...]:
@@ -264,10 +255,6 @@ def _node(value: Value) -> int | None:
     return node if node >= 0 else None
 
 
-def _redirect(value: Value) -> bool | tuple[str, ...]:
-    return tuple(item.text() for item in value.items(MOST_ROWS)) if value.is_list else value.flag()
-
-
 def _by_class(value: Value) -> dict[str, tuple[float, float]]:
     found = {}
     for name, cell in value.pairs():
@@ -279,14 +266,6 @@ def _by_class(value: Value) -> dict[str, tuple[float, float]]:
                 raise cell.problem("must be [low, high], both above zero")
             found["SYS" if name == "SOC" else name] = min(ends), max(ends)
     return found
-
-
-def _hang(value: Value) -> Hang | bool:
-    return struct(Hang)(value) if value.is_mapping else value.flag()
-
-
-def _environment(value: Value) -> dict[str, str]:
-    return {name: cell.text() for name, cell in value.pairs()}
 
 
 # Of whole numbers, by field.
@@ -313,16 +292,24 @@ BY_NAME: dict[str, Reader] = {
     **MATRICES,
     **dict.fromkeys(("model", "cpu", "name", "product"), product_name),
     **dict.fromkeys(("h2d_gb_s", "d2h_gb_s"), measured_cell),
-    **dict.fromkeys(("pairs", "integrity_bad_pairs"), list_of(gpu_pair, MOST_GPUS * MOST_GPUS)),
-    "acs_redirect": _redirect,
+    **dict.fromkeys(
+        ("pairs", "integrity_bad_pairs"),
+        list_of(two("two different GPUs: [source, destination]", differ=True), MOST_GPUS * MOST_GPUS),
+    ),
+    "acs_redirect": lambda value: list_of(Value.text)(value) if value.is_list else value.flag(),
     "by_class": _by_class,
-    "environment": _environment,
-    "hang": _hang,
+    "environment": lambda value: {name: cell.text() for name, cell in value.pairs()},
+    "hang": lambda value: struct(Hang)(value) if value.is_mapping else value.flag(),
     "iommu": _iommu,
     "matrix": matrix(class_cell),
     "numa_node": _node,
-    "p2p_access": _access,
+    "p2p_access": lambda value: matrix(flag_cell)(value) if value.is_list else value.word("all", "none") == "all",
     "p2p_status": matrix(status_cell),
     "virtual": _virtual,
 }
-SPECIAL: dict[type[msgspec.Struct], dict[str, Reader]] = {Observations: {"gpus": _gpus}, NicResult: {"nics": _ends}}
+SPECIAL: dict[type[msgspec.Struct], dict[str, Reader]] = {
+    Observations: {"gpus": _gpus},
+    NicResult: {
+        "nics": two("two cards by index: [client, server], equal for a transfer within one", differ=False),
+    },
+}

@@ -162,10 +162,6 @@ def square(grid: Grid) -> Grid:
     )
 
 
-def transposed(matrix: Matrix) -> Matrix:
-    return tuple(zip(*matrix, strict=True))
-
-
 class Tables(NamedTuple):
     """grids: by the index of their headings. unread: what cannot be read; broken: the first of it."""
 

@@ -85,6 +85,7 @@ OF_A_RECORD = regex(r" [A-Z_]+=")  # the dictionary of a /dev/kmsg record
 DRIVER = ("NVRM", "nvidia", "NVSwitch", "Xid", "[Hardware Error]", "pcieport", "nouveau", "vfio-pci", "[10de:")
 TRACES = ("soft lockup", "BUG:", "general protection fault", "Oops", "hard LOCKUP", "kernel BUG at", "blocked for more")
 BEFORE, AFTER, AFTER_A_TRACE = 1, 2, 60
+NEW_LINE = regex(r"\n|#012|\\x0a|\\n")
 GROUP = regex(r"\((?:[^()\\]|\\.)*\)")
 
 
@@ -130,7 +131,7 @@ def log_of(lines: list[str]) -> KernelLog:
         (
             KernelLine(text=part, seconds=one.seconds, clock=one.clock)
             for one in _records(found)
-            for part in _parts(one.text)
+            for part in NEW_LINE.split(one.text)
             if part.strip()
         ),
         maxlen=MOST_LINES,
@@ -221,10 +222,6 @@ def _stripped(line: str) -> _Line:
     clock = next((reported[name] for name in CLOCKS if name in reported), None)
     kernel = any(name in reported for name in OF_THE_KERNEL) or WEEKDAY.match(reported.get("ctime", "")) is not None
     return _Line(text, seconds, clock, own="any" in reported, kernel=kernel)
-
-
-def _parts(text: str) -> list[str]:
-    return re.split(r"\n|#012|\\x0a|\\n", text)
 
 
 # The fields of a journal record in the forms that print all of them.

@@ -37,7 +37,6 @@ class ToolkitRepository(TableRow, frozen=True, kw_only=True):
 class Repositories(TableRow, frozen=True, kw_only=True):
     """Where packages come from. keys: by directory of NVIDIA's CUDA repository. signed: as for the toolkit's."""
 
-    source: tuple[str, ...]
     cuda_url: str
     keyring: str
     signed: Signed
@@ -115,7 +114,6 @@ class ElRevision(TableRow, frozen=True, kw_only=True):
 class Revisions(TableRow, frozen=True, kw_only=True):
     """ubuntu: by driver version; ubuntu_driver: of the others."""
 
-    source: tuple[str, ...]
     ubuntu: dict[str, Revision]
     ubuntu_driver: FabricRevision
     ubuntu_fabric: FabricRevision
@@ -137,7 +135,6 @@ class FabricPackages(TableRow, frozen=True, kw_only=True):
     el_before: names on EL up to that branch, which have no suffix.
     """
 
-    source: tuple[str, ...]
     suffixed_until: str
     el_before: dict[str, str]
     fabric_manager: tuple[str, ...]
@@ -149,7 +146,6 @@ class FabricPackages(TableRow, frozen=True, kw_only=True):
 class CudaPackages(TableRow, frozen=True, kw_only=True):
     """The toolkit package; el_config_common by CUDA minor."""
 
-    source: tuple[str, ...]
     package: str
     revision: str
     el_config_common: dict[str, str]
@@ -158,7 +154,6 @@ class CudaPackages(TableRow, frozen=True, kw_only=True):
 class CudnnPackages(TableRow, frozen=True, kw_only=True):
     """The cuDNN packages; their names carry the CUDA major."""
 
-    source: tuple[str, ...]
     apt: tuple[str, ...]
     dnf: tuple[str, ...]
     revision: str
@@ -175,7 +170,6 @@ class NcclSystemBuild(TableRow, frozen=True, kw_only=True):
 class NcclPackages(TableRow, frozen=True, kw_only=True):
     """NCCL packages; their version carries the CUDA minor."""
 
-    source: tuple[str, ...]
     apt: tuple[str, ...]
     dnf: tuple[str, ...]
     revision: str
@@ -199,7 +193,6 @@ class ContainerEngine(TableRow, frozen=True, kw_only=True):
 class ContainerToolkitPackages(TableRow, frozen=True, kw_only=True):
     """All of these always at one version."""
 
-    source: tuple[str, ...]
     packages: tuple[str, ...]
     versions: tuple[str, ...]
     revision: str
@@ -212,7 +205,6 @@ class HeaderPackages(TableRow, frozen=True, kw_only=True):
     debian_metapackage: of the flavor of an installed kernel metapackage, linux-image-{flavor}.
     """
 
-    source: tuple[str, ...]
     debian: tuple[str, ...]
     debian_metapackage: str
     el8: tuple[str, ...]
@@ -232,7 +224,6 @@ class KernelCompiler(TableRow, frozen=True, kw_only=True):
 class Compilers(TableRow, frozen=True, kw_only=True):
     """What DKMS needs for builds in addition to its own dependencies. open_modules: by family."""
 
-    source: tuple[str, ...]
     open_modules: dict[str, tuple[str, ...]]
     kernels: tuple[KernelCompiler, ...]
 
@@ -243,7 +234,6 @@ class Epel(TableRow, frozen=True, kw_only=True):
     include: the packages that may come from it. enable: repositories of the system itself.
     """
 
-    source: tuple[str, ...]
     name: str
     url: str
     key_url: str
@@ -258,7 +248,6 @@ class Epel(TableRow, frozen=True, kw_only=True):
 class Python(TableRow, frozen=True, kw_only=True):
     """The Python of gpucheck itself. el_majors: where the system's own is older than minimum, and another is there."""
 
-    source: tuple[str, ...]
     minimum: str
     el_majors: tuple[int, ...]
     interpreter: str
@@ -389,7 +378,6 @@ class UbuntuArchive(msgspec.Struct, frozen=True, kw_only=True):
     asked_by: the package whose versions are those of the driver.
     """
 
-    source: tuple[str, ...]
     components: tuple[str, ...]
     architectures: tuple[str, ...]
     systems: tuple[UbuntuSystem, ...]

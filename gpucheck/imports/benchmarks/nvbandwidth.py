@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec.structs import replace
 
 from gpucheck.imports._kind import Blocks, Kind, messages_in
-from gpucheck.imports._numbers import AGAIN, MOST_GPUS, tables, transposed
+from gpucheck.imports._numbers import AGAIN, MOST_GPUS, tables
 from gpucheck.imports._text import (
     ImportProblem,
     absent,
@@ -116,7 +116,8 @@ def _paths(table: Table, key: str) -> Matrix:
     if key == "p2p_bidir_gb_s" and table.case.endswith("_ce") and "total" not in table.description.lower():
         # Older versions print the measured stream only, while the other one runs against it.
         return tuple(tuple(None if value is None else 2 * value for value in row) for row in matrix)
-    return transposed(matrix) if re.search(r"GPU\(row\)\s*<-\s*GPU", table.description) else matrix
+    turned = re.search(r"GPU\(row\)\s*<-\s*GPU", table.description)
+    return tuple(zip(*matrix, strict=True)) if turned else matrix
 
 
 RUNNING = regex(r"^Running (\w{1,80})\.?\s*$")
