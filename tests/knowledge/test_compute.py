@@ -36,14 +36,6 @@ def test_rows_are_distinct_and_each_has_a_data_sheet():
     assert set(operations_per_clock("9.0", "NVIDIA H100 80GB HBM3")) == set(TABLE.least_part.matrix)
 
 
-def test_a_geforce_board_has_half_the_rate_of_its_sister():
-    geforce = operations_per_clock("8.6", "NVIDIA GeForce RTX 3090")
-    workstation = operations_per_clock("8.6", "NVIDIA RTX A6000")
-
-    assert workstation["bf16"] == 2 * geforce["bf16"]
-    assert workstation["int8"] == geforce["int8"]
-
-
 @pytest.mark.parametrize(
     ("capability", "name", "like"),
     [
@@ -64,16 +56,12 @@ def test_boards_without_a_row_of_their_own_have_that_of_their_like(capability, n
         ("9.0", "NVIDIA PG520-230"),
         ("8.9", "NVIDIA RTX 5000 Ada Generation Laptop GPU"),
         ("8.0", "GRID A100-10C"),
+        *((capability, "NVIDIA H100 80GB HBM3") for capability in (None, "3.7", "99.0")),
     ],
 )
-def test_an_unknown_board_has_no_ceiling(capability, name):
+def test_an_unknown_board_or_capability_has_no_ceiling(capability, name):
     """Boards of one architecture differ by 2 to 4 times."""
     assert operations_per_clock(capability, name) == {}
-
-
-@pytest.mark.parametrize("capability", [None, "3.7", "99.0"])
-def test_an_unknown_capability_has_no_ceiling(capability):
-    assert operations_per_clock(capability, "NVIDIA H100 80GB HBM3") == {}
 
 
 # NVIDIA's datasheets, in GB/s.

@@ -70,9 +70,8 @@ def test_a_gpu_is_found_by_every_name_and_id_it_has(gpu):
 @pytest.mark.parametrize("gpu", [g for g in GPUS if g.nvlink], ids=lambda g: g.name)
 def test_link_rates_of_both_tables_agree(gpu):
     """gpus.yml and links.yml state the same NVLink, so that no answer depends on which was asked."""
-    by_capability = nvlink_rate(gpu.compute_capability)
-
-    assert (by_capability.generation, by_capability.gb_s) == (gpu.nvlink.generation, gpu.nvlink.gb_s_per_link)
+    for rate in (nvlink_rate(gpu.compute_capability), nvlink_rate(gpu.name)):
+        assert (rate.generation, rate.gb_s) == (gpu.nvlink.generation, gpu.nvlink.gb_s_per_link)
     assert all(0.5 < knowledge.nvlink_factor(gpu.nvlink.generation, engine) <= 1 for engine in ("ce", "sm"))
 
 
@@ -211,14 +210,6 @@ def test_a_pcie_rate_is_lanes_times_signalling_rate_times_coding():
 def test_a_link_that_does_not_exist_has_no_rate(generation, width):
     with pytest.raises(LookupError, match="PCIe link"):
         knowledge.pcie_gb_s(generation, width)
-
-
-@pytest.mark.parametrize(
-    ("gpu", "rate"), [("6.0", 20.0), ("9.0", 25.0), ("B200", 50.0), ("RTX 3090", 14.0625), ("H100 SXM", 25.0)]
-)
-def test_nvlink_payload_by_capability_or_name(gpu, rate):
-    """Payload of one link in one direction."""
-    assert knowledge.nvlink_rate(gpu).gb_s == rate
 
 
 @pytest.mark.parametrize("gpu", ["8.9", "12.0", "RTX 4090", "Voodoo 2"])

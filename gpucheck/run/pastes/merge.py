@@ -247,11 +247,11 @@ def _fitted(seen: Observations, new: Observations) -> tuple[Observations, Observ
         return seen, new
     if count == other:
         order = _places(new.gpus, seen.gpus)
-        return seen, new if order is None or order == tuple(range(count)) else _spread(new, order, count)
+        return seen, new if order is None or order == tuple(range(count)) else spread(new, order, count)
     few, many = sorted((seen, new), key=lambda one: len(one.gpus))
     places = _places(few.gpus, many.gpus)
     if places is not None:
-        few = _spread(few, places, len(many.gpus))
+        few = spread(few, places, len(many.gpus))
     elif _is_unplaced(few):
         # A log or a collective on some of the GPUs: nothing in it counts GPUs by position.
         few = replace(few, gpus=())
@@ -437,7 +437,7 @@ def aligned(
     return None
 
 
-def _spread(seen: Observations, places: Sequence[int], count: int) -> Observations:
+def spread(seen: Observations, places: Sequence[int], count: int) -> Observations:
     """Return observations of some of a machine's GPUs as such of all `count`; places: the index of each of them.
 
     "All pairs" becomes all pairs of these; "every pair was compared, and none is bad" does not cover the others.
