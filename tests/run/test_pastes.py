@@ -68,6 +68,13 @@ def test_lines_that_name_no_machine_are_of_the_only_one_of_their_file():
     assert found.findings == ()
 
 
+def test_a_requested_machine_has_no_parts_of_another_one():
+    row = replace(part("node08").parts[0], machine=None, facts=reading(MATRIX)[0].parts[0].facts)
+    inputs = [part("node07"), Reading(parts=(row,)), part("node08")]
+
+    assert [diagnosis(inputs, sources=("a",), machine=name).gpus for name in ("node07", "node08")] == [0, 4]
+
+
 def test_jobs_on_two_hosts_are_two_machines():
     run = BANDWIDTH["nccl-tests.txt"]
     other = run.replace("gpu59", "gpu60").replace("12.68", "3.68").replace("12.66", "3.66")

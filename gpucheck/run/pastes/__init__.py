@@ -54,14 +54,14 @@ class HostParts(NamedTuple):
 
 
 def of_machine(parts: Sequence[Part], machine: str) -> HostParts:
-    """Return the parts of the requested host; parts that name none belong to it. Raises NoSuchMachine."""
-    name_of = _naming(parts)
-    names = {short(name): name for part in parts if (name := name_of(part))}
+    """Return the parts of the requested host; parts of no known host belong to it. Raises NoSuchMachine."""
+    hosts = by_host(parts)
+    names = {short(one.name): one.name for one in hosts if one.name}
     if short(machine) not in names:
         have = f"The inputs name {', '.join(names.values())}" if names else "The inputs name no machine"
         raise NoSuchMachine(f"no part of the input is of {machine}. {have}")
-    chosen = [part for part in parts if (name := name_of(part)) is None or short(name) == short(machine)]
-    return HostParts(names[short(machine)], chosen)
+    name = names[short(machine)]
+    return HostParts(name, [part for one in hosts if one.name in (name, None) for part in one.parts])
 
 
 def by_host(parts: Sequence[Part]) -> list[HostParts]:
