@@ -48,9 +48,10 @@ def _seen(values: Values, nvml: NvmlReading, manifest: ImageManifest | None) -> 
         return _closed(values)
     if not names:
         return HOST.unknown("images.gpus-not-given", seen, WANTED_ACCESS)
-    if floor and nvml.driver_version is None:
+    older = _older(nvml.driver_version, floor) if floor else False
+    if older is None:
         return HOST.unknown("images.driver-version-unknown", seen, WANTED_ACCESS, needed=floor)
-    if floor and nvml.driver_version and _older(nvml.driver_version, floor):
+    if older:
         cuda = manifest.cuda if manifest else None
         return HOST.fails("images.driver-too-old", seen, f"driver {floor} or newer", cuda=cuda)
     if hidden is not None and hidden.strip() in ("", "-1", "NoDevFiles"):
@@ -76,30 +77,23 @@ def _no_libcuda(values: Values, seen: str) -> Finding:
     )
 
 
-def _code(nvml: NvmlReading, manifest: ImageManifest | None) -> tuple[Finding, ...]:
-    """Return findings about GPUs without machine code in this build; newer GPUs use the PTX of the newest."""
+def _code(nvml: NvmlReading, manifest: ImageManifest | None) -> Iterator[Finding]:
+    """Yield findings about GPUs without machine code in this build; newer GPUs use the PTX of the newest."""
     archs = tuple(int(name.partition("_")[2]) for name in manifest.code) if manifest else ()
     if manifest is None or not archs:
-        return ()
+        return
     ptx = max((int(name[8:]) for name in manifest.code if name.startswith("compute_")), default=None)
-    without = [
-        gpu
-        for gpu in nvml.gpus
-        if gpu.compute_capability is not None
-        and not code_runs(gpu.compute_capability, archs)
-        and not (ptx and Version(f"{ptx // 10}.{ptx % 10}") < Version(gpu.compute_capability) < Version("10.0"))
-    ]
-    return tuple(
-        Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}").fails(
-            "images.gpu-code-missing",
-            f"{gpu.name}, compute capability {gpu.compute_capability}",
-            f"one of {' '.join(manifest.code)}",
-            framework=manifest.framework,
-            version=manifest.version,
-            build=manifest.build,
-        )
-        for gpu in without
-    )
+    for gpu in nvml.gpus:
+        capability, wanted = gpu.compute_capability, f"one of {' '.join(manifest.code)}"
+        subject = Subject(check=NAME, name=f"gpu:{gpu.pci_bus_id}")
+        if capability is None:
+            yield subject.unknown("images.gpu-code-unknown", f"{gpu.name}, compute capability not reported", wanted)
+        elif not code_runs(capability, archs) and not (
+            ptx and Version(f"{ptx // 10}.{ptx % 10}") < Version(capability) < Version("10.0")
+        ):
+            seen, build = f"{gpu.name}, compute capability {capability}", manifest.build
+            names = {"framework": manifest.framework, "version": manifest.version, "build": build}
+            yield subject.fails("images.gpu-code-missing", seen, wanted, **names)
 
 
 def _unseen(values: Values, failure: NvmlFailure) -> Finding:
@@ -158,11 +152,12 @@ def _closed(values: Values, evidence: tuple[str, ...] = ()) -> Finding:
     return subject.fails("images.device-denied-by-mode", seen, WANTED_ACCESS, group=rights.gid)
 
 
-def _older(version: str, floor: str) -> bool:
+def _older(version: str | None, floor: str) -> bool | None:
+    """Return whether a driver is older than the minimum; None if its version is unknown or not understood."""
     try:
-        return Version(version) < Version(floor)
+        return Version(version or "") < Version(floor)
     except InvalidVersion:
-        return False
+        return None
 
 
 WANTED = "RDMA devices, libibverbs and unlimited locked memory"
@@ -199,8 +194,6 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a name in a message
 # Podman's default, 64000 KiB; Docker's is 64 MiB.
 DEFAULT_SHM = 64000 * 2**10
 ROOMY_SHM = 1024 * MIB
-# The directory in the images' LD_LIBRARY_PATH, where GKE mounts the driver.
-DRIVER_FOLDERS = ("/usr/local/nvidia/lib", "/usr/local/nvidia/lib64")
 
 
 def evaluate(values: Values, *, quick: bool) -> Iterator[Finding]:

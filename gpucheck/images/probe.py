@@ -106,7 +106,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     shm_bytes: int | None
     memlock_bytes: int | None = None
     rdma_on_host: tuple[str, ...] = ()
-    arch: str
     container: str | None
     simulated: bool = False
     full: dict[str, Any] | None = None
@@ -128,7 +127,6 @@ def read(source: Source, *, quick: bool, full: bool, prefix: Path = Path(sys.pre
         shm_bytes=facts.limits.shm_bytes,
         memlock_bytes=facts.limits.memlock_bytes,
         rdma_on_host=tuple(name for device in facts.pci for name in device.infiniband_names),
-        arch=facts.system.arch,
         container=facts.system.container,
         simulated=facts.simulation is not None,
         full=query_framework(manifest.framework) if full and isinstance(manifest, ImageManifest) else None,

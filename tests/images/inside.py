@@ -40,7 +40,6 @@ ON_P100 = Values(
     gpus_on_pci=2,
     environment={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
     shm_bytes=8 * GIB,
-    arch="x86_64",
     container="docker",
 )
 NO_LIBCUDA = "libcuda.so.1: cannot open shared object file: No such file or directory"

@@ -6,9 +6,9 @@ import time
 import pytest
 
 from gpucheck.images.build import SBOM, read_file
-from gpucheck.images.judge import DRIVER_FOLDERS
 from gpucheck.simulator import profile_names
 from tests.images.containers import ASKED, Image
+from tests.images.test_text import DRIVER_FOLDERS
 
 pytestmark = pytest.mark.images
 

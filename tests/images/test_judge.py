@@ -228,6 +228,22 @@ def test_a_gpu_without_code_in_the_build_is_told_with_the_variant_that_has_it():
     assert "Pascal" in served(read_versions(ROOT).variant(name).filled.code)
 
 
+@pytest.mark.parametrize("version", [None, "", "not a version"])
+def test_a_driver_whose_version_is_not_understood_is_unknown(version):
+    """It was older than no minimum, and passed."""
+    nvml = replace(ON_P100.nvml, driver_version=version)
+
+    assert the_one(replace(ON_P100, nvml=nvml), Verdict.UNKNOWN).code == "images.driver-version-unknown"
+
+
+def test_a_gpu_whose_capability_is_not_reported_is_unknown():
+    """It had code for every GPU that it knew nothing of."""
+    nvml = reading(replace(p100(0), compute_capability=None), p100(1))
+    finding = the_one(replace(ON_P100, nvml=nvml), Verdict.UNKNOWN)
+
+    assert (finding.code, finding.subject) == ("images.gpu-code-unknown", "gpu:0000:03:00.0")
+
+
 def test_ptx_of_the_newest_code_serves_a_newer_gpu():
     code = ("sm_60", "compute_80")
 

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.images.judge import DRIVER_FOLDERS
 from gpucheck.images.versions import read_versions
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = read_versions(ROOT)
 DOCKERFILES = sorted(ROOT / f"images/{row.framework}/Dockerfile" for row in VERSIONS.variants.values())
 FRAMEWORKS = sorted(set(DOCKERFILES))
+# Where GKE mounts the driver.
+DRIVER_FOLDERS = ("/usr/local/nvidia/lib", "/usr/local/nvidia/lib64")
 SCRIPTS = sorted((ROOT / "images/common").iterdir())
 
 
