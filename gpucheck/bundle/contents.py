@@ -266,9 +266,8 @@ def bundled_plan(plan: Plan, manifest: Manifest, name: str) -> Plan | Refusal:
     if group is None:
         held = f"the bundle {name} holds {', '.join(manifest.groups)}"
         because = f"the bundle {name} was not made for group {plan.group}"
-        return _refused(
-            plan, held, because, f"make a bundle with GROUPS={plan.group}, or leave these hosts out (LIMIT)"
-        )
+        advice = f"make a bundle with GROUPS={plan.group}, or leave these hosts out (LIMIT)"
+        return _refused(plan, held, because, advice)
     differing = _differences(plan, group)
     if differing:
         planned_, there = (few([pair[side] for pair in differing], "; ") for side in (0, 1))
@@ -324,10 +323,6 @@ def host_files(manifest: Manifest, group: str) -> dict[str, str]:
     """What a host of a group gets: path on the host, below its directory -> path in the bundle."""
     system = manifest.systems[manifest.groups[group].system]
     places = {system.packages: "packages", system.wheels: "wheels"}
-    found = {
-        f"{place}{path.removeprefix(folder)}": path
-        for path in manifest.files
-        for folder, place in places.items()
-        if path.startswith(f"{folder}/")
-    }
+    pairs = ((path, *pair) for path in manifest.files for pair in places.items())
+    found = {f"{place}{path.removeprefix(old)}": path for path, old, place in pairs if path.startswith(f"{old}/")}
     return {KEY: KEY, **found}

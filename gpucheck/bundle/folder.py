@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 import msgspec
+from msgspec import to_builtins
 
 from gpucheck.bundle.contents import (
     KEY,
@@ -118,11 +119,11 @@ def _compared(path: Path, listed: BundledFile, copies: Path | None) -> str:
         if status.st_size != listed.bytes:
             return "was changed"
         # An earlier run may have left a good copy; a loss of power leaves others too.
-        copied = copies is None or ((copies / listed.sha256).exists() and described(copies / listed.sha256) == listed)
-        if copies is None or copied:
+        copy = copies / listed.sha256 if copies else None
+        if copy is None or (copy.exists() and described(copy) == listed):
             return "" if _digested(file, None, listed.bytes) == listed else "was changed"
-        with suppress(_ChangedError), replacing(copies / listed.sha256, durable=False) as copy:
-            if _digested(file, copy, listed.bytes) == listed:
+        with suppress(_ChangedError), replacing(copy, durable=False) as partial:
+            if _digested(file, partial, listed.bytes) == listed:
                 return ""
             raise _ChangedError
     return "was changed"
@@ -144,7 +145,7 @@ def signed(folder: Path, fingerprint: str = "") -> Signed:
         hint = "Give the directory that make bundle wrote (BUNDLE= of make)."
         raise BundleError(f"{folder / MANIFEST}: {error.what}. {hint}") from error
     proof = {MANIFEST: content, **{name: _proof(folder, name) for name in (SIGNATURE, KEY)}}
-    signer = verified(content, proof[SIGNATURE], proof[KEY], str(folder))
+    signer = verified(proof, str(folder))
     wanted = fingerprint.replace(" ", "").upper() or signer
     if signer != wanted:
         raise BundleDamaged(
@@ -194,15 +195,14 @@ def take(folder: Path, site: Path, fingerprint: str = "", *, accept_older: bool 
     newest = _newest(site / TAKEN, manifest, accept_older=accept_older)
     (site / BUNDLE).mkdir(exist_ok=True)
     _refuse_foreign(site / BUNDLE)
-    here = {Path(name).name: copies / manifest.files[name].sha256 for name in _used_here(manifest)}
-    for name, content in {**proof, **{name: path.read_bytes() for name, path in here.items()}}.items():
+    wheels = (f"{system.wheels}/{manifest.wheel.name}" for system in manifest.systems.values())
+    used = [name for name in (LOCK, PIP_LOCK, *wheels) if name in manifest.files]
+    here = {Path(name).name: (copies / manifest.files[name].sha256).read_bytes() for name in used}
+    for name, content in (*proof.items(), *here.items()):
         write_atomic(site / BUNDLE / name, content, mode=SHARED)
     for group in manifest.groups:
-        files = {there: manifest.files[name] for there, name in host_files(manifest, group).items()}
-        rows = {
-            there: {"sha256": file.sha256, "bytes": file.bytes, "source": str(copies / file.sha256)}
-            for there, file in files.items()
-        }
+        files = ((there, manifest.files[name]) for there, name in host_files(manifest, group).items())
+        rows = {there: {**to_builtins(file), "source": str(copies / file.sha256)} for there, file in files}
         write_atomic(site / f"{group}.json", msgspec.json.format(msgspec.json.encode(rows), indent=2), mode=SHARED)
     write_atomic(site / TAKEN, msgspec.json.encode(newest), mode=SHARED)
     digests = {file.sha256 for file in manifest.files.values()}
@@ -223,17 +223,11 @@ def _refuse_foreign(*places: Path) -> None:
             )
 
 
-def _used_here(manifest: Manifest) -> list[str]:
-    wheels = [f"{system.wheels}/{manifest.wheel.name}" for system in manifest.systems.values()]
-    return [name for name in (LOCK, PIP_LOCK, *wheels) if name in manifest.files]
-
-
 def _newest(record: Path, manifest: Manifest, *, accept_older: bool) -> dict[str, str]:
     """Group -> when its newest bundle was made, this one included. Raises BundleError for an older bundle."""
-    taken: dict[str, str] = {}
     try:
-        if record.exists():
-            taken = msgspec.json.decode(read_bytes(record, MOST_TAKEN), type=dict[str, str])
+        content = read_bytes(record, MOST_TAKEN) if record.exists() else b"{}"
+        taken = msgspec.json.decode(content, type=dict[str, str])
     except (UnreadableInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         what = error.what if isinstance(error, UnreadableInput) else error
         raise BundleError(f"{record}: not a record of bundles: {what}. Remove it.") from error

@@ -5,30 +5,17 @@ import os
 import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from gpucheck.bundle import contents, publisher, wheels
-from gpucheck.bundle.contents import (
-    KEY,
-    LOCK,
-    MANIFEST,
-    PIP_LOCK,
-    SIGNATURE,
-    BundledSystem,
-    BundleError,
-    Manifest,
-    OwnWheel,
-    Verified,
-    few,
-    write_manifest,
-)
+from gpucheck.bundle.contents import BundledSystem, BundleError, Manifest, OwnWheel, Verified
 from gpucheck.bundle.folder import described, inventory
 from gpucheck.bundle.publisher import Collected, CollectedPackage, file_digests, read_collected, regular_file
 from gpucheck.bundle.signing import Signer, index_apt, index_dnf, signer
@@ -71,11 +58,21 @@ def make(
         for name in sorted({answer.order.system for answer in answers}):
             some = [answer for answer in answers if answer.order.system == name]
             systems[name] = _system(name, some, collected, staged, signing, say, trust)
-        shutil.copy(lock_file, staged / LOCK)
-        signing.public(staged / KEY)
-        manifest = _manifest(lock, plans, systems, wheel, signing.fingerprint, staged)
-        (staged / MANIFEST).write_bytes(write_manifest(manifest))
-        signing.detached(staged / MANIFEST, staged / SIGNATURE)
+        shutil.copy(lock_file, staged / contents.LOCK)
+        signing.public(staged / contents.KEY)
+        groups = {p.group: contents.bundled_group(p, systems[contents.system_of(p)].versions) for p in plans}
+        own = described(next(staged.glob(f"*/wheels/{wheel.name}"))).sha256
+        manifest = Manifest(
+            made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            key=signing.fingerprint,
+            simulated=any(host.simulated for name in groups for host in lock.groups[name].hosts.values()),
+            wheel=msgspec.structs.replace(wheel, sha256=own),
+            groups=dict(sorted(groups.items())),
+            systems=systems,
+            files=inventory(staged),
+        )
+        (staged / contents.MANIFEST).write_bytes(contents.write_manifest(manifest))
+        signing.detached(staged / contents.MANIFEST, staged / contents.SIGNATURE)
     return manifest
 
 
@@ -86,10 +83,8 @@ def _staging(target: Path) -> Iterator[Path]:
     What killed runs have left is removed first. Raises BundleError if another run makes this bundle.
     """
     old, name = target.with_name(f".{target.name}.old"), re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}")
-    lock = os.open(
-        target.with_name(f".{target.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
-    )
-    try:
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(target.with_name(f".{target.name}.lock"), flags, 0o600), "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -98,44 +93,18 @@ def _staging(target: Path) -> Iterator[Path]:
             old.rename(target)  # killed between the two renames below
         for left in [path for path in target.parent.iterdir() if name.fullmatch(path.name) or path == old]:
             shutil.rmtree(left, ignore_errors=True)
-        staged = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        try:
-            yield staged
-            staged.chmod(0o755)
+        with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+            yield Path(folder)
+            Path(folder).chmod(0o755)
             if target.exists():
                 target.rename(old)
-            staged.rename(target)
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
+            Path(folder).rename(target)
         shutil.rmtree(old, ignore_errors=True)
-    finally:
-        os.close(lock)
-
-
-def _manifest(
-    lock: Lock,
-    plans: Sequence[Plan],
-    systems: dict[str, BundledSystem],
-    wheel: OwnWheel,
-    fingerprint: str,
-    staged: Path,
-) -> Manifest:
-    groups = {p.group: contents.bundled_group(p, systems[contents.system_of(p)].versions) for p in plans}
-    own = msgspec.structs.replace(wheel, sha256=described(next(staged.glob(f"*/wheels/{wheel.name}"))).sha256)
-    return Manifest(
-        made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        key=fingerprint,
-        simulated=any(host.simulated for name in groups for host in lock.groups[name].hosts.values()),
-        wheel=own,
-        groups={name: groups[name] for name in sorted(groups)},
-        systems=systems,
-        files=inventory(staged),
-    )
 
 
 def refuse_other_folder(target: Path) -> None:
     """Raise BundleError if the bundle would replace something that is not a bundle."""
-    if target.is_dir() and any(target.iterdir()) and not (target / MANIFEST).is_file():
+    if target.is_dir() and any(target.iterdir()) and not (target / contents.MANIFEST).is_file():
         raise BundleError(f"{target}: contains other files and is not a bundle. Set BUNDLE to a new directory")
     if target.exists() and not target.is_dir():
         raise BundleError(f"{target}: is a file, and a bundle is a directory. Set BUNDLE to a new directory")
@@ -169,7 +138,7 @@ def _system(
             versions.setdefault(package.name, set()).add(package.version)
         modules |= {module: regular_file(source, module) for module in answer.modules}
     say(f"{name}: checking the packages against the signed indexes of their publishers")
-    verified = verify_packages(answers, [collected / answer.order.group for answer in answers], packages, trust)
+    verified = verify_packages([(one, collected / one.order.group) for one in answers], packages, trust)
     say(f"{name}: {sum(map(len, versions.values()))} packages; writing and signing their list")
     if order.package_manager == "apt":
         index_apt(packages, signing)
@@ -178,7 +147,7 @@ def _system(
     for answer in answers:
         say(f"{name}: downloading the wheels for Python {answer.python.version}")
         lock = wheels.download(answer.requirements, answer.torch, answer.python, answer.pip_args, wheel_folder)
-        shutil.copy(lock, staged / PIP_LOCK)
+        shutil.copy(lock, staged / contents.PIP_LOCK)
     return BundledSystem(
         package_manager=order.package_manager,
         packages=f"{name}/packages",
@@ -190,43 +159,39 @@ def _system(
     )
 
 
-def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], packages: Path, trust: Trust) -> Verified:
-    """What vouches for each package. packages: the directory that holds them.
+def verify_packages(pairs: Sequence[tuple[Collected, Path]], packages: Path, trust: Trust) -> Verified:
+    """What vouches for each package. pairs: as of `publisher.keyring`; packages: the directory that holds them.
 
     Raises BundleError for one without a trusted signature, unless it is accepted.
-
     The digests of the rows are those of the files: they were compared when the files were taken.
     """
-    by_key: dict[str, int] = {}
+    by_key: Counter[str] = Counter()
     unverified: set[str] = set()
     with homes() as home:
-        keys = publisher.keyring(home, answers, folders, trust.keys)
-        repositories: list[dict[str, Any]] = []
-        found: list[tuple[str, publisher.Published]] = []
-        for answer, folder in zip(answers, folders, strict=True):
-            repositories += publisher.by_fingerprint(home, answer, folder)
-            found += publisher.published(keys, folder, answer.metadata)
+        keys, repositories = publisher.keyring(home, pairs, trust.keys)
+        found = [row for answer, folder in pairs for row in publisher.published(keys, folder, answer.metadata)]
     vouching = publisher.vouching(found, repositories, trust.own)
-    rows = {package.sha256: package for answer in answers for package in answer.packages}
+    rows = {package.sha256: package for answer, _ in pairs for package in answer.packages}
     for package in rows.values():
-        row = next((vouching[one] for one in file_digests(packages / package.file) if one in vouching), None)
-        if row is None:
+        vouched = next((vouching[one] for one in file_digests(packages / package.file) if one in vouching), None)
+        if vouched is None:
             unverified.add(package.name)
-        elif (row.name, row.version, row.arch) != (package.name, package.version.removeprefix("0:"), package.arch):
+            continue
+        key, row = vouched
+        if (row.name, row.version, row.arch) != (package.name, package.version.removeprefix("0:"), package.arch):
             raise BundleError(
                 f"{package.file}: the collecting host calls it {package.name} {package.version} {package.arch}, "
                 f"its publisher {row.name} {row.version} {row.arch}. Do not trust that host until you know why."
             )
-        else:
-            by_key[row.key] = by_key.get(row.key, 0) + 1
+        by_key[key] += 1
     refused = sorted(name for name in unverified if not any(fnmatchcase(name, one) for one in trust.unverified))
     if refused:
         raise BundleError(
-            f"{len(refused)} packages are not in an index signed by a trusted key: {few(refused)}. A key counts for "
-            "its own repository. Add the keyring of their publisher on this host to bundle_trusted_keys, or set "
-            "bundle_accept_unverified."
+            f"{len(refused)} packages are not in an index signed by a trusted key: {contents.few(refused)}. A key "
+            "counts for its own repository. Add the keyring of their publisher on this host to bundle_trusted_keys, "
+            "or set bundle_accept_unverified."
         )
-    return Verified(by_key={key: by_key[key] for key in sorted(by_key)}, unverified=tuple(sorted(unverified)))
+    return Verified(by_key=dict(sorted(by_key.items())), unverified=tuple(sorted(unverified)))
 
 
 def _take(source: Path, target: Path, package: CollectedPackage) -> None:

@@ -6,7 +6,7 @@ hash is in a release file that such a key signed; each package only if its hash 
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
@@ -65,12 +65,11 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
 def read_collected(path: Path) -> Collected:
     """The response of a host in GROUP.json. Raises BundleError."""
     hint = "A host returned this: do not trust it until you know why, then run make bundle again."
-    if path.stat().st_size > LARGEST_RESPONSE_BYTES:
-        raise BundleError(f"{path}: larger than {LARGEST_RESPONSE_BYTES} bytes. {hint}")
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=Collected)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise BundleError(f"{path}: not a response of bundle_packages: {error}. {hint}") from error
+        found = msgspec.json.decode(read_bytes(path, LARGEST_RESPONSE_BYTES), type=Collected)
+    except (UnreadableInput, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        what = error.what if isinstance(error, UnreadableInput) else f"not a response of bundle_packages: {error}"
+        raise BundleError(f"{path}: {what}. {hint}") from error
     total = sum(package.bytes for package in found.packages)
     if total > MOST_BYTES:
         raise BundleError(f"{path}: {total} bytes of packages, at most {MOST_BYTES} are accepted. {hint}")
@@ -94,60 +93,47 @@ OWN = {"nvidia-container-toolkit": "container_toolkit"}
 ANY_TIME = datetime.min.replace(tzinfo=timezone.utc)
 
 
-class Published(msgspec.Struct, frozen=True, kw_only=True):
-    """A package as a signed index describes it. key: fingerprint of what signed it."""
-
-    name: str
-    version: str
-    arch: str
-    key: str
+# A package as an index describes it, with the fingerprint of the key that signed the index.
+Published = tuple[str, Package]
 
 
-def keyring(home: Path, answers: Sequence[Collected], folders: Sequence[Path], site_keys: Iterable[Path]) -> Path:
-    """A keyring with the pinned and the configured keys. home: gpg's, empty. Raises BundleError for any other key."""
-    for answer, folder in zip(answers, folders, strict=True):
-        for row in by_fingerprint(home, answer, folder):
-            name = _key_file(row)
+def keyring(
+    home: Path, pairs: Iterable[tuple[Collected, Path]], site_keys: Iterable[Path]
+) -> tuple[Path, list[dict[str, Any]]]:
+    """A keyring with the pinned and the configured keys, and the repositories of the orders.
+
+    There a pinned digest is replaced by the fingerprints of the keys in the file with it.
+    home: gpg's, empty. pairs: what a host collected, and where it is. Raises BundleError for any other key.
+    """
+    rows = []
+    for answer, folder in pairs:
+        for row in map(dict, answer.order.repositories):
+            rows.append(row)
+            name = f"keys/{row['name']}.{'gpg' if row['kind'] == 'apt' else 'asc'}"
             if name not in answer.metadata:
                 continue
+            path = regular_file(folder, name)
+            keys = gnupg.primary_fingerprints(gpg(home, "--with-colons", "--show-keys", path))
+            if keys and f"SHA256:{gnupg.key_digest(path.read_bytes()).upper()}" in _pins(row):
+                row["key_fingerprint"] = ",".join(keys)
             pins = _pins(row)
-            foreign = [key for key in _primary_keys(home, regular_file(folder, name)) if key not in pins]
+            foreign = [key for key in keys if key not in pins]
             if foreign:
                 raise BundleError(
-                    f"{folder / name}: contains key {', '.join(foreign)}, pinned is {', '.join(pins)}. "
+                    f"{path}: contains key {', '.join(foreign)}, pinned is {', '.join(pins)}. "
                     "Do not trust the host that collected it until you know why."
                 )
-            gpg(home, "--import", folder / name)
+            gpg(home, "--import", path)
     for path in site_keys:
         gpg(home, "--import", path)
     target = home / "trusted.gpg"
     target.touch()
     gpg(home, "--output", target, "--export")
-    return target
-
-
-def by_fingerprint(home: Path, answer: Collected, folder: Path) -> list[dict[str, Any]]:
-    """The repositories of an order: a pinned digest is replaced by the fingerprints of the keys in the file with it."""
-    rows = []
-    for row in answer.order.repositories:
-        name = _key_file(row)
-        path = regular_file(folder, name) if name in answer.metadata else None
-        pinned = path and f"SHA256:{gnupg.key_digest(path.read_bytes()).upper()}" in _pins(row)
-        known = _primary_keys(home, path) if path and pinned else []
-        rows.append({**row, "key_fingerprint": ",".join(known)} if known else dict(row))
-    return rows
-
-
-def _key_file(repository: Mapping[str, Any]) -> str:
-    return f"keys/{repository['name']}.{'gpg' if repository['kind'] == 'apt' else 'asc'}"
+    return target, rows
 
 
 def _pins(repository: Mapping[str, str | None]) -> list[str]:
     return re.sub(r"\s", "", repository["key_fingerprint"] or "").upper().split(",")
-
-
-def _primary_keys(home: Path, path: Path) -> list[str]:
-    return gnupg.primary_fingerprints(gpg(home, "--with-colons", "--show-keys", path))
 
 
 def own_packages(plans: Iterable[Plan]) -> dict[str, frozenset[str]]:
@@ -161,7 +147,7 @@ def own_packages(plans: Iterable[Plan]) -> dict[str, frozenset[str]]:
 
 
 def vouching(
-    found: Sequence[tuple[str, Published]],
+    found: Sequence[Published],
     repositories: Iterable[Mapping[str, str | None]],
     own: Mapping[str, frozenset[str]],
 ) -> dict[str, Published]:
@@ -176,32 +162,32 @@ def vouching(
         for key in _pins(repository):
             pinned.setdefault(key, set()).add(repository["name"] or "")
     main = {key for key, names in pinned.items() if any(name.startswith(NVIDIAS) for name in names)}
-    names = {row.name for _, row in found if row.key in main}
-    listed = {(row.name, row.version, row.arch) for _, row in found if row.key in pinned}
+    names = {row.name for key, row in found if key in main}
+    listed = {(row.name, row.version, row.arch) for key, row in found if key in pinned}
 
-    def counts(row: Published) -> bool:
-        if row.key in main:
+    def counts(key: str, row: Package) -> bool:
+        if key in main:
             return True
-        if row.key in pinned:
-            return row.name not in names or any(row.name in own.get(one, ()) for one in pinned[row.key])
+        if key in pinned:
+            return row.name not in names or any(row.name in own.get(one, ()) for one in pinned[key])
         return (row.name, row.version, row.arch) not in listed
 
-    return {digest: row for digest, row in found if counts(row)}
+    return {row.digest: (key, row) for key, row in found if counts(key, row)}
 
 
-def published(keys: Path, folder: Path, metadata: Iterable[str]) -> list[tuple[str, Published]]:
-    """(SHA-256 or SHA-512 of a package, its row) for each row of an index that a trusted key signed. keys: keyring."""
+def published(keys: Path, folder: Path, metadata: Iterable[str]) -> list[Published]:
+    """Every row with a digest of an index that a trusted key signed. keys: keyring."""
     files = {name: regular_file(folder, name) for name in metadata if name.startswith("metadata/")}
     digests: dict[str, str] = {}
     for name, path in files.items():
         if name.endswith((".InRelease", ".Release", ".repomd.xml")):
             digests |= _vouched(keys, path)
-    found: list[tuple[str, Published]] = []
+    found: list[Published] = []
     for name, path in files.items():
         listed = ".Packages" in name or ".primary.xml" in name
         key = next((digests[one] for one in file_digests(path) if one in digests), None) if listed else None
         if key is not None:
-            found += _rows(path, key)
+            found += [(key, row) for rows in _listed(path).values() for row in rows if row.digest]
     return found
 
 
@@ -237,11 +223,9 @@ def _vouched(keys: Path, path: Path) -> dict[str, str]:
     return {}
 
 
-def _rows(path: Path, key: str) -> Iterator[tuple[str, Published]]:
-    """(digest of a package, its row) for each row of a package list; none of a list that cannot be read."""
-    found: dict[str, tuple[Package, ...]] = {}
+def _listed(path: Path) -> dict[str, tuple[Package, ...]]:
+    """The packages of a list; none of a list that cannot be read."""
     with suppress(UnusableIndex, UnreadableInput):
         pieces = unpacked_pieces(read_bytes(path, MOST_LIST), MOST_UNPACKED, str(path), "")
-        found = apt.read_packages(apt.lines_of(pieces)) if path.suffix == ".Packages" else dnf.read_primary(pieces)
-    for row in (row for rows in found.values() for row in rows if row.digest):
-        yield row.digest, Published(name=row.name, version=row.version, arch=row.arch, key=key)
+        return apt.read_packages(apt.lines_of(pieces)) if path.suffix == ".Packages" else dnf.read_primary(pieces)
+    return {}

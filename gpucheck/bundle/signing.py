@@ -65,13 +65,14 @@ def _fingerprint(home: Path | None, name: str) -> str:
         ) from error
 
 
-def verified(manifest: bytes, signature: bytes, key: bytes, name: str) -> str:
-    """The fingerprint of the key that a manifest is signed with. key: the key file, of exactly one key.
+def verified(proof: Mapping[str, bytes], name: str) -> str:
+    """The fingerprint of the key that a manifest is signed with.
 
-    name: the bundle, for messages. Raises BundleDamaged; also for a signature of a key that has expired or was revoked.
+    proof: bundle.json, its signature and the key file, of exactly one key. name: the bundle, for messages.
+    Raises BundleDamaged; also for a signature of a key that has expired or was revoked.
     """
     with homes() as home:
-        for file, content in ((MANIFEST, manifest), (SIGNATURE, signature), (KEY, key)):
+        for file, content in proof.items():
             (home / file).write_bytes(content)
         try:
             keys = gnupg.primary_fingerprints(gpg(home, "--with-colons", "--show-keys", home / KEY))
@@ -99,8 +100,7 @@ SECONDS = 3600
 # Program -> the packages that bring it on Debian's and on Red Hat's side.
 COMES_WITH = {
     "apt-ftparchive": ("apt-utils", "apt (EPEL)"),
-    "createrepo_c": ("createrepo-c", "createrepo_c"),
-    "modifyrepo_c": ("createrepo-c", "createrepo_c"),
+    **dict.fromkeys(("createrepo_c", "modifyrepo_c"), ("createrepo-c", "createrepo_c")),
 }
 
 

@@ -5,6 +5,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -54,9 +55,8 @@ def download(requirements: str, torch: str, python: Interpreter, pip_args: Seque
     shutil.copy(wheel, folder)
     locked = fitting(lock.read_text(encoding="utf-8"), python)
     with tempfile.TemporaryDirectory(prefix="gpucheck-wheels-") as temporary:
-        exact, wanted, held, chosen = (
-            Path(temporary, name) for name in ("locked.txt", "in.txt", "held.txt", "chosen.txt")
-        )
+        names = ("locked.txt", "in.txt", "held.txt", "chosen.txt")
+        exact, wanted, held, chosen = (Path(temporary, name) for name in names)
         exact.write_text("\n".join(locked.values()) + "\n", encoding="utf-8")
         words = [*download_words(python, pip_args), "--require-hashes", "--dest", folder, "--requirement", exact]
         run(words, what=f"downloading the locked wheels for Python {python.version}")
@@ -98,9 +98,8 @@ def fitting(lock: str, python: Interpreter) -> dict[str, str]:
 
 def compile_words(python: Interpreter, pip_args: Sequence[str]) -> list[str | Path]:
     """The command that turns requirements into exact versions for that host."""
-    platform = (
-        f"{python.machine}-manylinux_2_{max(k for k in KNOWN_GLIBC if k <= max(python.glibc_minor, KNOWN_GLIBC[0]))}"
-    )
+    newest = max(minor for minor in KNOWN_GLIBC if minor <= max(python.glibc_minor, KNOWN_GLIBC[0]))
+    platform = f"{python.machine}-manylinux_2_{newest}"
     words = [*python_module("uv"), "pip", "compile", "--quiet", "--no-header", "--no-annotate", "--no-config"]
     words += ["--python-version", python.version, "--python-platform", platform, "--only-binary", ":all:"]
     # As pip does: the best version of all indexes, not of the first that has any.
@@ -115,11 +114,8 @@ def download_words(python: Interpreter, pip_args: Sequence[str]) -> list[str | P
     platforms += [f"{name}_{python.machine}" for name in OLD_PLATFORMS]
     words = [*python_module("pip"), "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     words += ["--only-binary", ":all:", "--python-version", python.version, "--implementation", "cp"]
-    for abi in (tag, "abi3", "none"):
-        words += ["--abi", abi]
-    for platform in platforms:
-        words += ["--platform", platform]
-    return [*words, *pip_args]
+    pairs = (*(("--abi", abi) for abi in (tag, "abi3", "none")), *(("--platform", one) for one in platforms))
+    return [*words, *chain.from_iterable(pairs), *pip_args]
 
 
 def _index() -> dict[str, str]:

@@ -13,6 +13,7 @@ import pytest
 from gpucheck.bundle import making, publisher
 from gpucheck.bundle.contents import BundleError, manifest_text
 from gpucheck.bundle.folder import described
+from gpucheck.repositories.index import Package
 from gpucheck.stack.lock import read_lock_file, write_lock
 from gpucheck.stack.spec import Repository
 from tests.bundle.collecting import GROUP, make, publish_apt, publishers_key
@@ -166,8 +167,8 @@ def test_an_index_of_rpm_packages_counts_with_its_signature_alone(tmp_path, epoc
     names = [f"metadata/{path.name}" for path in (folder / "metadata").iterdir()]
 
     found = publisher.published(tmp_path / "gpg/trusted.gpg", folder, names)
-    wanted = publisher.Published(name="libnccl", version=version, arch="x86_64", key=signing.fingerprint)
-    assert found == [("ab" * 32, wanted)]
+    ((key, package),) = found
+    assert (key, *package[:3], package.digest) == (signing.fingerprint, "libnccl", version, "x86_64", "ab" * 32)
 
     repomd.write_bytes(repomd.read_bytes() + b"<!-- -->")
     assert publisher.published(tmp_path / "gpg/trusted.gpg", folder, names) == []
@@ -203,7 +204,7 @@ def test_nvidias_own_signed_indexes_vouch_with_sha_512(tmp_path, files, package)
 
     found = publisher.published(home / "trusted.gpg", folder, [f"metadata/{name}" for name in files])
 
-    assert {row.key for _, row in found} == {"C95B321B61E88C1809C4F759DDCAE044F796ECB0"}
+    assert {key for key, _ in found} == {"C95B321B61E88C1809C4F759DDCAE044F796ECB0"}
     assert package in {row.arch for _, row in found if row.name == "nvidia-docker2"}
 
 
@@ -215,8 +216,8 @@ PLANNED = (
 OWN = {"nvidia-container-toolkit": frozenset({"nvidia-container-toolkit"})}
 
 
-def row(name, version, key):
-    return publisher.Published(name=name, version=version, arch="amd64", key=key)
+def row(name, version, key, digest="9" * 64):
+    return key, Package(name, version, "amd64", 1, digest=digest)
 
 
 @pytest.mark.parametrize(
@@ -239,23 +240,23 @@ def row(name, version, key):
 )
 def test_a_key_vouches_for_its_own_repository(package, counts):
     genuine = [
-        ("1" * 64, row("libnvidia-compute", "580.1-1", NVIDIA)),
-        ("2" * 64, row("nvidia-container-toolkit", "1.17.0-1", NVIDIA)),
-        ("3" * 64, row("nvidia-container-toolkit", "1.18.1-1", TOOLKIT)),
+        row("libnvidia-compute", "580.1-1", NVIDIA, "1" * 64),
+        row("nvidia-container-toolkit", "1.17.0-1", NVIDIA, "2" * 64),
+        row("nvidia-container-toolkit", "1.18.1-1", TOOLKIT, "3" * 64),
     ]
-    for found in ([*genuine, ("9" * 64, package)], [("9" * 64, package), *genuine]):
+    for found in ([*genuine, package], [package, *genuine]):
         assert ("9" * 64 in publisher.vouching(found, PLANNED, OWN)) is counts
 
 
 def test_a_digest_that_a_second_publisher_lists_too_counts_by_the_first():
-    found = [("1" * 64, row("libnvidia-compute", "580.1-1", key)) for key in (NVIDIA, TOOLKIT, SITE)]
+    found = [row("libnvidia-compute", "580.1-1", key, "1" * 64) for key in (NVIDIA, TOOLKIT, SITE)]
     for order in (found, found[::-1]):
-        assert publisher.vouching(order, PLANNED, OWN)["1" * 64].key == NVIDIA
+        assert publisher.vouching(order, PLANNED, OWN)["1" * 64][0] == NVIDIA
 
 
 def test_a_mirror_that_signs_all_its_repositories_with_one_key_counts_for_all():
     planned = tuple({**one, "key_fingerprint": SITE.lower()} for one in PLANNED)
-    found = [("1" * 64, row("libnvidia-compute", "580.1-1", SITE))]
+    found = [row("libnvidia-compute", "580.1-1", SITE, "1" * 64)]
     assert publisher.vouching(found, planned, {})
 
 
