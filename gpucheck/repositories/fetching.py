@@ -88,31 +88,23 @@ class Network:
     def _got(self, parts: urllib.parse.SplitResult, most: int) -> bytes:
         if parts.scheme == "file":
             return _local(Path(urllib.parse.unquote(parts.path)), most)
-        for left in reversed(range(TRIES)):
-            found = self._tried(parts, most)
-            if isinstance(found, bytes):
-                return found
-            if not left:
-                raise found
-        raise AssertionError("no try")
-
-    def _tried(self, parts: urllib.parse.SplitResult, most: int) -> "bytes | UnusableIndex":
-        """Return the content, or the error if another try may help. Raises UnusableIndex if none will."""
         url = without_credentials(urllib.parse.urlunsplit(parts))
-        try:
-            return self._read(self._request(parts), most)
-        except urllib.error.HTTPError as error:
-            refused = _refused(url, error)
-            if error.code < 500:
-                raise refused from None
-            return refused
-        except UnusableIndex:
-            raise
-        except (OSError, HTTPException, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
-            reason = getattr(reason, "strerror", None) or reason
-            do = "Check the address, the network and the proxy (https_proxy, no_proxy)"
-            return UnusableIndex(f"{url}: {excerpt(str(reason), MOST_REASON)}", do, rejected=False)
+        for left in reversed(range(TRIES)):
+            try:
+                return self._read(self._request(parts), most)
+            except urllib.error.HTTPError as error:
+                refused, final = _refused(url, error), error.code < 500
+            except UnusableIndex:
+                raise
+            except (OSError, HTTPException, ValueError) as error:
+                reason = getattr(error, "reason", None) or error
+                reason = getattr(reason, "strerror", None) or reason
+                do = "Check the address, the network and the proxy (https_proxy, no_proxy)"
+                refused = UnusableIndex(f"{url}: {excerpt(str(reason), MOST_REASON)}", do, rejected=False)
+                final = False
+            if final or not left:
+                raise refused
+        raise AssertionError("no try")
 
     def _request(self, parts: urllib.parse.SplitResult) -> urllib.request.Request:
         request = urllib.request.Request(without_credentials(urllib.parse.urlunsplit(parts)), headers=AGENT)  # noqa: S310

@@ -48,12 +48,12 @@ def _apt(row: Row, base: str, arch: str, fetcher: Fetcher, now: datetime) -> Ind
     suite = row.get("suite") or "/"
     flat = suite.endswith("/")
     place = base + (suite.lstrip("/") if flat else f"dists/{suite}/")
-    with keyring(_key(row, fetcher), row["key_fingerprint"] or "", without_credentials(row["key_url"] or "")) as keys:
+    with keyring(row, fetcher) as keys:
         try:
-            text, signer = keys.clearsigned(fetcher.get(f"{place}InRelease", MOST_RELEASE))
+            text, signer = _verified(keys, fetcher.get(f"{place}InRelease", MOST_RELEASE))
         except NotThere:
             text = fetcher.get(f"{place}Release", MOST_RELEASE)
-            signer = keys.detached(text, _signature(fetcher, f"{place}Release.gpg"))
+            _, signer = _verified(keys, text, _signature(fetcher, f"{place}Release.gpg"))
     release = apt.read_release(text.decode("utf-8", "replace"), now, "" if flat else suite)
     dpkg_arch = ARCHITECTURES["apt"][arch]
     packages: dict[str, tuple[Package, ...]] = {}
@@ -71,10 +71,8 @@ def _dnf(row: Row, base: str, fetcher: Fetcher) -> Index:
     content = fetcher.get(f"{base}repodata/repomd.xml", MOST_RELEASE)
     signer = None
     if row.get("signed") in ("metadata", "both"):
-        with keyring(
-            _key(row, fetcher), row["key_fingerprint"] or "", without_credentials(row["key_url"] or "")
-        ) as keys:
-            signer = keys.detached(content, _signature(fetcher, f"{base}repodata/repomd.xml.asc"))
+        with keyring(row, fetcher) as keys:
+            _, signer = _verified(keys, content, _signature(fetcher, f"{base}repodata/repomd.xml.asc"))
     primary = dnf.read_repomd(content)
     # A list below the repository: of a mirror in a directory, "../" would be any file of this machine.
     place_of(base + primary.location)
@@ -82,12 +80,6 @@ def _dnf(row: Row, base: str, fetcher: Fetcher) -> Index:
     if not primary.checksum.matches(packed):
         raise _changed(primary.location, len(packed), None)
     return Index("dnf", dnf.read_primary(_unpacked(packed, primary.location)), primary.made, signer)
-
-
-def _key(row: Row, fetcher: Fetcher) -> bytes:
-    if not row["key_url"]:
-        raise UnusableIndex("the plan has no key of it", "Set its key_url and key_fingerprint in stack.yml")
-    return fetcher.get(row["key_url"], MOST_KEY)
 
 
 def _signature(fetcher: Fetcher, url: str) -> bytes:
@@ -117,52 +109,42 @@ def _unpacked(content: bytes, name: str) -> Iterator[bytes]:
 SECONDS = 60
 
 
-class Keyring:
-    """The pinned keys of one repository."""
+def _verified(keys: Path, content: bytes, signature: bytes | None = None) -> tuple[bytes, str]:
+    """Return (the signed text, fingerprint of the key). keys: of ``keyring``. Raises UnusableIndex.
 
-    def __init__(self, home: Path, path: Path) -> None:
-        self.home, self.path = home, path
-
-    def clearsigned(self, content: bytes) -> tuple[bytes, str]:
-        """Return (the signed text, fingerprint of the key) of a clear-signed file. Raises UnusableIndex."""
-        if not gnupg.is_single_message(content):
-            raise UnusableIndex("InRelease is not one signed message", "Do not trust this mirror; synchronize it again")
-        text, key = self._verify("--output", "-", self._written("signed", content))
-        return text, key
-
-    def detached(self, content: bytes, signature: bytes) -> str:
-        """Return the fingerprint of the key that made a detached signature. Raises UnusableIndex."""
-        return self._verify(self._written("signature", signature), self._written("signed", content))[1]
-
-    def _written(self, name: str, content: bytes) -> Path:
-        path = self.home / name
-        path.write_bytes(content)
-        return path
-
-    def _verify(self, *arguments: str | Path) -> tuple[bytes, str]:
-        with _usable():
-            done = gnupg.verify(self.path, *arguments, seconds=SECONDS)
-        if done.key is not None:
-            return done.text, done.key
-        if "NO_PUBKEY" in done.statuses and not done.bad:
-            reason = f"signed with key {done.statuses['NO_PUBKEY'][-1]}, which is not the pinned one"
-        else:
-            reason = gnupg.BAD.get(done.bad or "", "there is no valid signature")
-        raise UnusableIndex(
-            reason, "Do not install from it. Synchronize the mirror again, or compare with its publisher"
-        )
+    signature: a detached one; without it the content is clear-signed.
+    """
+    signed, detached = keys.with_name("signed"), keys.with_name("signature")
+    signed.write_bytes(content)
+    if signature is not None:
+        detached.write_bytes(signature)
+    elif not gnupg.is_single_message(content):
+        raise UnusableIndex("InRelease is not one signed message", "Do not trust this mirror; synchronize it again")
+    with _usable():
+        arguments = ("--output", "-", signed) if signature is None else (detached, signed)
+        done = gnupg.verify(keys, *arguments, seconds=SECONDS)
+    if done.key is not None:
+        return done.text if signature is None else content, done.key
+    if "NO_PUBKEY" in done.statuses and not done.bad:
+        reason = f"signed with key {done.statuses['NO_PUBKEY'][-1]}, which is not the pinned one"
+    else:
+        reason = gnupg.BAD.get(done.bad or "", "there is no valid signature")
+    raise UnusableIndex(reason, "Do not install from it. Synchronize the mirror again, or compare with its publisher")
 
 
 @contextmanager
-def keyring(key: bytes, pinned: str, where: str) -> Iterator[Keyring]:
-    """A keyring with the keys of a file, which must all be pinned. pinned: fingerprints or digests, see stack.spec.
+def keyring(row: Row, fetcher: Fetcher) -> Iterator[Path]:
+    """A keyring with the keys of a repository's file, which must all be pinned, by fingerprint or digest.
 
-    where: address of the key, for messages. Raises UnusableIndex, also if gpg is not installed.
+    Raises UnusableIndex, also if gpg is not installed.
     """
+    if not row["key_url"]:
+        raise UnusableIndex("the plan has no key of it", "Set its key_url and key_fingerprint in stack.yml")
+    key, where = fetcher.get(row["key_url"], MOST_KEY), without_credentials(row["key_url"])
     with gnupg.homes() as home:
         file = home / "key"
         file.write_bytes(key)
-        pins = re.sub(r"\s", "", pinned).upper().split(",")
+        pins = re.sub(r"\s", "", row["key_fingerprint"] or "").upper().split(",")
         found, digest = _fingerprints(home, file), gnupg.key_digest(key)
         if not found:
             raise UnusableIndex(f"{where} holds no OpenPGP key", "Correct key_url of the repository")
@@ -183,7 +165,7 @@ def keyring(key: bytes, pinned: str, where: str) -> Iterator[Keyring]:
             raise UnusableIndex(
                 f"gpg on this machine cannot use the key {where}: {reason[0]}", "Compare the key with its publisher's"
             )
-        yield Keyring(home, ring)
+        yield ring
 
 
 def _fingerprints(home: Path, file: Path) -> list[str]:
