@@ -7,11 +7,11 @@ import tarfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpucheck.lab.model import LABEL, LABEL_STAMP, SUBNET_VARIABLE, Lab
+from gpucheck.lab.model import LABEL, LABEL_STAMP, SUBNET_VARIABLE, HostSpec, Lab
 from gpucheck.lab.system import LabError, LabUsageError, failed, say
 
 if TYPE_CHECKING:
@@ -55,19 +55,12 @@ def lab_containers(client: "DockerClient", lab_name: str) -> dict[str, "Containe
 
 
 def create(
-    client: "DockerClient",
-    lab: Lab,
-    name: str,
-    *,
-    hostname: str,
-    image: str,
-    ip: IPv4Address,
-    labels: Mapping[str, str],
-    **options: Any,
+    client: "DockerClient", lab: Lab, host: HostSpec, *, image: str, labels: Mapping[str, str], **options: Any
 ) -> "Container":
     """Create a container of the lab with a fixed address, not started. Raises LabUsageError when its name is taken."""
     import docker.errors
 
+    name = lab.container(host.name)
     try:
         other = client.containers.get(name)
     except docker.errors.NotFound:
@@ -81,10 +74,10 @@ def create(
         return client.containers.create(
             image,
             name=name,
-            hostname=hostname,
+            hostname=host.name,
             labels={LABEL: lab.name, **labels},
             network=lab.name,
-            networking_config={lab.name: client.api.create_endpoint_config(ipv4_address=str(ip))},
+            networking_config={lab.name: client.api.create_endpoint_config(ipv4_address=str(lab.ip(host)))},
             detach=True,
             **options,
         )
@@ -230,6 +223,7 @@ def find_network(client: "DockerClient", lab_name: str) -> "Network | None":
     return found[0] if found else None
 
 
+@engine_errors("looking at the engine's networks")
 def check_network(client: "DockerClient", lab: Lab) -> "Network | None":
     """The lab's network, None where it can be made. Raises LabUsageError when its subnet or its name is taken."""
     network = find_network(client, lab.name)
@@ -250,6 +244,7 @@ def check_network(client: "DockerClient", lab: Lab) -> "Network | None":
     return None
 
 
+@engine_errors("making the lab's network")
 def ensure_network(client: "DockerClient", lab: Lab) -> "Network":
     """The lab's network, made when it is not there. Raises LabUsageError as check_network does."""
     from docker.types import IPAMConfig, IPAMPool

@@ -1,6 +1,7 @@
 """The lab's hosts: bare machines in containers, each with the simulated hardware of its profile."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,31 +45,37 @@ def stand_ins(host: HostSpec, flavour: Flavour) -> tuple[str, ...]:
     return (*([POSES[host.image]] if flavour == "posing" else []), *STAND_INS, *bare)
 
 
-def ensure_host(
-    client: "DockerClient", lab: Lab, host: HostSpec, flavour: Flavour, image: str, machine: bytes, public_key: str
-) -> str:
+@dataclass(frozen=True)
+class Ground:
+    """What hosts of any kind stand on. key_fingerprint: of the mirror. torch: the version in the wheelhouse."""
+
+    flavour: Flavour
+    images: dict[str, str]
+    public_key: str
+    key_fingerprint: str
+    torch: str
+
+
+def ensure_host(client: "DockerClient", lab: Lab, host: HostSpec, ground: Ground, machine: bytes) -> str:
     """The host, running, with its login and its package source. Returns its host key, ``ssh-ed25519 AAAA...``.
 
     machine: of :func:`machine_archive`.
     """
-    name = lab.container(host.name)
     # It changes if a host must be created again: its image, its address, or the machine that it simulates.
-    stamp = fingerprint([image, str(lab.ip(host)), machine])
-    container = kept(lab_containers(client, lab.name).get(name), stamp)
+    stamp = fingerprint([ground.images[host.image], str(lab.ip(host)), machine])
+    container = kept(lab_containers(client, lab.name).get(lab.container(host.name)), stamp)
     if container is None:
-        container = make_host(client, lab, host, flavour, image, stamp)
+        container = make_host(client, lab, host, ground, stamp)
         put_archive(container, "/", machine)
     # Each time: the key or the mirror may have been replaced since.
     if container.status != "running":
         start(container)
-    connect_host(client, lab, host, container, public_key)
+    connect_host(client, lab, host, container, ground.public_key)
     wait_for(container, "systemctl", "is-active", "multi-user.target", what=f"booting {host.name}")
     return host_key(container)
 
 
-def make_host(
-    client: "DockerClient", lab: Lab, host: HostSpec, flavour: Flavour, image: str, stamp: str
-) -> "Container":
+def make_host(client: "DockerClient", lab: Lab, host: HostSpec, ground: Ground, stamp: str) -> "Container":
     """Create a host whose PID 1 is systemd, with no more rights than any container.
 
     One that appears as bare metal may mount: it puts its hardware over what it sees of the machine below.
@@ -77,11 +84,9 @@ def make_host(
     return create(
         client,
         lab,
-        lab.container(host.name),
-        hostname=host.name,
-        image=image,
-        ip=lab.ip(host),
-        labels={LABEL_STAMP: stamp, LABEL_FLAVOUR: flavour},
+        host,
+        image=ground.images[host.image],
+        labels={LABEL_STAMP: stamp, LABEL_FLAVOUR: ground.flavour},
         **host_options(client, {}),
         **(rights if host.bare_metal else {}),
     )

@@ -10,6 +10,7 @@ import yaml
 from gpucheck.lab import catalogue
 from gpucheck.lab.images import Flavour
 from gpucheck.lab.model import HOSTS, HostSpec, Lab
+from gpucheck.processes.atomic import SHARED, write_atomic
 
 # The lab's packages and wheels take 1 GiB a host; NVIDIA's own, which they replace, take ten times as much.
 FREE_GIB = 2
@@ -82,13 +83,9 @@ def dump(content: dict[str, Any], comment: str) -> str:
     return f"# {comment}\n{yaml.safe_dump(content, sort_keys=False, width=120)}"
 
 
-def write_if_changed(path: Path, text: str, mode: int = 0o644) -> None:
-    if path.exists() and path.read_text(encoding="utf-8") == text:
-        return
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.chmod(mode)
-    partial.replace(path)
+def write_if_changed(path: Path, text: str) -> None:
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        write_atomic(path, text.encode(), mode=SHARED)
 
 
 def write_stack_spec(directory: Path, text: str) -> None:

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +25,9 @@ from gpucheck.lab.containers import (
     start,
     wait_for,
 )
-from gpucheck.lab.hosts import connect_host, ensure_host, machine_archive, stand_ins
+from gpucheck.lab.hosts import Ground, connect_host, ensure_host, machine_archive, stand_ins
 from gpucheck.lab.images import PYTHONS, Flavour, ensure_images
-from gpucheck.lab.model import HOSTS, IMAGES, LABEL, LABEL_FLAVOUR, LABEL_STAMP, HostSpec, Lab, fingerprint
+from gpucheck.lab.model import HOSTS, IMAGES, LABEL, LABEL_FLAVOUR, LABEL_STAMP, MIRROR, HostSpec, Lab, fingerprint
 from gpucheck.lab.system import LabError, LabUsageError, engine, install, reachable, run, say
 from gpucheck.lab.wheelhouse import ensure_wheelhouse
 from gpucheck.simulator.compiler import CUDA, NVML
@@ -62,17 +61,14 @@ def ensure_mirror(client: "DockerClient", lab: Lab, image: str, wheels: Path) ->
 
     The key is made in the container when it first runs and never leaves it.
     """
-    name = lab.container("mirror")
     stamp = mirror_stamp(lab, image, wheels)
-    container = kept(lab_containers(client, lab.name).get(name), stamp)
+    container = kept(lab_containers(client, lab.name).get(lab.container(MIRROR.name)), stamp)
     if container is None:
         container = create(
             client,
             lab,
-            name,
-            hostname="mirror",
+            MIRROR,
             image=image,
-            ip=lab.mirror_ip,
             labels={LABEL_STAMP: stamp},
             restart_policy={"Name": "unless-stopped"},
             init=True,
@@ -90,12 +86,8 @@ def fill(container: "Container", root: Path) -> None:
     images = root / "images/lab"
     content = catalogue.to_json()
     stamp = fingerprint([content, *library_files().values(), images / "payload", images / "mirror"])
-    if (
-        checked_output(
-            container, "sh", "-c", f"cat {STAMP} 2>/dev/null || echo none", what="reading the mirror's state"
-        ).strip()
-        == stamp
-    ):
+    words = ("sh", "-c", f"cat {STAMP} 2>/dev/null || echo none")
+    if checked_output(container, *words, what="reading the mirror's state").strip() == stamp:
         return
     say(f"building and signing {len(catalogue.packages())} stub packages")
     put(
@@ -125,23 +117,11 @@ def up(lab: Lab, hosts: Sequence[HostSpec] = HOSTS) -> Path:
         machines = {host: machine_archive(host, stand_ins(host, ground.flavour)) for host in hosts}
         with ThreadPoolExecutor(len(hosts)) as pool:
             jobs = {
-                host: pool.submit(
-                    ensure_host,
-                    client,
-                    lab,
-                    host,
-                    ground.flavour,
-                    ground.images[host.image],
-                    machine,
-                    ground.public_key,
-                )
-                for host, machine in machines.items()
+                host: pool.submit(ensure_host, client, lab, host, ground, machine) for host, machine in machines.items()
             }
             keys = {str(lab.ip(host)): job.result() for host, job in jobs.items()}
-        inventory, stack_spec = (
-            files.inventory(lab, ground.flavour, hosts),
-            files.stack_spec(lab, ground.key_fingerprint, ground.torch),
-        )
+        inventory = files.inventory(lab, ground.flavour, hosts)
+        stack_spec = files.stack_spec(lab, ground.key_fingerprint, ground.torch)
     return write_down(lab, inventory, stack_spec, keys)
 
 
@@ -152,28 +132,16 @@ def up_light(lab: Lab, count: int, profile: str | None = None) -> Path:
         client = engine()
         refuse_kind(client, lab, light=True)
         ground = prepare(client, lab)
-        key = ensure_fleet(client, lab, hosts, ground.flavour, ground.images[IMAGE], ground.public_key)
+        key = ensure_fleet(client, lab, hosts, ground)
         inventory = files.inventory(lab, ground.flavour, hosts, reboot_command=REBOOT_COMMAND)
         stack_spec = files.stack_spec(lab, ground.key_fingerprint, "none")
     return write_down(lab, inventory, stack_spec, {str(lab.ip(host)): key for host in hosts})
 
 
-@dataclass(frozen=True)
-class Ground:
-    """What hosts of any kind stand on. key_fingerprint: of the mirror. torch: the version in the wheelhouse."""
-
-    flavour: Flavour
-    images: dict[str, str]
-    public_key: str
-    key_fingerprint: str
-    torch: str
-
-
 def prepare(client: "DockerClient", lab: Lab) -> Ground:
     """Images, wheels, network, login key and mirror."""
     # Asked before anything is built, made only after: a failed build leaves no network behind.
-    with engine_errors("looking at the engine's networks"):
-        check_network(client, lab)
+    check_network(client, lab)
     # The wheels come over the network, the images mostly not: side by side they cost the longer of the two.
     with ThreadPoolExecutor(1) as pool:
         wheels = pool.submit(ensure_wheelhouse, lab.root, PYTHONS["posing"])
@@ -182,9 +150,7 @@ def prepare(client: "DockerClient", lab: Lab) -> Ground:
         wheelhouse = wheels.result()
     if PYTHONS[flavour] != PYTHONS["posing"]:
         wheelhouse = ensure_wheelhouse(lab.root, PYTHONS[flavour])
-    with engine_errors("making the lab's network"):
-        ensure_network(client, lab)
-    lab.directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+    ensure_network(client, lab)
     public_key = login_key(lab.directory)
     key_fingerprint = ensure_mirror(client, lab, images["mirror"], wheelhouse.folder)
     return Ground(flavour, images, public_key, key_fingerprint, wheelhouse.torch_version)
@@ -217,7 +183,8 @@ def known_flavour(client: "DockerClient", name: str) -> Flavour | None:
 
 
 def login_key(directory: Path) -> str:
-    """The public half of the lab's login key, made when it is not there."""
+    """The public half of the lab's login key, made with the directory when it is not there."""
+    directory.mkdir(parents=True, exist_ok=True, mode=0o755)
     private, public = directory / "id_ed25519", directory / "id_ed25519.pub"
     if not (private.exists() and public.exists()):
         if shutil.which("ssh-keygen") is None:
@@ -346,20 +313,18 @@ def specs(lab: Lab, count: int, profile: str = PROFILE) -> tuple[HostSpec, ...]:
     return tuple(HostSpec(name, IMAGE, profile, KERNEL, "gpu_light", FIRST_OFFSET + i) for i, name in enumerate(names))
 
 
-def ensure_fleet(
-    client: "DockerClient", lab: Lab, hosts: Sequence[HostSpec], flavour: Flavour, image: str, public_key: str
-) -> str:
+def ensure_fleet(client: "DockerClient", lab: Lab, hosts: Sequence[HostSpec], ground: Ground) -> str:
     """The hosts, running; returns the host key that they share.
 
     The first is made bare. The others are copies of the first as it is when they are made: provision it before, and
     a fleet comes up that is provisioned.
     """
-    first, machine = hosts[0], machine_archive(hosts[0], stand_ins(hosts[0], flavour))
-    files = lab.root / "images/lab/light"
-    stamp = fingerprint([image, machine, public_key, files])
+    first, machine = hosts[0], machine_archive(hosts[0], stand_ins(hosts[0], ground.flavour))
+    files, image = lab.root / "images/lab/light", ground.images[IMAGE]
+    stamp = fingerprint([image, machine, ground.public_key, files])
     seen = {name: kept(one, stamp) for name, one in lab_containers(client, lab.name).items() if "-light-" in name}
     fleet = {name: one for name, one in seen.items() if one is not None}
-    labels = {LABEL_STAMP: stamp, LABEL_FLAVOUR: flavour}
+    labels = {LABEL_STAMP: stamp, LABEL_FLAVOUR: ground.flavour}
     pattern = fleet.get(lab.container(first.name))
     if pattern is None:
         pattern = make_host(client, lab, first, image, labels)
@@ -367,7 +332,7 @@ def ensure_fleet(
         put(pattern, "/usr/lib/gpucheck-lab", {"light": files})
         put(pattern, "/usr/local/bin", {"systemctl": files / "systemctl"})
         start(pattern)
-        connect_host(client, lab, first, pattern, public_key)
+        connect_host(client, lab, first, pattern, ground.public_key)
     ensure_running([pattern])
     missing = [host for host in hosts if lab.container(host.name) not in fleet and host is not first]
     if missing:
@@ -385,10 +350,8 @@ def make_host(client: "DockerClient", lab: Lab, host: HostSpec, image: str, labe
     return create(
         client,
         lab,
-        lab.container(host.name),
-        hostname=host.name,
+        host,
         image=image,
-        ip=lab.ip(host),
         labels=labels,
         command=[INIT],
         tmpfs={"/run": "", "/run/lock": ""},

@@ -48,7 +48,7 @@ BARE_METAL_HOSTS = tuple(
     replace(host, profile=profile, bare_metal=True, faults=("acs-redirect",))
     for host, profile in zip(HOSTS, ("dgx1-p100", "hgx-h100-x8"), strict=True)
 )
-MIRROR_OFFSET = 10
+MIRROR = HostSpec("mirror", "mirror", "no-gpu", "", "", 10)
 SMALLEST_PREFIX = 28  # 16 addresses: the mirror and the hosts have fixed ones
 
 
@@ -67,7 +67,7 @@ class Lab:
 
     @property
     def mirror_ip(self) -> IPv4Address:
-        return self.subnet[MIRROR_OFFSET]
+        return self.ip(MIRROR)
 
     def ip(self, host: HostSpec) -> IPv4Address:
         return self.subnet[host.offset]

@@ -62,14 +62,11 @@ def up(lab: Lab) -> Path:
     """Bring the host up, or find that it is; returns the inventory's path. Raises LabError."""
     with one_at_a_time(lab.root):
         client = engine()
-        with engine_errors("looking at the engine's networks"):
-            check_network(client, lab)
+        check_network(client, lab)
         wheels = ensure_wheelhouse(lab.root, (PYTHON,)).folder
         with engine_errors("building the image of the Debian host"):
             image = ensure_image(client, lab.root)
-        with engine_errors("making the lab's network"):
-            ensure_network(client, lab)
-        lab.directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+        ensure_network(client, lab)
         key = ensure_host(client, lab, image, wheels, login_key(lab.directory))
         return write_down(lab, inventory(lab), STACK_SPEC, {str(lab.ip(HOST)): key}, "real-packages")
 
@@ -117,21 +114,12 @@ def sources() -> bytes:
 
 def ensure_host(client: "DockerClient", lab: Lab, image: str, wheels: Path, public_key: str) -> str:
     """The host, running, with its login and its sources. Returns its host key."""
-    name = lab.container(HOST.name)
-    container = kept(lab_containers(client, lab.name).get(name), image)
+    container = kept(lab_containers(client, lab.name).get(lab.container(HOST.name)), image)
     if container is None:
         machine = machine_archive(replace(HOST, kernel=newest_kernel(client, lab, image)), STAND_INS)
         volumes = {str(wheels): {"bind": WHEELS, "mode": "ro"}}
-        container = create(
-            client,
-            lab,
-            name,
-            hostname=HOST.name,
-            image=image,
-            ip=lab.ip(HOST),
-            labels={LABEL_STAMP: image},
-            **host_options(client, volumes),
-        )
+        options = host_options(client, volumes)
+        container = create(client, lab, HOST, image=image, labels={LABEL_STAMP: image}, **options)
         put_archive(container, "/", machine)
         put(container, "/etc/apt/sources.list.d", {"debian.sources": sources()})
     if container.status != "running":
@@ -143,14 +131,11 @@ def ensure_host(client: "DockerClient", lab: Lab, image: str, wheels: Path, publ
 
 def newest_kernel(client: "DockerClient", lab: Lab, image: str) -> str:
     """The kernel release that the archive has headers for today, ``6.1.0-56-amd64``. Asked in a container."""
-    name = f"{lab.name}-ask"
-    for old in (c for n, c in lab_containers(client, lab.name).items() if n == name):
+    host = replace(HOST, name="ask", offset=HOST.offset + 1)
+    for old in (c for n, c in lab_containers(client, lab.name).items() if n == lab.container(host.name)):
         old.remove(force=True)
     question = f"apt-get -qq update && apt-cache depends {HEADERS}"
-    host = replace(HOST, offset=HOST.offset + 1)
-    container = create(
-        client, lab, name, hostname=name, image=image, ip=lab.ip(host), labels={}, command=["sh", "-c", question]
-    )
+    container = create(client, lab, host, image=image, labels={}, command=["sh", "-c", question])
     try:
         put(container, "/etc/apt/sources.list.d", {"debian.sources": sources()})
         start(container)

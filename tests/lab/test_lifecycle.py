@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from gpucheck.cli import main
 from gpucheck.lab import lifecycle
 from gpucheck.lab.containers import create
 from gpucheck.lab.lifecycle import down, mirror_stamp, status
-from gpucheck.lab.model import LABEL, LABEL_FLAVOUR, checkout, make_lab
+from gpucheck.lab.model import LABEL, LABEL_FLAVOUR, MIRROR, checkout, make_lab
 from gpucheck.lab.system import LabError, LabUsageError
 from tests.cli.documents import follows
 from tests.lab.fake_docker import FakeContainer, FakeNetwork, fake_docker
@@ -75,7 +76,7 @@ def test_a_container_name_that_somebody_has_is_refused(engine):
     with pytest.raises(
         LabUsageError, match=r"a container named shop-db is there, and no lab made it \(image busybox:1\)"
     ):
-        create(engine, lab, "shop-db", hostname="x", image="y", ip=lab.mirror_ip, labels={})
+        create(engine, lab, replace(MIRROR, name="db"), image="y", labels={})
 
 
 def test_a_mirror_is_made_again_for_a_checkout_that_was_made_again(tmp_path):
