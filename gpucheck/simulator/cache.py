@@ -5,7 +5,6 @@ the file's time of change is the last use.
 """
 
 import os
-import pwd
 import re
 import shutil
 import sys
@@ -191,17 +190,11 @@ def _bases() -> Iterator[Path]:
     if _is_root():
         yield SYSTEM_CACHE
         return
-    for home in _homes():
-        if Path(home).is_absolute() and home != "/" and Path(home).is_dir():
-            yield Path(home) / ".cache"
+    # Without HOME, as in a systemd unit, of the user database; a container may run as a user without an entry.
+    home = os.path.expanduser("~")  # noqa: PTH111 - Path raises where there is none
+    if Path(home).is_absolute() and home != "/" and Path(home).is_dir():
+        yield Path(home) / ".cache"
 
 
 def _is_root() -> bool:
     return os.geteuid() == 0
-
-
-def _homes() -> Iterator[str]:
-    """Of the environment, then of the user database: a systemd unit has no HOME."""
-    yield os.environ.get("HOME", "")
-    with suppress(KeyError):  # a container may run as a user without an entry
-        yield pwd.getpwuid(os.geteuid()).pw_dir

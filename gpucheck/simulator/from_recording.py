@@ -64,7 +64,7 @@ def from_recording(kept: Facts, *, source: str) -> Profile:
         iommu=_iommu(tree.gpus()),
         virtual=not isinstance(kept.system, msgspec.UnsetType) and kept.system.virtual is not None,
         services=tuple(name for name in SERVICES if kept.services.get(name) == "active"),
-        devices=tuple(tree.device(one, names) for one in tree.needed()),
+        devices=tuple(tree.device(one, names) for one in tree.needed),
         nvlink=_wiring(kept.gpus, tree),
         clique=_clique(kept.gpus),
         parts=tree.parts(),
@@ -86,7 +86,8 @@ class _Tree:
         wanted = {one.bus_id for one in ends} | {above for one in ends for above in one.path}
         if wanted - self._all.keys():
             raise ValueError(f"the recording has no PCI function {min(wanted - self._all.keys())}, which is a bridge")
-        self._needed = sorted((self._all[bus_id] for bus_id in wanted), key=lambda one: (one.bus_id, len(one.path)))
+        self.needed = sorted((self._all[bus_id] for bus_id in wanted), key=lambda one: (one.bus_id, len(one.path)))
+        self.switches = {one.bus_id for one in self.needed if self.is_switch(one)}
 
     def _is_end(self, one: PciDevice) -> bool:
         return one.bus_id in self._gpus or self._nic(one) is not None or self.is_switch(one)
@@ -102,18 +103,12 @@ class _Tree:
             return None
         return next((name for name, part in parts().items() if part.kind == "nic" and part.ids == ids), None)
 
-    def needed(self) -> list[PciDevice]:
-        return self._needed
-
     def gpus(self) -> list[PciDevice]:
         return [self._all[bus_id] for bus_id in self._gpus]
 
-    def switches(self) -> set[str]:
-        return {one.bus_id for one in self._needed if self.is_switch(one)}
-
     def roots(self) -> dict[str, int | None]:
         found: dict[str, int | None] = {}
-        for one in self._needed:
+        for one in self.needed:
             root = (one.path or (one.bus_id,))[0][:7]
             found[root] = one.numa_node if found.get(root) is None else found[root]
         return found
@@ -151,7 +146,7 @@ class _Tree:
     def parts(self) -> dict[str, PciPart]:
         """The bridges that parts.yml does not have, each as fast as its fastest link may be."""
         found: dict[str, PciPart] = {}
-        for one in self._needed:
+        for one in self.needed:
             name = None if one.bus_id in self._gpus or self._nic(one) else self._part_name(one)
             if name is None or name in parts():
                 continue
@@ -204,7 +199,7 @@ def _wiring(gpus: tuple[Gpu, ...], tree: _Tree) -> Wiring:
     hidden = 0
     for gpu in gpus:
         far = Counter(link.remote_bus_id for link in gpu.nvlinks if link.active and link.remote_kind == "switch")
-        on_bus = {bus: n for bus, n in far.items() if bus in tree.switches()}
+        on_bus = {bus: n for bus, n in far.items() if bus in tree.switches}
         switches = {bus: max(switches.get(bus, 0), on_bus.get(bus, 0)) for bus in {*switches, *on_bus}}
         hidden = max(hidden, sum(far.values()) - sum(on_bus.values()))
         for link in gpu.nvlinks:

@@ -118,6 +118,11 @@ class Gpu:
         except (NVMLError, AttributeError, IndexError):  # not supported by this GPU, or not known to this NVML
             return NOT_AVAILABLE
 
+    def shown(self, row: Row) -> str:
+        """The same with its unit."""
+        value = self.value(row)
+        return f"{value} {UNITS[row.form]}" if row.form in UNITS and value != NOT_AVAILABLE else value
+
     def ask(self, name: str, *arguments: int) -> Any:
         """The result of nvmlDeviceGet<name>. Raises NVMLError."""
         return getattr(self._nvml, f"nvmlDeviceGet{name}")(self.handle, *arguments)
@@ -202,9 +207,7 @@ def page(gpus: list[Gpu], head: dict[str, str], profile: str, sections: tuple[st
                 if above[: depth + 1] != row.label[: depth + 1]:
                     yield f"{' ' * INDENT * (depth + 1)}{parent}"
             above = tuple(parents)
-            value = gpu.value(row)
-            unit = f" {UNITS[row.form]}" if row.form in UNITS and value != NOT_AVAILABLE else ""
-            yield _line(len(parents) + 1, name, value + unit)
+            yield _line(len(parents) + 1, name, gpu.shown(row))
         if sections is None:
             yield from _processes(gpu)
         yield ""
@@ -244,9 +247,8 @@ def xml(gpus: list[Gpu], head: dict[str, str], profile: str) -> Iterator[str]:
                 same += 1
             yield from ("\t" * (depth + 2) + f"</{above[depth]}>" for depth in range(len(above) - 1, same - 1, -1))
             yield from ("\t" * (depth + 2) + f"<{parents[depth]}>" for depth in range(same, len(parents)))
-            above, value = parents, gpu.value(row)
-            unit = f" {UNITS[row.form]}" if row.form in UNITS and value != NOT_AVAILABLE else ""
-            yield "\t" * (len(parents) + 2) + f"<{tag}>{escape(value + unit, quote=False)}</{tag}>"
+            above = parents
+            yield "\t" * (len(parents) + 2) + f"<{tag}>{escape(gpu.shown(row), quote=False)}</{tag}>"
         yield from ("\t" * (depth + 2) + f"</{above[depth]}>" for depth in range(len(above) - 1, -1, -1))
         yield "\t</gpu>"
     yield "</nvidia_smi_log>"

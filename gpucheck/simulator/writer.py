@@ -11,13 +11,16 @@ from pathlib import Path
 import msgspec
 
 from gpucheck.model import DriverState, Simulation
+from gpucheck.processes.atomic import SHARED, write_atomic
 from gpucheck.simulator.answers import answers
 from gpucheck.simulator.compute import gpus_that_compute
 from gpucheck.simulator.cuda.copies import copies
 from gpucheck.simulator.faults import apply
 from gpucheck.simulator.machine import Machine, build
 from gpucheck.simulator.machine.profile import Profile
-from gpucheck.simulator.sysfs import write_root
+from gpucheck.simulator.sysfs.driver import kernel_log, write_driver
+from gpucheck.simulator.sysfs.pci import Tree, write_pci
+from gpucheck.simulator.sysfs.platform import write_platform
 
 RECIPE = "recipe.json"
 NVLSM = "2025.10.11-1"
@@ -58,17 +61,26 @@ def write_machine(recipe: Recipe, directory: Path) -> Machine:
     if errors:
         machine.surroundings["open_errors"] = errors
     shutil.rmtree(directory / "root", ignore_errors=True)
-    write_root(machine, directory / "root", recipe.kernel or platform.release(), whole=recipe.software)
+    # The release whose module folder holds the installed driver.
+    kernel, tree = recipe.kernel or platform.release(), Tree(directory / "root")
+    write_pci(machine, tree, whole=recipe.software)
+    write_platform(machine, tree, kernel)
+    write_driver(machine, tree, kernel, whole=recipe.software)
+    tree.raw("dev/kmsg", kernel_log(machine, kernel, driver=recipe.software).encode())
     simulation = Simulation(profile=recipe.profile.name, faults=recipe.faults, stand_ins=recipe.stand_ins)
-    _replace(directory / "machine.txt", answers(machine).encode())
-    _replace(directory / "cuda.txt", copies(machine, directory / "root").encode())
-    _replace(directory / "compute.json", msgspec.json.encode(gpus_that_compute(machine)))
-    _replace(directory / RECIPE, msgspec.json.encode(recipe))
-    _replace(directory / "simulation.json", msgspec.json.encode(simulation))
-    _replace(directory / "surroundings.json", msgspec.json.encode(machine.surroundings))
+    files = {
+        "machine.txt": answers(machine).encode(),
+        "cuda.txt": copies(machine, directory / "root").encode(),
+        "compute.json": msgspec.json.encode(gpus_that_compute(machine)),
+        RECIPE: msgspec.json.encode(recipe),
+        "simulation.json": msgspec.json.encode(simulation),
+        "surroundings.json": msgspec.json.encode(machine.surroundings),
+    }
     if recipe.software:
-        answer = {"services": machine.services, "packages": machine.packages}
-        _replace(directory / "software.json", msgspec.json.encode(answer))
+        files["software.json"] = msgspec.json.encode({"services": machine.services, "packages": machine.packages})
+    # The library may be reading: it must see the old file or the new one.
+    for name, content in files.items():
+        write_atomic(directory / name, content, mode=SHARED, durable=False)
     return machine
 
 
@@ -79,10 +91,3 @@ def _install(machine: Machine, profile: Profile) -> None:
         machine.packages[unit] = f"{profile.driver.version}-1"
     if "nvidia-fabricmanager" in profile.services and not any(f.kind == "nvswitch" for f in machine.functions.values()):
         machine.packages["nvlsm"] = NVLSM
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """The library may be reading: it must see the old file or the new one."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_bytes(content)
-    partial.replace(path)

@@ -131,7 +131,7 @@ def test_cache_that_cannot_be_written_is_replaced_by_our_own_folder(monkeypatch,
     from gpucheck.simulator.cache import cache_folder
 
     monkeypatch.setattr(cache, "SYSTEM_CACHE", tmp_path / "file")
-    monkeypatch.setattr(cache, "_homes", lambda: iter(()))
+    monkeypatch.setenv("HOME", "/")
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))

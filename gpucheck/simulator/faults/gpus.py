@@ -130,11 +130,8 @@ def ecc_uncorrected(machine: Machine, gpu: int, counter: str = "volatile", where
 
 @fault("a GPU has no spare left for a bad row of memory")
 def row_remap_failed(machine: Machine, gpu: int) -> None:
-    faulty = machine.gpu(gpu)
-    if not faulty.model.row_remap or faulty.mig:
-        raise ValueError(f"NVML reports no remapped rows of GPU {gpu} ({faulty.model.name})")
-    faulty.answer({"remap.uncorrectable": SPARES, "remap.failed": 1, "remap.banks.none": 1})
-    faulty.answer({"remap.banks.all": faulty.model.memory_mib // 128 - 1})
+    machine.gpu(gpu).answer({"remap.uncorrectable": SPARES, "remap.failed": 1})
+    spare_rows_used.apply(machine, gpu)
 
 
 @fault("a GPU needs a reset to replace a bad row of memory")
