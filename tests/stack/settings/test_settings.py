@@ -7,11 +7,15 @@ from pathlib import Path
 import pytest
 
 from gpucheck.knowledge.packages import options
+from gpucheck.model import DriverState
+from gpucheck.simulator import load
+from gpucheck.simulator.machine import build
 from gpucheck.stack import Refusal, StackSpec
 from gpucheck.stack.lock import lock, read_lock, write_lock
 from gpucheck.stack.plan import plan
 from gpucheck.stack.settings import GRUB, RECOMMENDED, SCRIPT, kernel_arguments
 from gpucheck.stack.spec import parse_spec
+from tests.simulator.helpers import write
 from tests.stack import recordings
 from tests.stack.asked import planned
 from tests.stack.hosts import SYSTEMS, host
@@ -57,78 +61,58 @@ def test_grubs_file_adds_to_what_the_host_boots_with(tmp_path, before):
     assert said == f"{before} intel_iommu=off amd_iommu=off\n".lstrip()
 
 
+PROFILE = "dgx1-v100"
+MACHINE = build(load(PROFILE), DriverState())
 SETPCI = """#!/bin/sh
 # setpci -s BRIDGE ECAP_ACS+6.w[=VALUE] on files of this name; a bridge without one has no such capability.
 [ "$1" = --version ] && exit 0
-echo "$*" >>"$PCI/calls"
 [ -e "$PCI/$2" ] || exit 1
 case $3 in *=*) [ -e "$PCI/$2.stuck" ] || echo "${3#*=}" >"$PCI/$2" ;; *) cat "$PCI/$2" ;; esac
 """
 
 
-class Machine:
-    """Two GPUs below a switch, and a network card below a root port of its own. Its upstream port has no ACS."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.pci = folder, folder / "pci"
-        root = "sys/devices/pci0000:40"
-        self.device(f"{root}/0000:40:01.0", "0x8086", "0x060400")
-        self.device(f"{root}/0000:40:01.0/0000:41:00.0", "0x1000", "0x060400")
-        for port, gpu in (("0000:42:00.0", "0000:43:00.0"), ("0000:42:01.0", "0000:44:00.0")):
-            above = f"{root}/0000:40:01.0/0000:41:00.0/{port}"
-            self.device(above, "0x1000", "0x060400")
-            self.device(f"{above}/{gpu}", "0x10de", "0x030200")
-        self.device(f"{root}/0000:40:02.0", "0x8086", "0x060400")
-        self.device(f"{root}/0000:40:02.0/0000:45:00.0", "0x15b3", "0x020000")
-        self.pci.mkdir()
-        for bridge in ("0000:40:01.0", "0000:42:00.0", "0000:42:01.0", "0000:40:02.0"):
-            (self.pci / bridge).write_text("001d\n")
-        tools = folder / "bin"
-        tools.mkdir()
-        (tools / "setpci").write_text(SETPCI)
-        (tools / "setpci").chmod(0o755)
-        (folder / "acs-off").write_text(SCRIPT)
-
-    def device(self, path: str, vendor: str, kind: str) -> None:
-        folder = self.folder / path
-        folder.mkdir(parents=True)
-        (folder / "vendor").write_text(f"{vendor}\n")
-        (folder / "class").write_text(f"{kind}\n")
-        link = self.folder / "sys/bus/pci/devices" / folder.name
-        link.parent.mkdir(parents=True, exist_ok=True)
-        link.symlink_to(folder)
-
-    def run(self) -> "subprocess.CompletedProcess[str]":
-        environment = {"PATH": f"{self.folder}/bin:{os.environ['PATH']}", "PCI": str(self.pci)}
-        words = ["sh", str(self.folder / "acs-off"), str(self.folder / "sys")]
-        return subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
-
-    def control(self, bridge: str) -> str:
-        return (self.pci / bridge).read_text().strip()
+@pytest.fixture
+def machine(tmp_path):
+    """A simulated machine with network cards below root ports of their own; ACS is set at all of its ports."""
+    write(tmp_path / "machine", PROFILE)
+    (tmp_path / "pci").mkdir()
+    for bridge in MACHINE.ports():
+        (tmp_path / "pci" / bridge.bus_id).write_text("001d\n")
+    (tmp_path / "setpci").write_text(SETPCI)
+    (tmp_path / "setpci").chmod(0o755)
+    (tmp_path / "acs-off").write_text(SCRIPT)
+    return tmp_path
 
 
-def test_the_program_clears_every_bridge_above_a_gpu_and_no_other(tmp_path):
-    machine = Machine(tmp_path)
+def run(machine: Path) -> "subprocess.CompletedProcess[str]":
+    environment = {"PATH": f"{machine}:{os.environ['PATH']}", "PCI": str(machine / "pci")}
+    words = ["sh", str(machine / "acs-off"), str(machine / "machine/root/sys")]
+    return subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
 
-    done = machine.run()
+
+def test_the_program_clears_every_bridge_above_a_gpu_and_no_other(machine):
+    done = run(machine)
+    above = {bridge.bus_id for gpu in MACHINE.gpus for bridge in MACHINE.chain(gpu.function.bus_id)}
+    cleared = {path.name for path in (machine / "pci").iterdir() if path.read_text() == "0000\n"}
+    ports = {port.bus_id for port in MACHINE.ports()}
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert [machine.control(bridge) for bridge in ("0000:40:01.0", "0000:42:00.0", "0000:42:01.0")] == ["0000"] * 3
-    assert machine.control("0000:40:02.0") == "001d"
-    assert "ECAP_ACS+6.w=0000" in (machine.pci / "calls").read_text()
-    assert "0000:41:00.0 ECAP_ACS+6.w=" not in (machine.pci / "calls").read_text()
+    assert cleared == above & ports
+    # The upstream port of a switch has no ACS, and bridges above network cards alone keep theirs.
+    assert above - ports
+    assert ports - above
 
 
-def test_a_bridge_that_keeps_its_acs_or_a_setpci_that_fails_is_named(tmp_path):
-    machine = Machine(tmp_path)
-    (machine.pci / "0000:42:00.0.stuck").touch()
-    done = machine.run()
-    assert (done.returncode, done.stderr) == (1, "0000:42:00.0 keeps ACS 001d\n")
+def test_a_bridge_that_keeps_its_acs_or_a_setpci_that_fails_is_named(machine):
+    port = MACHINE.slot(MACHINE.gpus[0].function).bus_id
+    (machine / f"pci/{port}.stuck").touch()
+    done = run(machine)
+    assert (done.returncode, done.stderr) == (1, f"{port} keeps ACS 001d\n")
 
-    (tmp_path / "bin/setpci").write_text("#!/bin/sh\necho 'error while loading shared libraries' >&2\nexit 127\n")
-    done = machine.run()
+    (machine / "setpci").write_text("#!/bin/sh\necho 'error while loading shared libraries' >&2\nexit 127\n")
+    done = run(machine)
     assert (done.returncode, done.stderr) == (127, "error while loading shared libraries\n")
-    assert machine.control("0000:42:00.0") == "001d"
+    assert (machine / "pci" / port).read_text() == "001d\n"
 
 
 # Further parts of the driver: at its version, held, in its transaction; unconfirmed where no record shows them.
