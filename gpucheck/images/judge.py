@@ -222,7 +222,9 @@ def _framework(values: Values) -> Iterator[Finding]:
     framework, seen = manifest.framework, have.get(manifest.framework)
     wanted = f"{framework} {manifest.version} ({manifest.build})"
     built = f", built for CUDA {manifest.built_for}" if manifest.built_for else ""
-    if seen is not None and _same(seen.partition("+")[0], manifest.version):
+    version, _, build = (seen or "").partition("+")
+    # Wheels of PyPI name no build.
+    if _same(version, manifest.version) and build in ("", manifest.build):
         yield HOST.passes(f"{framework} {seen}{built}", wanted)
         return
     state = f"{framework} {seen or 'not installed'}"

@@ -108,7 +108,7 @@ def test_a_self_report_that_died_is_not_known():
     assert ["signal 11" in str(f.seen) for f in findings if f.verdict is Verdict.UNKNOWN] == [True, True]
 
 
-@pytest.mark.parametrize("version", ["2.14.0+cu126", None])
+@pytest.mark.parametrize("version", ["2.14.0+cu126", "2.14.1+cpu", None])
 def test_another_framework_than_promised_fails(version):
     wheels = tuple(replace(wheel, version=version) for wheel in ON_P100.wheels) if version else ()
 
