@@ -185,7 +185,8 @@ def evaluate_network(values: Values) -> Iterator[Finding]:
         seen = f"{devices}; locked memory limit {limit >> 10} KiB"
         yield HOST.warns("images.memlock-too-small", seen, WANTED)
     else:
-        yield HOST.passes(f"{devices}, libibverbs loads, locked memory not limited", WANTED)
+        locked = "not limited" if limit == UNLIMITED else f"limit {limit >> 30} GiB"
+        yield HOST.passes(f"{devices}, libibverbs loads, locked memory {locked}", WANTED)
 
 
 PARTS = {"cuda": "CUDA runtime", "cudnn": "cuDNN", "nccl": "NCCL"}

@@ -343,7 +343,8 @@ NO_VERBS = "libibverbs.so.1: cannot open shared object file: No such file or dir
 @pytest.mark.parametrize(
     ("values", "verdict", "words"),
     [
-        (WITH_RDMA, Verdict.PASS, "libibverbs loads"),
+        (WITH_RDMA, Verdict.PASS, "libibverbs loads, locked memory not limited"),
+        (replace(WITH_RDMA, memlock_bytes=64 << 30), Verdict.PASS, "locked memory limit 64 GiB"),
         (replace(WITH_RDMA, own=replace(WITH_RDMA.own, verbs=NO_VERBS)), Verdict.WARN, "does not load"),
         (replace(WITH_RDMA, memlock_bytes=64 * 1024), Verdict.WARN, "64 KiB"),
         (replace(WITH_RDMA, memlock_bytes=None), Verdict.UNKNOWN, "limit unknown"),
