@@ -81,12 +81,6 @@ def test_each_link_is_compared_with_its_own_other_end(tmp_path, readable):
     assert allowed == {ROOT_PORT: (4, 8), UPSTREAM: (4, 8), DOWNSTREAM: (4, 4), GPU: (4, 4)}
 
 
-def test_acs_registers_of_a_port(tmp_path):
-    function(tmp_path, (), ROOT_PORT, config=bridge("root-port", acs=(0x5F, 0x1D)))
-
-    assert by_bus_id(tmp_path)[ROOT_PORT].acs == AcsControl(capability=0x5F, control=0x1D)
-
-
 def test_only_nvidia_bridges_and_network_cards_are_listed(tmp_path):
     function(tmp_path, (), "0000:00:02.0", class_id="010802")
     function(tmp_path, (), "0000:00:03.0", class_id="020700", vendor="15b3")

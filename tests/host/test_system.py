@@ -164,14 +164,6 @@ def test_kernels_are_ordered_by_number_and_leftovers_are_none(tmp_path):
     )
 
 
-def test_updated_kernel_of_an_enterprise_release_boots_next(tmp_path):
-    """A word and a number in the same place: rpm takes the number as newer."""
-    first, update = "5.14.0-503.el9.x86_64", "5.14.0-503.11.1.el9_5.x86_64"
-    for release in (first, update):
-        (tmp_path / "lib/modules" / release / "kernel").mkdir(parents=True)
-    assert [kernel.release for kernel in read_kernels(tmp_path, first, simulated=True)] == [first, update]
-
-
 def test_link_to_headers_that_are_gone_is_no_headers(tmp_path):
     """The package was removed and its link stayed: DKMS fails then."""
     (tmp_path / "lib/modules" / NEW / "kernel").mkdir(parents=True)

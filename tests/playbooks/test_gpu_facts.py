@@ -118,15 +118,6 @@ def test_modinfo_outranks_the_package_name(facts, tools, licence, flavour):
     assert facts()["driver"]["installed_flavour"] == flavour
 
 
-def test_the_module_of_debians_own_packages_has_another_file_name(facts, tools):
-    """nvidia-current.ko: asked for as nvidia, modinfo finds nothing."""
-    answers = '*" nvidia") exit 1;; *license*) echo NVIDIA;; *) echo 535.309.01;;'
-    script(tools / "modinfo", f'#!/bin/sh\ncase "$*" in {answers} esac\n')
-
-    driver = facts()["driver"]
-    assert (driver["installed_version"], driver["installed_flavour"]) == ("535.309.01", "proprietary")
-
-
 def test_an_installed_dkms_package_without_a_built_module_is_not_an_installed_module(facts, tools):
     """Without headers the package installs with exit status 0 and builds nothing."""
     program(tools, "modinfo", "", status=1)

@@ -49,15 +49,6 @@ def test_a_package_that_is_there_twice_is_noticed_kernels_and_other_architecture
     assert kernels == {"kernel-core": ["5.14.0-1", "5.14.0-2"]}
 
 
-def test_version_locks_are_entries_without_comments_and_exclusions(tmp_path):
-    path = tmp_path / "versionlock.list"
-    path.write_text("# added\n\nkmod-nvidia-open-dkms-3:580.178.04-1.el9.*\n!kernel-5.14.0-1.el9.*\n")
-
-    (entry,) = host.version_locks(str(path))
-
-    assert host.lock_name(entry) == "kmod-nvidia-open-dkms"
-
-
 def test_headers_are_found_where_each_family_puts_them(tmp_path):
     for folder in (
         "lib/modules/5.15.0-1-generic/build",

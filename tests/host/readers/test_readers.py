@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import gpucheck.host.readers as package
-from gpucheck.host.readers.files import LARGEST_BYTES, Unreadable, command, content_of, hex_id, text
+from gpucheck.host.readers.files import LARGEST_BYTES, Unreadable, command, content_of, text
 from gpucheck.host.readers.kernels import release_key
 from gpucheck.host.readers.packages import dpkg_rows
 from gpucheck.host.readers.system import package_family
@@ -123,10 +123,3 @@ def test_file_is_read_to_a_limit_and_a_pipe_is_not_waited_for(tmp_path):
     assert len(content_of(tmp_path / "large") or b"") == LARGEST_BYTES
     assert content_of(tmp_path / "pipe") == b""
     assert text(tmp_path / "absent") is None
-
-
-@pytest.mark.parametrize(
-    ("value", "digits"), [("0x10DE", "10de"), ("10de", "10de"), ("0x030200", "030200"), (None, "")]
-)
-def test_ids_are_hex_digits(value, digits):
-    assert hex_id(value) == digits
