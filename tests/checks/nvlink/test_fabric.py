@@ -199,31 +199,14 @@ def test_gpu_whose_state_was_refused_is_an_unread_member(code):
     assert unread.because_of == ("inventory" if code == 15 else None)
 
 
-@pytest.mark.parametrize(
-    ("mask", "verdict", "cause", "words"),
-    [
-        (HEALTHY, None, None, ""),
-        (0, None, None, ""),
-        (HEALTHY - 1, WARN, "fabric-degraded", "degraded bandwidth"),
-        (0x1A6, WARN, "fabric-degraded", "route recovery in progress"),
-        (0x16A, WARN, "fabric-degraded", "access timeout recovery in progress"),
-        (0x19A, FAIL, "fabric-degraded", "route unhealthy"),
-        (0x5AA, FAIL, "nvlink-down", "insufficient NVLinks"),
-        (0x4AA, FAIL, "fabric-degraded", "no partition"),
-        (0x2AA, FAIL, "fabric-degraded", "incorrect system GUID"),
-        (0xFAA, FAIL, "fabric-degraded", "code 15"),
-    ],
-)
-def test_health_of_the_fabric_is_judged(mask, verdict, cause, words):
-    """0x1A6 and 0x16A are test values of NVIDIA DCGM; 0 is "not reported" throughout (a healthy GB200, gpud#1106)."""
-    gpus = gb200s(changed(READY, health_mask=mask), READY)
-    found = judge(fabric, tray(*gpus))
+@pytest.mark.parametrize(("mask", "found"), [(HEALTHY, []), (0, []), (0xFAA, [(FAIL, "fabric-degraded")])])
+def test_health_of_the_fabric_that_is_not_reported_or_has_no_name(mask, found):
+    """0 is "not reported" (a healthy GB200, gpud#1106). Values with a name: tests/test_foreign_nvml.py."""
+    passed, *others = judge(fabric, tray(*gb200s(changed(READY, health_mask=mask), READY)))
 
-    assert found[0].verdict is PASS
-    assert [(f.verdict, f.cause, f.subject) for f in found[1:]] == (
-        [(verdict, cause, f"gpu:{gpus[0].pci_bus_id}")] if verdict else []
-    )
-    assert all(words in f.seen for f in found[1:])
+    assert passed.verdict is PASS
+    assert [(f.verdict, f.cause) for f in others] == found
+    assert all("code 15" in f.seen for f in others)
 
 
 TWO = "10.0.0.1\n10.0.0.2\n"
