@@ -101,21 +101,6 @@ def test_slurm_leaves_the_node_without_a_verdict(script):
         assert f"n1: left as it is: no verdict (exit status {status})" in done.stderr, (status, text)
 
 
-@pytest.mark.parametrize(
-    ("status", "node", "changes"),
-    [
-        (0, DRAINED, RESUME),
-        (1, DRAINED, RESUME + NOTE),
-        (2, IDLE, DRAIN),
-        (3, IDLE, ""),
-        (3, DRAINED, ""),
-        (0, IDLE, ""),
-    ],
-)
-def test_slurm_acts_on_a_verdict(script, status, node, changes):
-    assert script([PAGES / "slurm/gpucheck-health"], status, slurm(status), node)[1] == changes
-
-
 def test_slurm_starts_a_job_unless_the_verdict_is_fail(script):
     prolog = [PAGES / "slurm/gpucheck-prolog"]
     for status, text in SOME:
