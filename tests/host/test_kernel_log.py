@@ -70,12 +70,6 @@ def test_message_of_several_lines_in_a_record_is_taken_apart():
     assert line.text.split("\n") == list(lines)
 
 
-def test_lines_of_the_journal():
-    content = f"[   12.345678] node07 kernel: {XID}\n[   13.000000] node07 kernel: usb 1-1: new\n-- Boot 1 --\n"
-
-    assert journal_lines(content) == (KernelLine(text=XID, seconds=12.345678),)
-
-
 def test_a_message_of_several_lines_in_the_journal_stays_whole():
     """journalctl indents all lines but the first: the driver says in three that a GPU fell off the bus."""
     content = (

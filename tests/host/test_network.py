@@ -155,12 +155,6 @@ def test_files_of_three_drivers(tree):
     assert (rxe.firmware, rxe.ports[0].state, rxe.ports[0].physical) == (None, "down", "polling")
 
 
-def test_a_virtual_function_has_a_physical_one(tree, tmp_path):
-    root = tree("mlx5_4", NDR | {"device/physfn/vendor": "0x15b3"})
-
-    assert read_rdma(root)[0].is_virtual
-
-
 def test_no_rdma_is_no_device(tmp_path):
     assert read_rdma(tmp_path) == ()
 

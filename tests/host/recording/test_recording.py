@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpucheck.foreign import UnreadableInput
-from gpucheck.host.recording import decode, encode, read_recording, recording
+from gpucheck.host.recording import decode, encode, recording
 from gpucheck.model import DkmsModule, InstalledKernel, LoaderLibrary, NotRecorded, PackageVersion, Simulation
 from gpucheck.model.facts import Facts
 from tests.checks.judging import exactly
@@ -86,12 +86,6 @@ WHOLE = encode(RECORDING)
 def document(**changes):
     """The recording's JSON with other keys."""
     return msgspec.json.encode(msgspec.to_builtins(RECORDING) | changes)
-
-
-def test_a_recording_comes_back_as_it_was(tmp_path):
-    (tmp_path / "node07.rec").write_bytes(WHOLE)
-
-    assert read_recording(tmp_path / "node07.rec") == RECORDING
 
 
 def test_equal_recordings_are_equal_files():
