@@ -80,8 +80,3 @@ def test_every_command_of_the_table_exists():
     modules = {path.stem for path in (ROOT / "gpucheck/cli").glob("[a-z]*")}
 
     assert set(re.findall(r"^\| `gpucheck ([a-z]+)", README, re.MULTILINE)) <= modules
-
-
-def test_every_path_named_exists():
-    for path in re.findall(r"`((?:playbooks|bench|tests|images|gpucheck)/[a-z/-]*)`", README):
-        assert (ROOT / path).exists(), path
