@@ -2,14 +2,12 @@
 
 import ast
 import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from tests.playbooks.modules import COLLECTION, PLAYBOOKS, PLUGINS, ROLES
+from tests.playbooks.task_walk import tasks
 
 EVERY_ROLE = sorted(ROLES.iterdir())
 TASK_FILES = sorted([*ROLES.glob("*/tasks/*.yml"), *PLAYBOOKS.glob("tasks/*.yml")])
@@ -22,25 +20,9 @@ KEYWORDS |= {"check_mode", "changed_when", "failed_when", "diff", "environment",
 KEYWORDS |= {"module_defaults", "until", "retries", "delay", "no_log"}
 
 
-def plays(path: Path) -> list[dict[str, Any]]:
-    return [entry for entry in yaml.safe_load(path.read_text()) if "hosts" in entry]
-
-
-def tasks_of(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for entry in entries:
-        yield entry
-        for part in ("block", "rescue", "always"):
-            yield from tasks_of(entry.get(part, []))
-
-
-def every_task() -> Iterator[tuple[str, dict[str, Any]]]:
-    for path in TASK_FILES:
-        for task in tasks_of(yaml.safe_load(path.read_text())):
-            yield str(path.relative_to(PLAYBOOKS)), task
-    for path in PLAYBOOKS.glob("*.yml"):
-        for play in plays(path):
-            for task in tasks_of(play["tasks"]):
-                yield path.name, task
+EVERY = [(task.file, task.row) for task in tasks()]
+PLAYS = [row for _, row in EVERY if "hosts" in row]
+TASKS = [(file, row) for file, row in EVERY if not {"hosts", "ansible.builtin.import_playbook"} & row.keys()]
 
 
 @pytest.mark.parametrize("role", EVERY_ROLE, ids=lambda role: role.name)
@@ -74,7 +56,7 @@ def test_roles_hold_no_versions(path):
 
 def test_tasks_use_only_built_in_modules_and_ours():
     """A collection would be one more thing to fetch before the first host can be provisioned."""
-    seen = {(where, action) for where, task in every_task() for action in set(task) - KEYWORDS}
+    seen = {(where, action) for where, task in TASKS for action in set(task) - KEYWORDS}
 
     assert seen
     assert {pair for pair in seen if not pair[1].startswith("ansible.builtin.") and pair[1] not in OURS} == set()
@@ -83,9 +65,9 @@ def test_tasks_use_only_built_in_modules_and_ours():
 def test_no_task_hides_a_failure_or_runs_a_shell_line():
     """failed_when: false is left to the calls whose answer the next task judges."""
     actions = {"ansible.builtin.shell", "ansible.builtin.raw", "ignore_errors", "ignore_unreachable"}
-    assert [(where, task["name"]) for where, task in every_task() if actions & set(task)] == []
+    assert [(where, task["name"]) for where, task in TASKS if actions & set(task)] == []
 
-    blind = sorted(task["register"] for _, task in every_task() if task.get("failed_when") is False)
+    blind = sorted(task["register"] for _, task in TASKS if task.get("failed_when") is False)
     assert blind == [
         "bundle_made",
         "bundle_ordered",
@@ -96,7 +78,7 @@ def test_no_task_hides_a_failure_or_runs_a_shell_line():
 
 
 def test_every_command_says_whether_it_changed_something():
-    commands = [(where, task) for where, task in every_task() if "ansible.builtin.command" in task]
+    commands = [(where, task) for where, task in TASKS if "ansible.builtin.command" in task]
 
     assert commands
     assert [(where, task["name"]) for where, task in commands if "changed_when" not in task] == []
@@ -104,10 +86,8 @@ def test_every_command_says_whether_it_changed_something():
 
 
 def test_every_play_leaves_fact_gathering_off():
-    found = [play for path in PLAYBOOKS.glob("*.yml") for play in plays(path)]
-
-    assert len(found) >= 5
-    assert all(play["gather_facts"] is False for play in found)
+    assert len(PLAYS) >= 5
+    assert all(play["gather_facts"] is False for play in PLAYS)
 
 
 @pytest.mark.parametrize("path", sorted(PLUGINS.glob("module*/*.py")), ids=lambda path: path.stem)
@@ -152,7 +132,7 @@ def test_every_module_names_the_plugin_that_decodes_its_result():
 
 def test_no_package_manager_is_called_once_a_package():
     """A fleet has tens of locks a host, and dnf takes most of a second a call."""
-    looped = [(path, task) for path, task in every_task() if "loop" in task]
+    looped = [(path, task) for path, task in TASKS if "loop" in task]
     called = {(path, word) for path, task in looped for word in [*task, *task.get(COMMAND, {}).get("argv", [])[:1]]}
 
     assert not {(path, word) for path, word in called if word in PACKAGE_MANAGERS}
