@@ -5,7 +5,6 @@ test_provision_refused has the rarer ends of a run.
 """
 
 import re
-import subprocess
 
 import pytest
 
@@ -13,9 +12,6 @@ from tests.lab.e2e import (
     HOSTS,
     INVENTORY,
     LAB,
-    ROOT,
-    SUBNET,
-    Run,
     boots,
     docker,
     from_bad_copies,
@@ -107,20 +103,3 @@ def test_an_inventory_that_is_missing_is_one_message(reports, tmp_path):
     assert run.status != 0
     assert "no such file or folder" in run.plain
     assert "Traceback" not in run.text
-
-
-def test_a_taken_subnet_is_named_with_its_owner(first, reports):
-    """Another lab in the same subnet: who has it, and what to set."""
-    run = Run(
-        subprocess.run(
-            [".venv/bin/gpucheck", "lab", "up", "--name", "gpucheck-other", "--subnet", SUBNET],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    )
-
-    assert run.status == 64
-    assert LAB in run.plain
-    assert "GPUCHECK_LAB_SUBNET" in run.plain or "--subnet" in run.plain

@@ -107,17 +107,6 @@ def test_the_next_run_with_the_right_source_converges_and_one_more_changes_nothi
     assert all(again.recap(host)["changed"] == 0 for host in HOSTS), again.text
 
 
-def test_a_malformed_spec_is_one_message_before_any_host_is_changed(first, reports, spec):
-    spec.write_text(spec.read_text() + "cudda: auto\n")
-
-    run = with_spec(reports)
-
-    assert run.status != 0
-    assert "cudda" in run.plain
-    assert "did you mean" in run.plain.lower()
-    assert "Traceback" not in run.text
-
-
 @pytest.mark.fault("reading the host", "sudo asks for a password")
 def test_sudo_that_asks_for_a_password_is_named(first, reports):
     on_host("lab-apt", "sh", "-c", "mv /etc/sudoers.d /etc/sudoers.kept")
