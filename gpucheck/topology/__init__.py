@@ -3,5 +3,5 @@
 from gpucheck.topology.advice import with_advice
 from gpucheck.topology.build import CPUINFO, build, cpu_of, of, with_expectations
 from gpucheck.topology.expected import Hop, expected, nvlink_expected
-from gpucheck.topology.pcie import Cpu, classify, identify
+from gpucheck.topology.pcie import classify, cpu_vendor
 from gpucheck.topology.wiring import NvLinks, infer_wiring

@@ -66,10 +66,6 @@ def asymmetries(topology: Topology) -> tuple[str, ...]:
     return (*_meshes(topology), *_islands(topology), *_sides(topology), *_far_cards(topology))
 
 
-def links_of(topology: Topology, i: int, j: int) -> int:
-    return nvlinks_of(topology.matrix[i][j])
-
-
 def _meshes(topology: Topology) -> Iterator[str]:
     counts: dict[int, list[str]] = {}
     for pair in topology.pairs:
@@ -95,13 +91,13 @@ def _active(topology: Topology, i: int) -> int:
     label, wiring = f"GPU{topology.gpus[i].index}", topology.wiring
     if wiring is not None and wiring.told:
         return sum(bundle.links for bundle in wiring.nvlinks if label in (bundle.a, bundle.b))
-    links = [links_of(topology, i, j) for j in range(len(topology.gpus)) if j != i]
+    links = [nvlinks_of(topology.matrix[i][j]) for j in range(len(topology.gpus)) if j != i]
     return max(links) if len(topology.gpus) > MOST_SWITCH_MEMBERS and all(links) else sum(links)
 
 
 def _islands(topology: Topology) -> Iterator[str]:
     places = range(len(topology.gpus))
-    joined = (pair for pair in combinations(places, 2) if links_of(topology, *pair))
+    joined = ((i, j) for i, j in combinations(places, 2) if nvlinks_of(topology.matrix[i][j]))
     groups = [[topology.gpus[i].index for i in sorted(group)] for group in islands(places, joined)]
     together = [group for group in groups if len(group) > 1]
     if together and len(groups) > 1:

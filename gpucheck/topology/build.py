@@ -15,7 +15,7 @@ from gpucheck.model.host.readings import NvmlFailure, NvmlReading
 from gpucheck.model.topology import Topology
 from gpucheck.topology.expected import expected, gpu_nvlink, narrowest, nvlink_expected, pcie_expected, slower
 from gpucheck.topology.nics import SLINGSHOT
-from gpucheck.topology.pcie import Cpu, classify, identify, known
+from gpucheck.topology.pcie import VENDORS, classify, cpu_vendor
 from gpucheck.topology.wiring import DISTANCE, Paths, Problem, View, wire
 
 CPUINFO = "/proc/cpuinfo"
@@ -33,15 +33,15 @@ def of(source: Source) -> Topology | None:
     return build(reading, facts.pci, facts.simulation is not None, cpu=cpu_of(source))
 
 
-def cpu_of(source: Source) -> Cpu | None:
-    """Return the CPU of a host, None if it is unknown or an older recording lacks it."""
+def cpu_of(source: Source) -> str | None:
+    """Return the vendor of a host's CPU, None if it is unknown or an older recording lacks it."""
     try:
-        return identify(source.read(f"text:{CPUINFO}").texts[CPUINFO])
+        return cpu_vendor(source.read(f"text:{CPUINFO}").texts[CPUINFO])
     except NotRecorded:
         return None
 
 
-def build(reading: NvmlReading, pci: tuple[PciDevice, ...], simulated: bool, *, cpu: Cpu | None = None) -> Topology:
+def build(reading: NvmlReading, pci: tuple[PciDevice, ...], simulated: bool, *, cpu: str | None = None) -> Topology:
     """Return the matrix as nvidia-smi topo -m prints it, expectations by pair, and where the sources differ.
 
     A cell is NV# where NVLinks join the pair, else NVML's common ancestor, else the class from sysfs, else None.
@@ -67,7 +67,7 @@ def build(reading: NvmlReading, pci: tuple[PciDevice, ...], simulated: bool, *, 
     )
 
 
-def _pair(view: View, at: tuple[int, int], cls: str | None, paths: Paths, cpu: Cpu | None) -> Pair:
+def _pair(view: View, at: tuple[int, int], cls: str | None, paths: Paths, cpu: str | None) -> Pair:
     one, other = view.gpus(*at)
     if cls not in DISTANCE:
         return Pair(a=one.index, b=other.index, cls=cls, expected=expected(cls, one, other, (), cpu))
@@ -243,7 +243,7 @@ class _Known:
             self.unknown = "topology.dump-without-links" if has else "topology.dump-without-nvlinks"
 
 
-def _expect(pair: Pair, gpus: dict[int, TopologyGpu], known_: _Known, cpu: Cpu | None) -> Pair:
+def _expect(pair: Pair, gpus: dict[int, TopologyGpu], known_: _Known, cpu: str | None) -> Pair:
     if pair.cls is None:
         return pair
     if pair.cls.startswith("NV"):
@@ -260,7 +260,7 @@ def _rate_of(gpu: TopologyGpu) -> NvLinkRate | None:
     return gpu_nvlink(gpu.name) or gpu_nvlink(gpu.compute_capability)
 
 
-def _cpu(wiring: Wiring | None) -> Cpu | None:
+def _cpu(wiring: Wiring | None) -> str | None:
     nodes = wiring.nodes if wiring else ()
-    kinds = {known(node.vendor) for node in nodes}
+    kinds = {VENDORS.get(node.vendor, node.vendor) if node.vendor else None for node in nodes}
     return kinds.pop() if len(kinds) == 1 else None

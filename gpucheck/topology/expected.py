@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from gpucheck.knowledge import GpuC2c, NvLinkRate, healthy_rates, nvlink_factor, nvlink_rate, pcie_gb_s
 from gpucheck.model.host.hardware import Expected, Gpu, PcieLink
-from gpucheck.topology.pcie import Cpu
+from gpucheck.topology.pcie import INTEL
 
 # A number is healthy down to so many deviations below the median: nineteen of twenty healthy machines reach it.
 HEALTHY = -1.64
@@ -118,10 +118,10 @@ def both_ways_expected(cls: str | None, one_way: Expected) -> tuple[float, float
     return found.gb_s, found.low
 
 
-def expected(cls: str | None, a: Gpu, b: Gpu, hops: Iterable[Hop], cpu: Cpu | None = None) -> Expected | None:
+def expected(cls: str | None, a: Gpu, b: Gpu, hops: Iterable[Hop], cpu: str | None = None) -> Expected | None:
     """Return the expected bandwidth of a pair of class `cls`; None if a rate is unknown.
 
-    hops: every PCIe link on the way that could be read. cpu: None if it is not known.
+    hops: every PCIe link on the way that could be read. cpu: its vendor, None if it is not known.
     """
     if cls is None or cls == "X":
         return None
@@ -159,14 +159,14 @@ def narrowest(hops: Iterable[Hop]) -> str | None:
     return slowest.bus_id
 
 
-def pcie_expected(cls: str, hops: list[Hop], cpu: Cpu | None) -> Expected | None:
+def pcie_expected(cls: str, hops: list[Hop], cpu: str | None) -> Expected | None:
     rates = [_rate(hop) for hop in hops]
     known = [rate for rate in rates if rate is not None]
     if not known or len(known) < len(rates) or cls not in healthy_rates().direct:
         return None
     slowest = min(known, key=lambda rate: rate.gb_s)
     narrowest = slowest.bus_id if any(rate.gb_s > slowest.gb_s for rate in known) else ""
-    return _over(cls, slowest.generation, slowest.width, bool(cpu and cpu.intel), narrowest)
+    return _over(cls, slowest.generation, slowest.width, cpu == INTEL, narrowest)
 
 
 @lru_cache(maxsize=1024)

@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from itertools import combinations, product
 from typing import NamedTuple
 
-import msgspec
-
 from gpucheck.model.host.hardware import DATA_DIRECT, PciDevice
 
 
@@ -39,26 +37,18 @@ def shared_bridges(a: PciDevice, b: PciDevice) -> int:
 FIELD = re.compile(r"^(vendor_id|CPU implementer)[ \t]*:[ \t]*(\S+)", re.MULTILINE)
 
 
-class Cpu(msgspec.Struct, frozen=True, kw_only=True):
-    """vendor: ``intel``, ``amd`` or as the kernel prints it."""
-
-    vendor: str
-
-    @property
-    def intel(self) -> bool:
-        return self.vendor == "intel"
+INTEL = "intel"
+VENDORS = {"GenuineIntel": INTEL, "AuthenticAMD": "amd"}
 
 
-def identify(cpuinfo: str | None) -> Cpu | None:
-    """Return the CPU of the text of /proc/cpuinfo, None if it has none. Arm prints an implementer code as vendor."""
+def cpu_vendor(cpuinfo: str | None) -> str | None:
+    """Return ``intel``, ``amd``, ``arm`` or the vendor as /proc/cpuinfo has it, None without one.
+
+    Arm prints an implementer code as vendor.
+    """
     fields = dict(FIELD.findall((cpuinfo or "")[:65536]))
-    return known(fields.get("vendor_id") or ("arm" if "CPU implementer" in fields else None))
-
-
-def known(vendor_id: str | None) -> Cpu | None:
-    """Return the CPU by its vendor as in /proc/cpuinfo; None without a vendor."""
-    vendor = {"GenuineIntel": "intel", "AuthenticAMD": "amd"}.get(vendor_id or "", vendor_id)
-    return Cpu(vendor=vendor) if vendor else None
+    vendor = fields.get("vendor_id") or ("arm" if "CPU implementer" in fields else None)
+    return VENDORS.get(vendor, vendor) if vendor else None
 
 
 # Linux calls a bridge redirecting when P2P request redirect (0x04), completion redirect (0x08) or egress control (0x20)

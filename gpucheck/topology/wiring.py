@@ -29,7 +29,7 @@ from gpucheck.model.host.hardware import (
 from gpucheck.model.host.readings import NvmlReading
 from gpucheck.model.topology import Topology
 from gpucheck.topology.expected import Hop
-from gpucheck.topology.pcie import Cpu, classify
+from gpucheck.topology.pcie import classify
 
 
 class Joint(NamedTuple):
@@ -244,7 +244,7 @@ BridgeKind = Literal["root-port", "switch-upstream", "switch-downstream", "bridg
 PORTS: tuple[BridgeKind, BridgeKind] = ("switch-downstream", "switch-upstream")
 
 
-def wire(gpus: tuple[Gpu, ...], nics: tuple[Nic, ...], devices: dict[str, PciDevice], cpu: Cpu | None) -> Wiring:
+def wire(gpus: tuple[Gpu, ...], nics: tuple[Nic, ...], devices: dict[str, PciDevice], cpu: str | None) -> Wiring:
     """devices: every known PCI function by bus id; a bridge that is not among them is drawn without its link."""
     leaves = [_gpu(gpu, devices) for gpu in gpus]
     cards: dict[str, WiredFunction] = {}
@@ -312,14 +312,14 @@ def _bridges(leaves: list[WiredFunction], devices: dict[str, PciDevice]) -> Iter
             )
 
 
-def _nodes(gpus: tuple[Gpu, ...], leaves: list[WiredFunction], cpu: Cpu | None) -> Iterator[NumaNode]:
+def _nodes(gpus: tuple[Gpu, ...], leaves: list[WiredFunction], cpu: str | None) -> Iterator[NumaNode]:
     cpus: dict[int | None, str | None] = {}
     for gpu, leaf in zip(gpus, leaves, strict=False):
         cpus[leaf.numa_node] = cpus.get(leaf.numa_node) or gpu.cpu_affinity
     for leaf in leaves:
         cpus.setdefault(leaf.numa_node, None)
     for node in sorted(cpus, key=lambda node: (node is None, node or 0)):
-        yield NumaNode(index=node, cpus=cpus[node], vendor=cpu.vendor if cpu else None)
+        yield NumaNode(index=node, cpus=cpus[node], vendor=cpu)
 
 
 def _bundles(gpus: tuple[Gpu, ...], links: NvLinks) -> Iterator[NvLinkBundle]:

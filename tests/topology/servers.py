@@ -3,10 +3,10 @@
 from msgspec.structs import replace
 
 from gpucheck.model import Gpu, NvLink, NvmlReading, PciDevice, PcieLink, Topology
-from gpucheck.topology import Cpu, build
+from gpucheck.topology import build
 from tests.machines import DRIVER, GEN5_X16
 
-ZEN4 = Cpu(vendor="amd")
+ZEN4 = "amd"
 BRIDGE, GPU_CLASS, INFINIBAND = "060400", "030200", "020700"
 
 

@@ -31,9 +31,9 @@ from gpucheck.model import Gpu, NvLink, NvmlReading, PciDevice, PcieLink
 from gpucheck.simulator.machine import REMOTE_GPU, Machine, SimulatedGpu
 from gpucheck.simulator.machine.paths import common_ancestor, p2p_status
 from gpucheck.simulator.machine.profile import cuda_versions
-from gpucheck.topology import Cpu, build
+from gpucheck.topology import build
 from gpucheck.topology.expected import gpu_nvlink
-from gpucheck.topology.pcie import identify, redirects
+from gpucheck.topology.pcie import cpu_vendor, redirects
 
 # The rate of a pair is its expectation worked out from the links as they run now, not as they could. Faults that the
 # machine shows elsewhere (a narrow link, redirecting bridges, a translating IOMMU) slow copies down here as they would.
@@ -101,7 +101,7 @@ def describe(
     pci: Sequence[PciDevice],
     chosen: Sequence[Gpu],
     faults: Sequence[MeasurementFault] = (),
-    cpu: Cpu | None = None,
+    cpu: str | None = None,
 ) -> Rates:
     """The rates between these GPUs. faults: those of the profile that concern copies."""
     now = replace(reading, gpus=tuple(replace(gpu, pcie=_as_now(gpu.pcie)) for gpu in reading.gpus))
@@ -230,7 +230,7 @@ def copies(machine: Machine, root: Path) -> str:
     chosen = tuple(gpu for gpu in reading.gpus if gpu.index not in lost)
     faults = msgspec.convert(machine.surroundings.get("measurement", []), tuple[MeasurementFault, ...])
     cpuinfo = root / "proc/cpuinfo"
-    cpu = identify(cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else None)
+    cpu = cpu_vendor(cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else None)
     described = describe(reading, read_pci(root), chosen, faults, cpu)
     chosen_noise = any(fault.fault == "copy-noise" for fault in faults)
     lines |= {"noise": described.noise if chosen_noise else QUIET, "drift": described.drift, "seed": described.seed}
