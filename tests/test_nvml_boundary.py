@@ -29,9 +29,9 @@ from tests.boundary import (
     Case,
     Machine,
     all_cases,
+    broken_rules,
     quick_findings,
 )
-from tests.boundary_rules import broken_rules
 from tests.conftest import Figures
 from tests.shared import sampled
 
