@@ -9,7 +9,6 @@ import shutil
 import pytest
 import yaml
 
-from tests.lab import guide_sources
 from tests.lab.e2e import (
     HOSTS,
     INVENTORY,
@@ -23,6 +22,19 @@ from tests.lab.e2e import (
     provision_json,
     with_spec,
 )
+
+# Where a person has them who followed NVIDIA's installation guide.
+GUIDE = {
+    "lab-apt": "/etc/apt/sources.list.d/cuda-ubuntu2204-x86_64.list",
+    "lab-dnf": "/etc/yum.repos.d/cuda-rhel9.repo",
+}
+# From the planned files of a provisioned host.
+WRITE = {
+    "lab-apt": """cp /usr/share/keyrings/nvidia-cuda.gpg /usr/share/keyrings/cuda-archive-keyring.gpg
+sed 's/nvidia-cuda.gpg/cuda-archive-keyring.gpg/' /etc/apt/sources.list.d/nvidia-cuda.list >""",
+    "lab-dnf": "sed '/repo_gpgcheck/d' /etc/yum.repos.d/cuda-rhel9-x86_64.repo >",
+}
+
 
 pytestmark = pytest.mark.more_labs
 
@@ -153,8 +165,10 @@ def test_a_host_without_gpus_is_refused_and_the_other_goes_on(first, reports):
 
 @pytest.fixture(scope="module")
 def guide(before):
-    """The contents of source files as NVIDIA's guide has a person write them, on both hosts."""
-    return guide_sources.write()
+    """The contents of source files as NVIDIA's guide has them, on both hosts, beside the planned ones."""
+    for host, path in GUIDE.items():
+        on_host(host, "sh", "-c", f"{WRITE[host]} {path}")
+    return {host: on_host(host, "cat", path) for host, path in GUIDE.items()}
 
 
 def test_source_files_of_nvidias_guide_are_replaced_and_no_package_moves(guide, before, reports):
@@ -162,7 +176,7 @@ def test_source_files_of_nvidias_guide_are_replaced_and_no_package_moves(guide, 
 
     assert run.status == 0, run.text
     assert provision_json(reports)["counts"] == {"changed": 2}
-    for host, path in guide_sources.PATHS.items():
+    for host, path in GUIDE.items():
         assert "names the same repository" in str(provision_json(reports)["hosts"][host]["changes"])
         assert on_host(host, "sh", "-c", f"ls {path} 2>/dev/null || echo none") == "none"
         assert installed(host) == before[host]
@@ -175,4 +189,4 @@ def test_deprovision_brings_the_files_of_the_guide_back(guide, bare, reports):
     assert {host: {row.split()[0] for row in installed(host)} for host in HOSTS} == {
         host: names - {"gpg-pubkey"} for host, names in bare.items()
     }
-    assert {host: on_host(host, "cat", path) for host, path in guide_sources.PATHS.items()} == guide
+    assert {host: on_host(host, "cat", path) for host, path in GUIDE.items()} == guide
