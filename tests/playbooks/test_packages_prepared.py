@@ -128,18 +128,12 @@ def test_preparation_reads_what_was_cut_off_after_dpkg_wrote_its_journal(machine
     assert machine.fetched == []
 
 
-@pytest.fixture(scope="module")
-def sound():
-    """A report, made once."""
-    return report("node01")
-
-
 @pytest.mark.slow
-def test_sources_simulation_and_downloads_come_before_the_drain(tmp_path, sound):
+def test_sources_simulation_and_downloads_come_before_the_drain(tmp_path):
     """The drain looks at the host's processes before anything is installed."""
     different = state({"nccl": ["libnccl2 is missing"], "kernel_arguments": ["iommu=pt is missing"]})
     different["components"]["nccl"] = {"packages": ["libnccl2 is missing"], "missing": [], "stale": []}
-    site = Site(tmp_path, sound)
+    site = Site(tmp_path, report("node01"))
     booted = {**different, "differences": {"nccl": ["libnccl2 is missing"]}}  # once its boot entries were written
     # The controller's half of copy asks for stat.
     absent = {"changed": False, "stat": {"exists": False}}

@@ -6,6 +6,7 @@ installed for the running kernel; /dev. NVML return codes: NVIDIA nvml.h (API 13
 
 from collections.abc import Collection, Iterator
 
+from gpucheck.checks._nvml import FORBIDDEN, LOST
 from gpucheck.checks._session import control_denied
 from gpucheck.checks.software.modules import needed_flavour
 from gpucheck.knowledge.codes import Subject
@@ -28,16 +29,13 @@ HOST = Subject(check=NAME)
 
 # NVML return codes of nvmlInit
 DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH, OF_ANY_KIND = 9, 12, 18, 999
-FORBIDDEN = (4, 17)
 HIDDEN_BY_A_CGROUP = (*FORBIDDEN, DRIVER_NOT_LOADED, OF_ANY_KIND)
 # What a return code means in each state of the host.
 MEANINGS = {
-    4: (Verdict.UNKNOWN, "software.device-files-denied"),
-    17: (Verdict.UNKNOWN, "software.device-files-denied"),
+    **dict.fromkeys(FORBIDDEN, (Verdict.UNKNOWN, "software.device-files-denied")),
     8: (Verdict.FAIL, "software.power-cable-detached"),
     10: (Verdict.FAIL, "software.interrupts-not-assigned"),
-    15: (Verdict.FAIL, "software.nvml-gpu-lost"),
-    16: (Verdict.FAIL, "software.nvml-gpu-lost"),
+    **dict.fromkeys(LOST, (Verdict.FAIL, "software.nvml-gpu-lost")),
     VERSION_MISMATCH: (Verdict.FAIL, "software.driver-versions-differ"),
     # Without a code of NVML, only a call that crashed or did not return is about the driver.
     LATE: (Verdict.FAIL, "software.nvml-unresponsive"),

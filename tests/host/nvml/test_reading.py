@@ -2,25 +2,9 @@
 
 import pytest
 
-from gpucheck import simulator
 from gpucheck.host.nvml import calls as notation
 from gpucheck.host.nvml.reading import read_nvml
 from gpucheck.model import Health, NvLink5Counts, NvmlReading
-from gpucheck.simulator.machine.profile import gpus_of
-
-
-@pytest.mark.parametrize("name", [n for n in simulator.profile_names() if n != "no-gpu"])
-def test_a_healthy_machine_is_read_whole(reading, name):
-    """Nothing is refused but what the product or its driver lacks."""
-    seen = reading(name)
-    assert isinstance(seen, NvmlReading)
-    devices = gpus_of(simulator.load(name))
-
-    assert [gpu.pci_bus_id for gpu in seen.gpus] == [device.bus_id for device in devices]
-    assert {gap.name for gap in seen.gaps} <= {"NVMLError_NotSupported", "NVMLError_FunctionNotFound"}
-    assert all(gpu.cpu_affinity and gpu.numa_node is not None and gpu.memory_bytes for gpu in seen.gpus)
-    assert [row[n] for n, row in enumerate(seen.ancestors)] == ["X"] * len(devices)
-    assert list(zip(*seen.ancestors, strict=True)) == list(seen.ancestors)
 
 
 def test_pair_of_p100(reading):
