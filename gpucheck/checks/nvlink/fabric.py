@@ -30,6 +30,7 @@ from gpucheck.model import (
     Verdict,
 )
 from gpucheck.model.facts import Facts
+from gpucheck.printable import counted
 from gpucheck.topology import NvLinks
 from gpucheck.topology.wiring import FAR_END, p2p_status
 
@@ -87,7 +88,9 @@ def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     unread = [gpu for gpu in nvml.gpus if gpu.fabric is None and _refused(nvml, gpu)]
     lost = [gpu for gpu in nvml.gpus if lost_gaps(nvml, gpu)]  # what they answered before is not their state any more
     members = [gpu for gpu in nvml.gpus if gpu.fabric and gpu.fabric.state != "not-supported" and gpu not in lost]
-    outside = [gpu for gpu in nvml.gpus if gpu.fabric and gpu not in (*members, *lost) and is_tray_gpu(gpu)]
+    own, others = {gpu.device_id for gpu in members}, [gpu for gpu in nvml.gpus if gpu not in (*members, *lost)]
+    linked = [gpu for gpu in others if gpu.fabric and gpu.active_nvlinks]
+    outside = [gpu for gpu in linked if is_tray_gpu(gpu) or gpu.device_id in own]
     nvlinks = NvLinks(nvml.gpus, facts.pci)
     switched = _switches(facts) or any(nvlinks.switches(place) for place in range(len(nvml.gpus)))
     for gpu in (*unread, *(gpu for gpu in lost if gpu not in unread and gpu.fabric)):
@@ -95,17 +98,23 @@ def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     if members:
         state = _state(facts, members)
         yield from (state, *health_findings(members), *clique_findings(members), *_manager(facts, nvml, state))
-    elif any(gpu.active_nvlinks for gpu in outside):
-        # Seen on GB200 trays whose switch trays were not set up (gpud#1108).
-        lines = tuple(f"{gpu.pci_bus_id}: state not-supported, {gpu.active_nvlinks} NVLinks active" for gpu in outside)
-        seen = f"0 of {len(outside)} GPUs registered"
-        yield Subject(check=NAME, evidence=lines).warns("nvlink.tray-outside-fabric", seen, "all registered")
-    elif unread or lost:
+    if outside:
+        yield _outside(outside)
+    elif members or unread or lost:
         return
     elif switched:
         yield from _without_state(facts, nvml, nvlinks)
     else:
         yield Subject(check=NAME).skips("nvlink.no-fabric" if facts.pci else "nvlink.no-fabric-or-bus")
+
+
+def _outside(gpus: list[Gpu]) -> Finding:
+    """GPUs of which the driver reports no fabric, as on GB200 trays whose switch trays were not set up (gpud#1108)."""
+    lines = tuple(f"{gpu.pci_bus_id}: state not-supported, {gpu.active_nvlinks} NVLinks active" for gpu in gpus)
+    host, seen = Subject(check=NAME, evidence=lines), f"{counted(len(gpus), 'GPU')} not registered"
+    if any(map(is_tray_gpu, gpus)):
+        return host.warns("nvlink.tray-outside-fabric", seen, "all registered")
+    return host.unknown("nvlink.gpus-outside-fabric", seen, "all registered")
 
 
 def of_gpus(gpus: Sequence[Gpu]) -> Iterator[Finding]:

@@ -124,6 +124,9 @@ OUTSIDE = Fabric(state="not-supported", status=0, clique_id=0, cluster_uuid=ZERO
         (tray(*gb200s(*[Fabric(state="in-progress")] * 2)), ["nvlink.tray-unregistered"]),
         (tray(*gb200s(NOT_REGISTERED, NOT_REGISTERED)), ["nvlink.tray-unregistered"]),
         (tray(*gb200s(OUTSIDE, OUTSIDE)), ["nvlink.tray-outside-fabric"]),
+        # One among others that are registered: they pass, and it does not.
+        (tray(*gb200s(READY, OUTSIDE)), [None, "nvlink.tray-outside-fabric"]),
+        (hgx(h100s()[0], h100s(OUTSIDE)[1]), [None, None, "nvlink.gpus-outside-fabric"]),
         (tray(*gb200s(READY, changed(READY, clique_id=7), READY)), [None, "nvlink.tray-fabric-divided"]),
     ],
 )
