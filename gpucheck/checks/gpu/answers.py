@@ -31,7 +31,7 @@ def evaluate(_: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     if not equal:
         yield Subject(check=NAME).skips("gpu.no-equal-gpus")
     elif not found:
-        yield Subject(check=NAME).passes(f"{sum(map(len, equal))} GPUs answer the same calls as their equals")
+        yield Subject(check=NAME).passes(f"none of {sum(map(len, equal))} GPUs lacks what most of its kind report")
 
 
 def _kind(gpu: Gpu) -> tuple[object, ...]:
