@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from gpucheck.checks._nvml import no_gpu_on_the_bus, quick_check
 from gpucheck.knowledge import generation_of, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import DkmsModule, Finding, LoaderLibrary, PciDevice
+from gpucheck.model import DkmsModule, Finding, LoaderLibrary, NvmlReading, PciDevice
 from gpucheck.model.facts import Facts
 
 
@@ -91,6 +91,10 @@ def _kernels(facts: Facts, dkms: list[DkmsModule], subject: Subject) -> Finding:
     if newest.nvidia is None and running.nvidia is not None:
         code = "software.kernel-without-module" if newest.headers else "software.kernel-without-headers"
         return subject.warns(code, f"no nvidia module for kernel {newest.release}", kernel=newest.release)
+    if _changes(facts) and isinstance(facts.nvml, NvmlReading) and facts.nvml.driver_version == running.nvidia:
+        seen, values = f"nvidia {newest.nvidia} for kernel {newest.release}", {"loaded": running.nvidia}
+        values |= {"kernel": newest.release, "version": newest.nvidia}
+        return subject.warns("software.kernel-with-other-module", seen, running.nvidia, **values)
     if half_built:
         names = ", ".join(f"{module.name}/{module.version}: {module.state}" for module in half_built)
         seen = f"DKMS module {names}"
@@ -101,6 +105,17 @@ def _kernels(facts: Facts, dkms: list[DkmsModule], subject: Subject) -> Finding:
     if newest.nvidia is None:
         return subject.skips("software.module-not-found")
     return subject.passes(f"nvidia {newest.nvidia} for kernel {newest.release}")
+
+
+def _changes(facts: Facts) -> bool:
+    """Whether the next boot may load another version than the running kernel, which has its own loaded."""
+    loaded, running = facts.driver.loaded_version, next((kernel for kernel in facts.kernels if kernel.running), None)
+    return bool(running and running.nvidia == loaded and facts.kernels[-1].nvidia not in (None, loaded))
+
+
+def _nvml_too(facts: Facts) -> tuple[str, ...]:
+    """NVML shows the version of the libraries: they may wait for that boot, too."""
+    return ("nvml",) if facts.system.container is None and _changes(facts) else ()
 
 
 def _secure_boot(facts: Facts, subject: Subject) -> Finding:
@@ -174,6 +189,6 @@ OF_KERNELS = ("kernels", "dkms", "driver", "secure_boot", "system")
 OF_LOADER = (*(f"library:{name}" for name in LIBRARIES), *(f"python:{name}" for name in LOADED_BY))
 CHECKS = (
     quick_check("module-flavour", "software", module_flavour, ("pci", "driver")),
-    quick_check("next-boot", "software", next_boot, OF_KERNELS),
+    quick_check("next-boot", "software", next_boot, OF_KERNELS, _nvml_too),
     quick_check("loader", "software", loader, OF_LOADER),
 )

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from gpucheck.model import DkmsModule, DriverState, InstalledKernel, LoaderLibrary
 from tests.checks.judging import codes, judge
 from tests.fakes import facts
-from tests.machines import LOADED, on_bus, p100
+from tests.machines import LOADED, on_bus, p100, reading
 
 
 def libraries(*paths, source="ld.so.cache", **python):
@@ -24,13 +24,14 @@ def loaded(flavour):
 
 RUNNING = InstalledKernel(release="5.15.0-97", running=True, headers=True, nvidia="580.178.04")
 NEXT = InstalledKernel(release="5.15.0-113", running=False, headers=False)
+OTHER = replace(NEXT, nvidia="570.1")
 ADDED = DkmsModule(name="nvidia", version="580.178.04", state="added")
 NEW = {"installed_version": "580.95", "installed_flavour": "proprietary"}
 OVERRIDING = {"source": "LD_LIBRARY_PATH"}
 
 
-def kernels(*found, dkms=(), driver=LOADED, secure_boot=None):
-    return facts(kernels=found, dkms=dkms, driver=driver, secure_boot=secure_boot)
+def kernels(*found, dkms=(), driver=LOADED, secure_boot=None, **more):
+    return facts(kernels=found, dkms=dkms, driver=driver, secure_boot=secure_boot, **more)
 
 
 def booted(secure_boot, version):
@@ -60,6 +61,10 @@ def booted(secure_boot, version):
         # A kernel without the module is named before the reboot; afterwards it is too late.
         ("next-boot", kernels(RUNNING, NEXT), ["kernel-without-headers"]),
         ("next-boot", kernels(RUNNING, replace(NEXT, headers=True)), ["kernel-without-module"]),
+        # Its libraries are those of the loaded driver; else they and the module wait for this boot.
+        ("next-boot", kernels(RUNNING, OTHER, nvml=reading(p100(0))), ["kernel-with-other-module"]),
+        ("next-boot", kernels(RUNNING, OTHER), [None]),
+        ("next-boot", kernels(replace(RUNNING, nvidia=OTHER.nvidia), OTHER, nvml=reading(p100(0))), [None]),
         ("next-boot", kernels(RUNNING, dkms=(ADDED,)), ["dkms-not-installed"]),
         (
             "next-boot",
