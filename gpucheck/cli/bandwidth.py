@@ -11,18 +11,15 @@ from gpucheck.cli._shared.common import (
     Problem,
     fail_on_option,
     measured_host,
-    note,
     output_options,
     simulation_options,
     start_simulation,
 )
-from gpucheck.cli._shared.progress import Progress, steps
+from gpucheck.cli._shared.progress import steps
 from gpucheck.cli._shared.shown import FORMATS, measured, write_report
 from gpucheck.model.finding import exit_status
 
 if TYPE_CHECKING:
-    from gpucheck.measure.bandwidth import Planned
-    from gpucheck.measure.values import CopyStep
     from gpucheck.model.bandwidth import BandwidthReport
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -74,7 +71,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     swept, tensor_bytes = parse_sizes(sizes), parse_tensor(tensor)
     start_simulation(profile, faults)
-    from gpucheck.measure.bandwidth import BandwidthOptions, Watch
+    from gpucheck.measure.bandwidth import BandwidthOptions
+    from gpucheck.measure.values import Watch
     from gpucheck.render.subjects.copies import document
     from gpucheck.run.links import bandwidth
 
@@ -88,33 +86,12 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     def measure(keep: "Callable[[BandwidthReport], None]") -> "BandwidthReport":
         with steps(0, "step") as progress, measured_host() as host:
-            shown = Copies(progress)
-            return bandwidth(host, options, Watch(shown.planned, shown.step, keep=keep))
+            return bandwidth(host, options, Watch(progress, progress.note, keep=keep))
 
     report = measured(
         measure, lambda report: write_report(report, lambda: document(report), format_, output, verbose=verbose)
     )
     return exit_status((finding.verdict for finding in report.findings), fail_on)
-
-
-class Copies:
-    """The planned time before the start, and each copy on the progress line."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress, self._count = progress, 0
-
-    def planned(self, planned: "Planned") -> None:
-        rounds = f", one direction in {planned.rounds} rounds" if planned.rounds else ""
-        note(
-            f"gpucheck: {planned.devices} devices, {planned.steps} steps{rounds}: about {planned.seconds:.1f} s of "
-            f"device time (engine {planned.engine})"
-        )
-        self._count = planned.steps
-
-    def step(self, step: "CopyStep", number: int) -> None:
-        ends = [tuple("host" if end < 0 else str(end) for end in (flow.src, flow.dst)) for flow in step.flows]
-        more = f" and {len(ends) - 4} more" if len(ends) > 4 else ""
-        self._progress(f"{step.purpose}: {', '.join(map('>'.join, ends[:4]))}{more}", number, self._count)
 
 
 def parse_sizes(words: str | None) -> tuple[int, ...]:

@@ -54,7 +54,8 @@ def burnt_in(
     keep: "Callable[[ComputeReport], None]",
 ) -> "ComputeReport":
     """Run the burn-in. Raises Problem. keep: gets the report, if a signal ends it too."""
-    from gpucheck.compute.burnin import BurnInOptions, Shown, span
+    from gpucheck.compute.burnin import BurnInOptions, span
+    from gpucheck.measure.values import Watch
     from gpucheck.render.json import to_json
     from gpucheck.run.steps.compute import burn_in
 
@@ -68,7 +69,7 @@ def burnt_in(
 
     try:
         with steps(0, "step") as shown, measured_host() as host:
-            return burn_in(host, burn_in_options, Shown(step=shown, note=shown.note), keep, store)
+            return burn_in(host, burn_in_options, Watch(shown, shown.note, keep=keep), store)
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise
@@ -130,6 +131,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     seconds = seconds_of(duration or "1h")
     start_simulation(profile, faults)
     from gpucheck.compute.measure import ComputeOptions
+    from gpucheck.measure.values import Watch
     from gpucheck.render.subjects.compute import document
     from gpucheck.run.steps.compute import compute
 
@@ -139,7 +141,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         if level == "burn-in":
             return burnt_in(options, seconds, state or default_state(), max_temperature, keep)
         with steps(0, "step") as shown, measured_host() as host:
-            return compute(host, options, lambda step, number, count: shown(step.label, number, count), keep=keep)
+            return compute(host, options, Watch(shown, keep=keep))
 
     report = measured(
         measure, lambda report: write_report(report, lambda: document(report), format_, output, verbose=verbose)

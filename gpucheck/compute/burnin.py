@@ -2,7 +2,6 @@
 
 import math
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime, timezone
@@ -13,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.compute.evaluation.rates import KINDS, subject_of
-from gpucheck.compute.measure import METHOD, Chosen, ComputeOptions, chosen_for, report_of, with_settings
+from gpucheck.compute.measure import METHOD, Chosen, ComputeOptions, chosen_for, report_of
 from gpucheck.compute.running.run import Collected, Doubtful, run_step
 from gpucheck.compute.values import (
     COLD_S,
@@ -29,10 +28,12 @@ from gpucheck.compute.values import (
 )
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable
+from gpucheck.measure.values import Watch
 from gpucheck.model import Finding, Gpu, Verdict
+from gpucheck.model.answer import Clock
 from gpucheck.model.compute import BurnIn, ComputeDevice, ComputeReport, Noticed, Sample
 from gpucheck.model.facts import Source
-from gpucheck.processes.signals import TerminatedError
+from gpucheck.processes.signals import Cut
 
 LEAST_S, MOST_S = 600, 48 * 3600
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -221,20 +222,6 @@ ROUNDS = (
 )
 
 
-class Shown(NamedTuple):
-    """Where a run reports: step (text, number, count), a finding that came up, a note."""
-
-    step: Callable[[str, int, int], None]
-    note: Callable[[str], None]
-
-
-class Evaluation(NamedTuple):
-    """What evaluates results. doubtful: what is measured again alone. evaluated: a report with findings on numbers."""
-
-    doubtful: Doubtful
-    evaluated: Callable[[ComputeReport], ComputeReport]
-
-
 class BurnInOptions(msgspec.Struct, frozen=True, kw_only=True):
     """seconds: of the run. state: the file of its rounds. max_temperature_c: None is the limit of each GPU."""
 
@@ -247,44 +234,40 @@ class BurnInOptions(msgspec.Struct, frozen=True, kw_only=True):
 def burn_in(
     source: Source,
     options: BurnInOptions,
-    evaluation: Evaluation,
-    shown: Shown,
-    keep: Callable[[ComputeReport], None],
+    doubtful: Doubtful,
+    evaluate: Callable[[ComputeReport], ComputeReport],
+    watch: Watch,
     store: Callable[[ComputeReport], None],
 ) -> ComputeReport:
     """Run it. Raises Unmeasurable, OSError if the file is not writable.
 
-    keep: gets the report as soon as it is made: of what is proven so far when a signal ends the run, too.
-    store: writes the report of the rounds so far to the file, before the first and after each.
+    doubtful, evaluate: as those of measure. store: writes the report of the rounds so far to the file, before the
+    first and after each.
     """
     chosen = chosen_for(source, replace(options.options, tick_s=SIMULATED_TICK_S))
     with closing(chosen.bench):
         opened = chosen.bench.open()
         planned = plan(options.seconds, small=not chosen.gpus)
-        limited = limits(chosen.gpus, opened, options.max_temperature_c)
-        run = Run(chosen, opened, planned, limited, evaluation.doubtful)
+        run = Run(chosen, opened, planned, limits(chosen.gpus, opened, options.max_temperature_c), doubtful)
 
         def report() -> ComputeReport:
-            return evaluation.evaluated(_report(source, options, run))
+            return evaluate(_report(source, options, run))
 
         if run.able():
             store(report())  # what cannot be kept is known before hours of load
-        try:
-            for _ in run.rounds(shown):
+        cut = Cut()
+        with cut:
+            for _ in run.rounds(watch):
                 made = report()
-                run.notice(made.findings, shown)
+                run.notice(made.findings, watch)
                 try:
                     store(made)
                     run.not_written = None
                 except OSError as error:  # a disk that is full does not end the run: what it proves is still reported
                     if run.not_written is None:
-                        shown.note(f"{options.state}: not written: {error.strerror}. The run goes on.")
+                        watch.note(f"{options.state}: not written: {error.strerror}. The run goes on.")
                     run.not_written = error.strerror or str(error)
-            keep(made := report())
-        except (KeyboardInterrupt, TerminatedError):
-            keep(report())
-            raise
-        return made  # and the bench is closed, which takes a while
+        return cut.report(report, watch.keep)  # and the bench is closed, which takes a while
 
 
 class Run:
@@ -299,7 +282,7 @@ class Run:
         doubtful: Doubtful,
     ) -> None:
         self.chosen, self.plan, self.limits, self.doubtful = chosen, plan, limits, doubtful
-        self.started, self.clock = datetime.now(timezone.utc), time.monotonic()
+        self.clock = Clock()
         self.collected = [Collected(*one, READINGS) for one in zip(chosen.devices, opened, strict=True)]
         self.done, self.seconds = 0, 0.0
         self.noticed: list[Noticed] = []
@@ -320,24 +303,24 @@ class Run:
         whole = self.done >= self.plan.rounds or self.seconds > self.plan.seconds - self.plan.round_s / 2
         return "complete" if whole else "interrupted"
 
-    def rounds(self, shown: Shown) -> Iterator[None]:
+    def rounds(self, watch: Watch) -> Iterator[None]:
         """Run round after round, and yield after each."""
         opened = [one.opened for one in self.collected if one.opened]
         types = {type_ for one in opened for type_ in one.types}
         without = opened[0].without if opened else ()
         while self.ended == "interrupted":
-            self._round(tuple(round_steps(self.plan, tuple(types), without)), shown)
+            self._round(tuple(round_steps(self.plan, tuple(types), without)), watch)
             if self.stopped_by is None:
                 self.done += 1
                 self._alone()
             yield
 
-    def _round(self, steps: Sequence[ComputeStep], shown: Shown) -> None:
+    def _round(self, steps: Sequence[ComputeStep], watch: Watch) -> None:
         bench = self.chosen.bench
         for number, step in enumerate(steps):
             text = f"round {self.done + 1} of {self.plan.rounds}, {step.label}"
             left = f"{span(self.plan.seconds - self.seconds)} left"
-            shown.step(f"{text}, {left}", self.done * len(steps) + number, self.plan.rounds * len(steps))
+            watch.step(f"{text}, {left}", self.done * len(steps) + number, self.plan.rounds * len(steps))
             able = self.able()
             self.seconds += run_step(bench, step, self.collected, able, self.seconds)
             for place in able:
@@ -354,7 +337,7 @@ class Run:
         for place, step in new[:MOST_ALONE]:
             self.seconds += run_step(self.chosen.bench, step, self.collected, (place,), self.seconds, alone=True)
 
-    def notice(self, findings: Sequence[Finding], shown: Shown) -> None:
+    def notice(self, findings: Sequence[Finding], watch: Watch) -> None:
         """Keep and show each finding when it comes up."""
         known = {(one.check, one.subject, one.cause, one.verdict) for one in self.noticed}
         for finding in findings:
@@ -374,12 +357,11 @@ class Run:
                 )
             )
             after = f"after {span(self.seconds)}: {finding.verdict.value} {finding.check} {finding.subject}"
-            shown.note(f"{after}: {finding.why}")
+            watch.note(f"{after}: {finding.why}")
 
 
 def _report(source: Source, options: BurnInOptions, run: Run) -> ComputeReport:
     chosen, planned = run.chosen, run.plan
-    devices = with_settings(tuple(one.result() for one in run.collected), chosen.gpus)
     place, limit = run.stopped_by or (0, None)
     made = BurnIn(
         planned_seconds=planned.seconds,
@@ -393,14 +375,11 @@ def _report(source: Source, options: BurnInOptions, run: Run) -> ComputeReport:
         hottest={str(one.made.index): one.hottest for one in run.collected if one.hottest is not None},
         state=str(options.state),
     )
-    stopped_by = (devices[place], limit) if limit is not None else None
+    stopped_by = (run.collected[place].made, limit) if limit is not None else None
     lost, opened = run.not_written, next((one.opened for one in run.collected if one.opened), None)
     return replace(
-        report_of(source, chosen, devices, (ending(made, stopped_by),)),
+        report_of(source, chosen, run.collected, run.clock, (ending(made, stopped_by),)),
         level="burn-in",
-        versions=opened.versions if opened else {},
-        started=run.started.isoformat(timespec="seconds"),
-        seconds=round(time.monotonic() - run.clock, 3),
         load_seconds=made.seconds,
         burn_in=made,
         method=(*METHOD, *ROUNDS),

@@ -1,9 +1,7 @@
 """Compute on the GPUs of a host and return what was measured: choose devices and engine, run the plan."""
 
-import time
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timezone
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -11,16 +9,18 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.compute.engines.simulated import TICK_S, ComputeGpu, SimulatedBench, read
-from gpucheck.compute.running.run import Doubtful, OnStep, Workers, run
-from gpucheck.compute.values import CUBLAS, TORCH, Answer, Bench, ComputeStep, Failure, Opened
+from gpucheck.compute.running.run import Collected, ComputeRun, Doubtful, Workers
+from gpucheck.compute.values import CUBLAS, TORCH, Bench
 from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device
-from gpucheck.model import Finding, Gpu, Verdict, worst
+from gpucheck.measure.values import Watch
+from gpucheck.model import Finding, Gpu
+from gpucheck.model.answer import Clock
 from gpucheck.model.compute import ComputeDevice, ComputeReport
 from gpucheck.model.device import Device
 from gpucheck.model.facts import Source
-from gpucheck.processes.signals import undisturbed
+from gpucheck.processes.signals import Cut
 
 NAME = "compute"
 # Of Health, what explains a clock or a rate.
@@ -28,7 +28,7 @@ SETTINGS = (
     "power_limit_w", "power_default_w", "application_clock_mhz", "default_application_clock_mhz", "licensed",
     "gsp_firmware",
 )  # fmt: skip
-Answered = Callable[[ComputeStep, Mapping[int, Answer | Failure]], None]
+INTERRUPTED = "interrupted: the remaining steps unknown"
 METHOD = (
     "every step runs on all GPUs at the same time; a rate that looks low is measured again alone",
     "ceiling of matrices: multiprocessors x operations per clock x SM clock measured meanwhile; of memory: bus width x "
@@ -59,90 +59,48 @@ class Chosen(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-class Heard(NamedTuple):
-    """A bench whose answers are reported as they arise, by the place of the device."""
-
-    bench: Bench
-    answered: Answered
-
-    def open(self) -> Sequence[Opened | Failure]:
-        return self.bench.open()
-
-    def run(self, step: ComputeStep, places: Sequence[int]) -> Mapping[int, Answer | Failure]:
-        answers = self.bench.run(step, places)
-        self.answered(step, answers)
-        return answers
-
-    def close(self) -> None:
-        self.bench.close()
-
-
 def measure(
     source: Source,
     options: ComputeOptions,
     doubtful: Doubtful,
-    on_step: OnStep = lambda *_: None,
-    answered: Answered = lambda *_: None,
-    keep: Callable[[ComputeReport], None] | None = None,
+    watch: Watch = Watch(),  # noqa: B008 - immutable
+    evaluate: Callable[[ComputeReport], ComputeReport] = lambda report: report,
 ) -> ComputeReport:
     """Run everything. Raises Unmeasurable if there is nothing to compute on, or not as asked.
 
-    The findings list only what could not be run. doubtful: what is measured again alone.
-    keep: gets the report as soon as it is made: of what was computed when a signal ends the run, too.
+    The findings list only what could not be run; evaluate adds the others. doubtful: what is measured again alone.
     """
-    started, clock = datetime.now(timezone.utc), time.monotonic()
+    clock = Clock()
     chosen = chosen_for(source, options)
-    try:
-        ran = run(
-            Heard(chosen.bench, answered),
-            chosen.devices,
-            small=not chosen.gpus,
-            doubtful=doubtful,
-            on_step=on_step,
-            keep=keep is not None,
+    with closing(chosen.bench):
+        ran = ComputeRun(chosen.devices, chosen.bench.open())
+        cut = Cut(lambda: ran.load_seconds > 0)
+        with cut:
+            ran.run(chosen.bench, small=not chosen.gpus, doubtful=doubtful, watch=watch)
+
+    def made() -> ComputeReport:
+        findings = (Subject(check=NAME).unknown("compute.run-interrupted", INTERRUPTED),) if cut.signal else ()
+        return replace(
+            report_of(source, chosen, ran.collected, clock, findings),
+            load_seconds=round(ran.load_seconds, 1),
+            notes=(*chosen.notes, *ran.notes()),
         )
-    finally:
-        chosen.bench.close()
-    with undisturbed():
-        devices = with_settings(ran.devices, chosen.gpus)
-        cut = Subject(check=NAME).unknown("compute.run-interrupted", "interrupted: the remaining steps unknown")
-        findings = (cut,) if ran.stopped is not None else ()
-        made = replace(
-            report_of(source, chosen, devices, findings),
-            versions=ran.versions,
-            started=started.isoformat(timespec="seconds"),
-            seconds=round(time.monotonic() - clock, 3),
-            load_seconds=ran.load_seconds,
-            notes=(*chosen.notes, *ran.notes),
-        )
-        if keep is not None:
-            keep(made)
-    if ran.stopped is not None:
-        raise ran.stopped
-    return made
+
+    return cut.report(lambda: evaluate(made()), watch.keep)
 
 
 def report_of(
-    source: Source, chosen: Chosen, devices: tuple[ComputeDevice, ...], findings: tuple[Finding, ...]
+    source: Source, chosen: Chosen, collected: Sequence[Collected], clock: Clock, findings: tuple[Finding, ...]
 ) -> ComputeReport:
-    """Return the report without times and versions, which differ by level."""
-    counts = Counter(finding.verdict for finding in findings)
-    facts = source.read("system", "simulation")
+    """Return the report without times of load and notes, which differ by level."""
     return ComputeReport(
-        host=facts.system.hostname,
-        simulated=facts.simulation is not None,
-        simulation=facts.simulation,
+        **clock.answer(source.read("system", "simulation"), findings),
         engine=chosen.engine,
         level="standard",
-        versions={},
-        started="",
-        seconds=0.0,
+        versions=next((one.opened.versions for one in collected if one.opened), {}),
         load_seconds=0.0,
-        gpus=devices,
+        gpus=with_settings(tuple(one.result() for one in collected), chosen.gpus),
         method=METHOD,
-        verdict=worst(counts),
-        findings=findings,
-        counts={verdict.value: counts[verdict] for verdict in Verdict},
     )
 
 

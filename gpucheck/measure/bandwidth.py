@@ -2,11 +2,7 @@
 
 import os
 import secrets
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from datetime import datetime, timezone
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -29,13 +25,14 @@ from gpucheck.measure.reporting.report import CHANNELS, gaps, lost
 from gpucheck.measure.reporting.surroundings import NEEDS, Scene
 from gpucheck.measure.running.runner import Doubts, Results, Supervised, again, run
 from gpucheck.measure.running.sampler import Sampler
-from gpucheck.measure.values import Answer, CopyStep, Failure, Flow, Opened, Setup
-from gpucheck.model import NvmlFailure, NvmlReading, Verdict, named, worst
+from gpucheck.measure.values import CopyStep, Failure, Flow, Opened, Setup, Watch
+from gpucheck.model import NvmlFailure, NvmlReading, named
+from gpucheck.model.answer import Clock
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.device import Device
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.facts import Facts, Source
-from gpucheck.processes.signals import TerminatedError, undisturbed
+from gpucheck.processes.signals import Cut
 from gpucheck.topology import of
 
 EngineName = Literal["driver", "cpu"]
@@ -68,39 +65,6 @@ class BandwidthOptions(msgspec.Struct, frozen=True, kw_only=True):
     contended: bool = False
 
 
-class Planned(NamedTuple):
-    """Summary of the planned run. rounds: of one direction."""
-
-    engine: str
-    devices: int
-    steps: int
-    rounds: int
-    seconds: float
-
-
-class Watch(NamedTuple):
-    """Callbacks for progress. answered: for each step with a result.
-
-    keep: gets the report as soon as it is made: of what was measured when a signal ends the run, too.
-    """
-
-    planned: Callable[[Planned], None] = lambda planned: None  # noqa: ARG005 - no progress shown
-    step: Callable[[CopyStep, int], None] = lambda step, number: None  # noqa: ARG005 - no progress shown
-    answered: Callable[[CopyStep, Answer], None] = lambda step, answer: None  # noqa: ARG005 - not kept
-    keep: Callable[[BandwidthReport], None] | None = None
-
-
-class _Heard(NamedTuple):
-    child: Supervised
-    answered: Callable[[CopyStep, Answer], None]
-
-    def run_step(self, step: CopyStep) -> Answer | Failure:
-        answer = self.child.run_step(step)
-        if isinstance(answer, Answer):
-            self.answered(step, answer)
-        return answer
-
-
 class _Place(NamedTuple):
     """The machine, the host as it was read (None for CPU processes), and the type of its devices."""
 
@@ -115,13 +79,14 @@ def measure(
     options: BandwidthOptions,
     watch: Watch = Watch(),  # noqa: B008 - immutable
     doubts: Callable[[Observations], Doubts] | None = None,
+    evaluate: Callable[[BandwidthReport], BandwidthReport] = lambda report: report,
 ) -> BandwidthReport:
-    """Measure the links of this host. Its findings list what could not be measured; they do not evaluate links.
+    """Measure the links of this host. Its findings list what could not be measured; evaluate adds those on links.
 
     doubts: pairs with low values, to measure again alone. Raises Unmeasurable if there is nothing to measure, or not
     with these options.
     """
-    started, clock = datetime.now(timezone.utc), time.monotonic()
+    clock = Clock()
     engine: EngineName = "cpu" if options.devices == CPUS else "driver"
     facts = source.read("system", "simulation", f"folder:{CHANNELS}")
     simulation = facts.simulation if engine != "cpu" else None
@@ -143,7 +108,8 @@ def measure(
     setup = Setup(engine=engine, devices=place.machine.devices, buffer_bytes=wanted, parent_pid=os.getpid())
     results = Results(devices=place.machine.devices)
     planned_s, scene, after = 0.0, place.scene, None
-    with _kept(results, watch) as stopped:
+    cut = Cut(lambda: results.device_s > 0)
+    with cut:
         with Supervised(setup, patience) as child:
             notes += tuple(f"environment variable removed for the measurement: {pair}" for pair in child.removed)
             opened = child.open()
@@ -161,7 +127,7 @@ def measure(
                 )
                 steps = plan(place.machine, request)
                 planned_s = sum(step.planned_s for step in steps)
-                watch.planned(_planned(engine, place.machine, steps))
+                watch.note(f"gpucheck: {_planned(engine, place.machine, steps, planned_s)}")
 
                 def low(so_far: Results) -> Iterable[tuple[Flow, ...]]:
                     if doubts is None or scene is None:
@@ -170,15 +136,16 @@ def measure(
 
                 bus_ids = dict.fromkeys(gpu.pci_bus_id for gpu in scene.gpus) if scene is not None else ()
                 with Sampler((*bus_ids,), simulated=simulated) as sampler:
-                    runner = _Heard(child, watch.answered)
-                    run(steps, runner, results, machine=place.machine, request=request, low=low, progress=watch.step)
+                    run(steps, child.run_step, results, machine=place.machine, request=request, low=low, watch=watch)
                 results.unread = sampler.rejected
                 if scene is not None:
                     scene = msgspec.structs.replace(scene, during=sampler.readings())
                 notes += opened.notes
         if scene is not None and isinstance(after := query_child(max(patience, READING_S)), NvmlReading):
             scene = msgspec.structs.replace(scene, after=after)
-    with undisturbed():
+
+    def made() -> BandwidthReport:
+        results.interrupted = cut.signal is not None
         seen = observations(results, place.machine, scene) if scene is not None else Observations()
         channels = bool(facts.folders[CHANNELS])
         findings = gaps(
@@ -189,18 +156,13 @@ def measure(
         )
         if after is not None and results.failures:
             findings = (*lost(results.devices, after), *findings)
-        findings = named(findings, scene.gpus if scene is not None else ())
-        counts = Counter(finding.verdict for finding in findings)
-        made = BandwidthReport(
-            host=facts.system.hostname,
-            simulated=simulated,
-            simulation=simulation,
+        return BandwidthReport(
+            **clock.answer(facts, named(findings, scene.gpus if scene is not None else ()))
+            | {"simulated": simulated, "simulation": simulation},
             engine=engine,
             kind=(SIMULATED if simulated and engine in SIMULATED else KIND)[engine],
             depth=options.depth,
             versions=results.opened.versions if results.opened else {},
-            started=started.isoformat(timespec="seconds"),
-            seconds=round(time.monotonic() - clock, 3),
             planned_s=round(planned_s, 3),
             device_s=round(results.device_s, 3),
             rounds=results.rounds,
@@ -217,28 +179,9 @@ def measure(
             tensor=report.tensor(results) if options.tensor_bytes is not None else None,
             integrity=report.integrity(results),
             observations=seen,
-            verdict=worst(counts),
-            findings=findings,
-            counts={verdict.value: counts[verdict] for verdict in Verdict},
         )
-        if watch.keep is not None:
-            watch.keep(made)
-    if stopped:
-        raise stopped[0]
-    return made
 
-
-@contextmanager
-def _kept(results: Results, watch: Watch) -> Iterator[list[BaseException]]:
-    """Yield what ended the run: a signal, if something was measured and is wanted. Otherwise the signal goes on."""
-    stopped: list[BaseException] = []
-    try:
-        yield stopped
-    except (KeyboardInterrupt, TerminatedError) as signal:
-        if watch.keep is None or not results.device_s:
-            raise
-        stopped.append(signal)
-        results.interrupted = True
+    return cut.report(lambda: evaluate(made()), watch.keep)
 
 
 def _cpu_place() -> _Place:
@@ -280,6 +223,8 @@ def _no_gpus(facts: Facts) -> Unmeasurable:
     return Unmeasurable(found)
 
 
-def _planned(engine: str, machine: CopyPaths, steps: tuple[CopyStep, ...]) -> Planned:
-    one_way = sum(s.purpose == "one direction" and s.flows[0].method == "ce-write" for s in steps)
-    return Planned(engine, len(machine.devices), len(steps), one_way, sum(step.planned_s for step in steps))
+def _planned(engine: str, machine: CopyPaths, steps: tuple[CopyStep, ...], seconds: float) -> str:
+    one_way = sum(step.purpose == "one direction" and step.flows[0].method == "ce-write" for step in steps)
+    rounds = f", one direction in {one_way} rounds" if one_way else ""
+    devices = f"{len(machine.devices)} devices, {len(steps)} steps{rounds}"
+    return f"{devices}: about {seconds:.1f} s of device time (engine {engine})"

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from math import ceil
 from statistics import median
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -12,6 +12,7 @@ from gpucheck.model.device import Device
 from gpucheck.model.finding import Finding, Values
 
 KIB, MIB = 1 << 10, 1 << 20
+LABELED = 4
 HOST = -1  # in place of a device's position: the host's pinned memory
 
 # write: launched by the source, read: launched by the destination. ce: copy engine, sm: a kernel's loads and stores.
@@ -68,6 +69,13 @@ class CopyStep(msgspec.Struct, frozen=True, kw_only=True):
     devices: int = 0
     samples: tuple[int, int] = (7, 21)
     planned_s: float = 0.0
+
+    @property
+    def label(self) -> str:
+        """Return its name for progress, with some of its copies by position."""
+        ends = [tuple("host" if end < 0 else str(end) for end in (flow.src, flow.dst)) for flow in self.flows]
+        more = f" and {len(ends) - LABELED} more" if len(ends) > LABELED else ""
+        return f"{self.purpose}: {', '.join(map('>'.join, ends[:LABELED]))}{more}"
 
 
 def is_crowd(purpose: str) -> bool:
@@ -330,6 +338,19 @@ class NotShared(Exception):
     def __init__(self, why: str, code: int) -> None:
         super().__init__(why)
         self.code = code
+
+
+class Watch(NamedTuple):
+    """Where a run reports. step: gets text, number and count of each step; note: a line for people.
+
+    answered: gets each step of which something came, and that. keep: the report as soon as it is made, of what was
+    measured when a signal ends the run, too.
+    """
+
+    step: Callable[[str, int, int], None] = lambda *_: None
+    note: Callable[[str], None] = lambda _: None
+    answered: Callable[[Any, Any], None] = lambda *_: None
+    keep: Callable[[Any], None] = lambda _: None
 
 
 class CopyEngine(Protocol):

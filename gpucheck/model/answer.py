@@ -1,8 +1,13 @@
 """What the answers of commands that measure or evaluate a host have in common."""
 
+import time
+from datetime import datetime, timezone
+from typing import Any
+
 import msgspec
 
-from gpucheck.model.finding import Finding, Verdict
+from gpucheck.model.facts import Facts
+from gpucheck.model.finding import Finding, Verdict, counted, worst
 from gpucheck.model.host.readings import Simulation
 
 
@@ -18,3 +23,23 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     findings: tuple[Finding, ...]
     counts: dict[str, int]
+
+
+class Clock:
+    """The time of a run, from now on."""
+
+    def __init__(self) -> None:
+        self._started, self._clock = datetime.now(timezone.utc), time.monotonic()
+
+    def answer(self, facts: Facts, findings: tuple[Finding, ...]) -> dict[str, Any]:
+        """Return the fields that every Answer has, but the schema. facts: with system and simulation."""
+        return {
+            "host": facts.system.hostname,
+            "simulated": facts.simulation is not None,
+            "simulation": facts.simulation,
+            "started": self._started.isoformat(timespec="seconds"),
+            "seconds": round(time.monotonic() - self._clock, 3),
+            "verdict": worst(finding.verdict for finding in findings),
+            "findings": findings,
+            "counts": counted(findings),
+        }

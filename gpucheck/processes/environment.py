@@ -5,6 +5,10 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gpucheck.processes.ranks.nodes import Nodes
 
 # A leftover CUDA_LAUNCH_BLOCKING makes every launch wait; an allocator's setting changes copies and peer access.
 # Without the JIT compiler, or with it alone, kernels that other builds hold do not load (CUDA programming guide).
@@ -33,20 +37,18 @@ SET_FOR_COPIES = {
 }
 
 
-def rank_environment(
-    caller: Mapping[str, str], *, interface: str | None, several_hosts: bool
-) -> tuple[dict[str, str], tuple[str, ...]]:
+def rank_environment(caller: Mapping[str, str], nodes: "Nodes | None") -> tuple[dict[str, str], tuple[str, ...]]:
     """Return what ranks get, and ``NAME=value`` of each variable of the caller's that they do not get.
 
-    interface: where the ranks communicate, None leaves it to them; a site's own choice for several hosts goes first.
+    They communicate by the interface of the nodes; a site's own choice for several hosts goes first. On one host
+    loopback always resolves, the host's own name often does not.
     """
-    removed = tuple(
-        sorted(n for n in caller if _LEFTOVERS.fullmatch(n) and not (several_hosts and _NETWORK.fullmatch(n)))
-    )
+    several, interface = _several_hosts(nodes), nodes.interface if nodes else "lo"
+    removed = tuple(sorted(n for n in caller if _LEFTOVERS.fullmatch(n) and not (several and _NETWORK.fullmatch(n))))
     kept = {name: value for name, value in caller.items() if name not in removed}
     network = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface} if interface else {}
     # In place of ~/.nccl.conf, where sites of several hosts name their network.
-    file = {} if several_hosts else {"NCCL_CONF_FILE": "/dev/null"}
+    file = {} if several else {"NCCL_CONF_FILE": "/dev/null"}
     return network | kept | SET_FOR_RANKS | file, _pairs(caller, removed)
 
 
@@ -71,12 +73,16 @@ def independent(caller: Mapping[str, str]) -> dict[str, str]:
     return made
 
 
-def nccl_files(home: Path, *, several_hosts: bool, system: Path = SYSTEM_CONF) -> tuple[str, ...]:
+def _several_hosts(nodes: "Nodes | None") -> bool:
+    return nodes is not None and nodes.interface != "lo"
+
+
+def nccl_files(home: Path, nodes: "Nodes | None", system: Path = SYSTEM_CONF) -> tuple[str, ...]:
     """Return ``FILE: NAME=value`` of each setting that NCCL takes from files, independent of the environment.
 
     NCCL reads /etc/nccl.conf even where NCCL_CONF_FILE names another file (initEnvFunc in its src/misc/param.cc).
     """
-    files = (home / USER_CONF, system) if several_hosts else (system,)
+    files = (home / USER_CONF, system) if _several_hosts(nodes) else (system,)
     return tuple(line for path in files for line in _settings(path))
 
 

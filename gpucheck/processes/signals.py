@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import Any, TypeVar
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # What a fault in native code ends a process with. Every other signal was sent from outside.
@@ -22,6 +23,7 @@ PROC = Path("/proc")
 _ended_at: float | None = None
 _depth = 0
 _spared: set[int] = set()
+Report = TypeVar("Report")
 
 
 class TerminatedError(SystemExit):
@@ -71,6 +73,34 @@ def undisturbed() -> Iterator[None]:
         yield
     if held:
         raise _exception(held[0])
+
+
+class Cut:
+    """A context manager around work that a signal may end: what was done is reported before the signal is raised.
+
+    worth: whether there is anything to report; otherwise the signal goes on. signal: what ended the work.
+    """
+
+    def __init__(self, worth: Callable[[], bool] = lambda: True) -> None:
+        self._worth = worth
+        self.signal: BaseException | None = None
+
+    def __enter__(self) -> "Cut":  # noqa: PYI034 - Self needs Python 3.11
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        if isinstance(error, KeyboardInterrupt | TerminatedError) and self._worth():
+            self.signal = error
+        return self.signal is not None
+
+    def report(self, make: Callable[[], Report], keep: Callable[[Any], None]) -> Report:
+        """Return the report, which keep gets as soon as it is made. Raises the signal."""
+        with undisturbed():
+            made = make()
+            keep(made)
+        if self.signal is not None:
+            raise self.signal
+        return made
 
 
 def _exception(number: int) -> BaseException:

@@ -230,13 +230,14 @@ def compute() -> None:
     from gpucheck.compute.measure import ComputeOptions
     from gpucheck.host import live_source
     from gpucheck.measure.planning.selection import Unmeasurable
+    from gpucheck.measure.values import Watch
     from gpucheck.run.steps.compute import compute as computed
 
     def answered(step: "ComputeStep", answers: "Mapping[int, ComputeAnswer | Failure]") -> None:
         print(msgspec.json.encode({"step": step, "answers": answers}).decode(), flush=True)
 
     try:
-        report = computed(live_source(isolated=True, deadline_s=NVML_S), ComputeOptions(), answered=answered)
+        report = computed(live_source(isolated=True, deadline_s=NVML_S), ComputeOptions(), Watch(answered=answered))
     except Unmeasurable as error:
         raise SystemExit(str(error)) from error
     print(msgspec.json.encode(report).decode(), flush=True)
@@ -245,9 +246,10 @@ def compute() -> None:
 def copies() -> None:
     """Measure at level full, and print each step when it has ended."""
     from gpucheck.host import live_source
-    from gpucheck.measure.bandwidth import BandwidthOptions, Watch
+    from gpucheck.measure.bandwidth import BandwidthOptions
     from gpucheck.measure.planning.selection import Unmeasurable
-    from gpucheck.run.links import measured
+    from gpucheck.measure.values import Watch
+    from gpucheck.run.links import bandwidth
 
     def show(one: _Copies) -> None:
         print(msgspec.json.encode(one).decode(), flush=True)
@@ -258,7 +260,8 @@ def copies() -> None:
 
     try:
         source = live_source(isolated=True, deadline_s=NVML_S)
-        show(_Copies(bandwidth=measured(source, BandwidthOptions(depth="full"), Watch(answered=answered))))
+        options, watch = BandwidthOptions(depth="full"), Watch(answered=answered)
+        show(_Copies(bandwidth=bandwidth(source, options, watch, evaluate=False)))
     except Unmeasurable as error:
         show(_Copies(why=str(error)))
 

@@ -12,8 +12,9 @@ from gpucheck.model.facts import Source
 from gpucheck.run.conclusion import conclude
 
 if TYPE_CHECKING:
-    from gpucheck.measure.bandwidth import BandwidthOptions, Watch
+    from gpucheck.measure.bandwidth import BandwidthOptions
     from gpucheck.measure.collectives.run import CollectiveOptions
+    from gpucheck.measure.values import Watch
     from gpucheck.model.bandwidth import BandwidthReport
     from gpucheck.model.collectives import CollectivesReport
 
@@ -21,26 +22,21 @@ if TYPE_CHECKING:
 DATA = "p2p-integrity"
 
 
-def bandwidth(source: Source, options: "BandwidthOptions", watch: "Watch | None" = None) -> "BandwidthReport":
+def bandwidth(
+    source: Source, options: "BandwidthOptions", watch: "Watch | None" = None, *, evaluate: bool = True
+) -> "BandwidthReport":
     """Measure and diagnose copies between the GPUs of this host; low pairs are measured again alone.
 
-    watch.keep gets a report with its diagnosis too.
+    evaluate: False for findings only about what could not be measured.
     Raises gpucheck.measure.planning.selection.Unmeasurable when there is nothing to measure, or not as asked.
     """
+    from gpucheck.measure.bandwidth import measure
+    from gpucheck.measure.values import Watch
 
     def judge(report: "BandwidthReport") -> "BandwidthReport":
-        return evaluated(report, contended=options.contended)
+        return evaluated(report, contended=options.contended) if evaluate else report
 
-    if watch is not None and (keep := watch.keep) is not None:
-        watch = watch._replace(keep=lambda report: keep(judge(report)))
-    return judge(measured(source, options, watch))
-
-
-def measured(source: Source, options: "BandwidthOptions", watch: "Watch | None" = None) -> "BandwidthReport":
-    """Measure without a diagnosis: the findings list only what could not be measured. Raises Unmeasurable."""
-    from gpucheck.measure.bandwidth import Watch, measure
-
-    return measure(source, options, watch or Watch(), doubtful)
+    return measure(source, options, watch or Watch(), doubtful, judge)
 
 
 def evaluated(report: "BandwidthReport", *, contended: bool = False) -> "BandwidthReport":
@@ -57,7 +53,7 @@ def collectives(
 ) -> "CollectivesReport":
     """Measure and diagnose collectives between ranks. Raises Unmeasurable if the request cannot be met.
 
-    keep: as of gpucheck.measure.bandwidth.Watch.
+    keep: as of gpucheck.measure.values.Watch.
     """
     from gpucheck.measure.collectives.run import measure
 
@@ -68,7 +64,7 @@ def collectives(
         findings, verdict, counts = conclude(every, source.read("nvml").gpus)
         return replace(report, findings=findings, verdict=verdict, counts=counts)
 
-    return judge(measure(source, options, keep and (lambda report: keep(judge(report)))))
+    return measure(source, options, judge, keep)
 
 
 def evaluate_links(seen: Observations) -> tuple[Finding, ...]:

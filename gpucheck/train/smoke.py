@@ -1,16 +1,14 @@
 """Run one smoke test: find its program and packages, supervise its ranks, merge their reports."""
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-
-from msgspec.structs import replace
 
 from gpucheck.model import NvmlReading
 from gpucheck.model.facts import Source
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.processes.environment import rank_environment as clean_environment
-from gpucheck.processes.exhausted import limit_in_force
 from gpucheck.processes.ranks.supervisor import Ending, RankRun, supervise
 from gpucheck.train.evaluation.root_cause import find_failing_rank
 from gpucheck.train.progress import RankReport, position_of
@@ -50,10 +48,7 @@ def run_smoke(options: SmokeOptions, environment: Mapping[str, str] | None = Non
 
 def rank_environment(caller: Mapping[str, str], options: SmokeOptions) -> tuple[dict[str, str], tuple[str, ...]]:
     """The ranks' environment, and ``NAME=value`` of each variable of the caller's that was removed."""
-    # On one host, loopback always resolves; the host's own name often does not.
-    interface = options.nodes.interface if options.nodes else "lo"
-    several = options.nodes is not None and interface != "lo"
-    kept, removed = clean_environment(caller, interface=interface, several_hosts=several)
+    kept, removed = clean_environment(caller, options.nodes)
     devices = {} if options.visible_devices is None else {"CUDA_VISIBLE_DEVICES": options.visible_devices}
     return kept | SET_FOR_TRAINING | {"NCCL_NVLS_ENABLE": str(int(options.variant == NVLS))} | devices, removed
 
@@ -65,19 +60,16 @@ def train_in_ranks(
 
     program: module with the training of one rank. processes: over all hosts, by default one a device.
     """
-    started: list[float] = []  # when every rank had its first step behind it
 
-    def is_late(now: float) -> bool:
-        return bool(options.start_s and started) and now - started[0] > options.timeout_s
+    def least(progress: Sequence[bytes]) -> tuple[int, int, int]:
+        return min(position_of(line).order() for line in progress)
 
-    def is_stalled(progress: Sequence[bytes], now: float) -> bool:
-        """Every rank trains, or has trained, and none has entered a phase for ``stall_s``, or it takes too long."""
-        positions = [position_of(line) for line in progress]
-        least = min(p.order() for p in positions)
-        if not started and least >= SECOND_STEP:
-            started.append(now)
-        patience_s = options.stall_s if started else max(options.stall_s, options.first_s)
-        return is_late(now) or (least[0] > 0 and now - max(p.entered for p in positions) > patience_s)
+    def stall_s(progress: Sequence[bytes]) -> float:
+        """Return the longest that no rank enters a phase: without limit before every rank trains, or has trained."""
+        place = least(progress)
+        if place[0] == 0:
+            return math.inf
+        return options.stall_s if place >= SECOND_STEP else max(options.stall_s, options.first_s)
 
     ranks = RankRun(
         name="smoke",
@@ -86,12 +78,12 @@ def train_in_ranks(
         report=RankReport,
         processes=processes or options.world_size,
         nodes=options.nodes,
-        timeout_s=options.start_s + options.timeout_s,
-        is_stalled=is_stalled,
+        timeout_s=options.timeout_s,
+        start_s=options.start_s,
+        has_begun=lambda progress: least(progress) >= SECOND_STEP,
+        stall_s=stall_s,
     )
-    ending = supervise(ranks, environment)
-    late = ending.reason == "stalled" and is_late(ending.ended)
-    return replace(ending, reason="deadline") if late else ending
+    return supervise(ranks, environment)
 
 
 def is_settled(outcome: SmokeResult | SmokeFailure) -> bool:
@@ -107,9 +99,7 @@ def processes(strategy: Strategy, options: SmokeOptions) -> int:
 def conclude(ending: Ending[RankReport], options: SmokeOptions, removed: tuple[str, ...]) -> SmokeResult | SmokeFailure:
     """Return the result of a run that finished, or the failure of one that did not."""
     if ending.reason != "finished":
-        failure = find_failing_rank(ending, options, removed)
-        shortage = limit_in_force(len(ending.ranks))
-        return replace(failure, evidence=(*failure.evidence, shortage)) if shortage else failure
+        return find_failing_rank(ending, options, removed)
     reports = (*(end.report for end in ending.ranks if end.report is not None), *ending.shared)
     return merge(tuple(sorted(reports, key=lambda report: report.rank)), options, ending.seconds, removed, ending.taken)
 

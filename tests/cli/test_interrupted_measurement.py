@@ -7,11 +7,11 @@ import signal as signals
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.cli.bandwidth import Copies
+from gpucheck.cli._shared.progress import Progress
 from gpucheck.compute import burnin as burn_in
 from gpucheck.compute.engines.simulated import SimulatedBench
-from gpucheck.compute.measure import Heard
 from gpucheck.measure.collectives import run as collectives
+from gpucheck.measure.collectives.values import RankOptions
 from gpucheck.processes.ranks import supervisor
 from gpucheck.processes.signals import TerminatedError
 from gpucheck.run.steps import train
@@ -25,25 +25,22 @@ P100S = ("--simulate", "p100-pcie-x2")
 def cut(monkeypatch):
     """Let a signal come before step `number` of a command's run."""
 
-    def cut(command, number, signal):
+    def cut(number, signal):
         seen = []
-        owner, name = (Copies, "step") if command == "bandwidth" else (Heard, "run")
-        original = getattr(owner, name)
 
         def step(*arguments):
             seen.append(arguments)
             if len(seen) == number:
                 raise signal
-            return original(*arguments)
 
-        monkeypatch.setattr(owner, name, step)
+        monkeypatch.setattr(Progress, "__call__", step)
 
     return cut
 
 
 @pytest.mark.slow
 def test_copies_that_were_measured_are_printed(run, cut):
-    cut("bandwidth", 20, KeyboardInterrupt())
+    cut(20, KeyboardInterrupt())
     answer, out, err = run("bandwidth", *P100S, "--format", "json")
     report = json.loads(out)
 
@@ -55,7 +52,7 @@ def test_copies_that_were_measured_are_printed(run, cut):
 
 @pytest.mark.parametrize(("signal", "status"), SIGNALS)
 def test_what_was_computed_is_printed(run, cut, signal, status):
-    cut("compute", 4, signal)
+    cut(4, signal)
     answer, out, _ = run("compute", *P100S, "--format", "json")
     report = json.loads(out)
 
@@ -91,12 +88,12 @@ def test_collectives_that_were_measured_are_printed(run, monkeypatch):
     watch = supervisor._watch
 
     def until_the_first(ranks, run, started):
-        def is_cut(progress, now):
+        def cut(progress):
             if ranks[0].part is not None:
                 raise TerminatedError(143)
-            return run.is_stalled(progress, now)
+            return run.stall_s(progress)
 
-        return watch(ranks, replace(run, is_stalled=is_cut), started)
+        return watch(ranks, replace(run, stall_s=cut), started)
 
     monkeypatch.setattr(supervisor, "_watch", until_the_first)
     answer, out, _ = run("collectives", "--sizes", "8K", "--format", "json")
@@ -108,15 +105,14 @@ def test_collectives_that_were_measured_are_printed(run, monkeypatch):
     assert "measure.collectives-interrupted" in [finding["code"] for finding in report["findings"]]
 
 
-def test_collectives_have_the_limit_for_each_round():
-    stalled = collectives._stalled(5.0)
+def test_collectives_have_the_limit_for_each_round(monkeypatch):
+    runs = []
+    monkeypatch.setattr(collectives, "supervise", lambda run, _: runs.append(run))
+    collectives.launch(RankOptions(backend="gloo", operations=("all_reduce",), sizes=(8192,), timeout_s=5.0), 2)
+    (run,) = runs
 
-    assert not stalled([b"rendezvous"], 0.0)
-    assert not stalled([b"rendezvous"], collectives.START_S)
-    assert stalled([b"rendezvous"], collectives.START_S + 1)
-    assert not stalled([b"all_reduce of 8192 bytes, round 1 of 7"], 100.0)
-    assert not stalled([b"all_reduce of 8192 bytes, round 2 of 7"], 106.0)
-    assert stalled([b"all_reduce of 8192 bytes, round 2 of 7"], 111.5)
+    assert run.stall_s([b"rendezvous"] * 2) == collectives.START_S
+    assert run.stall_s([b"rendezvous", b"all_reduce of 8192 bytes, round 1 of 7"]) == 5.0
 
 
 def test_trainings_that_ended_are_printed(run, monkeypatch):
@@ -139,7 +135,7 @@ def test_trainings_that_ended_are_printed(run, monkeypatch):
 
 @pytest.mark.parametrize("command", ["bandwidth", "compute"])
 def test_before_the_first_result_nothing_is_printed(run, cut, command):
-    cut(command, 1, KeyboardInterrupt())
+    cut(1, KeyboardInterrupt())
 
     assert run(command, *P100S)[:2] == (130, "")
 
@@ -147,7 +143,7 @@ def test_before_the_first_result_nothing_is_printed(run, cut, command):
 def test_a_file_keeps_its_last_whole_report(run, cut, tmp_path):
     old = tmp_path / "report.json"
     old.write_text("old")
-    cut("compute", 4, KeyboardInterrupt())
+    cut(4, KeyboardInterrupt())
     status, out, err = run("compute", *P100S, "--format", "json", "-o", old)
 
     assert (status, out, old.read_text()) == (130, "", "old")

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from gpucheck.cli import cli
 from gpucheck.cli.schema.documents import DOCUMENTS, schema_of
-from gpucheck.measure.collectives.run import Ended
 from gpucheck.run.steps import train
 from tests.cli.documents import follows
 from tests.cli.test_help import ALL
+from tests.measure.collectives.samples import ended as hung
 from tests.run.test_collectives import ended
 from tests.shared import sampled
 from tests.stack.cli_words import lock_words, site
@@ -57,7 +57,7 @@ COMMANDS: dict[str, list[tuple[str, ...]]] = {
 }
 # The documents whose numbers come from ranks that import torch.
 RANKS = ("smoke", "collectives")
-HUNG = Ended(reason="deadline", seconds=180.0, ranks=2, where={0: "all_reduce of 8192 bytes"})
+HUNG = hung("deadline", {"at": "all_reduce of 8192 bytes"}, seconds=180.0)
 # Commands whose JSON is validated by a test of their own, here or with them.
 ELSEWHERE = {
     "bundle files": "tests/bundle/test_cli.py",

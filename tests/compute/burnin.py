@@ -2,10 +2,11 @@
 
 from typing import NamedTuple
 
-from gpucheck.compute.burnin import BurnInLimits, Run, Shown, plan
+from gpucheck.compute.burnin import BurnInLimits, Run, plan
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.evaluation import doubtful, evaluate
 from gpucheck.compute.measure import Chosen
+from gpucheck.measure.values import Watch
 from gpucheck.model import Finding
 from gpucheck.model.compute import ComputeDevice
 from gpucheck.model.device import Device
@@ -27,8 +28,8 @@ def burnt(gpus, seconds: float, *, limit: float | None = None, memory: float | N
     notes: list[str] = []
     limited = BurnInLimits(dict.fromkeys(places, limit), False, dict.fromkeys(places, memory) if memory else {})
     run = Run(Chosen(bench, devices, (), "simulated"), bench.open(), plan(seconds), limited, doubtful)
-    shown = Shown(step=lambda *_: None, note=notes.append)
-    for _ in run.rounds(shown):
-        run.notice(evaluate([one.result() for one in run.collected]), shown)
+    watch = Watch(note=notes.append)
+    for _ in run.rounds(watch):
+        run.notice(evaluate([one.result() for one in run.collected]), watch)
     made = tuple(one.result() for one in run.collected)
     return Ran(run, made, evaluate(made), notes)

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from gpucheck import simulator
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.evaluation import doubtful, evaluate
-from gpucheck.compute.running.run import ComputeRun, run
+from gpucheck.compute.running.run import ComputeRun
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Repeats, Sample
 from gpucheck.model.device import Device
@@ -33,9 +33,15 @@ def computed(profile: str, *faults: str, seed: int = 0) -> tuple[ComputeRun, tup
     return computed_on(gpus, seed)
 
 
+def run(bench, devices, *, small: bool = False, doubtful=lambda _: ()) -> ComputeRun:
+    ran = ComputeRun(devices, bench.open())
+    ran.run(bench, small=small, doubtful=doubtful)
+    return ran
+
+
 def computed_on(gpus, seed: int = 0) -> tuple[ComputeRun, tuple[Finding, ...]]:
     devices = [Device(index=number, name=gpu.name, bus_id=gpu.bus_id) for number, gpu in enumerate(gpus)]
-    ran = run(SimulatedBench(gpus, seed), devices, small=False, doubtful=doubtful)
+    ran = run(SimulatedBench(gpus, seed), devices, doubtful=doubtful)
     limited = tuple(
         replace(one, power_limit_w=gpu.power_limit_w, power_default_w=gpu.power_default_w)
         for one, gpu in zip(ran.devices, gpus, strict=True)

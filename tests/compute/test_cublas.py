@@ -17,7 +17,7 @@ from gpucheck.compute.running import run as running
 from gpucheck.compute.values import CUBLAS, ComputeStep, steps
 from gpucheck.model import Verdict
 from gpucheck.model.device import Device
-from tests.compute.machines import simulated
+from tests.compute.machines import run, simulated
 from tests.run.test_proof import missing
 from tests.shared import made_once
 
@@ -60,7 +60,7 @@ def computed(count, fault="-"):
     devices = gpus(count)
     bench = workers(devices, fault)
     try:
-        return running.run(bench, devices, small=True, doubtful=lambda _: ())
+        return run(bench, devices, small=True)
     finally:
         bench.close()
 
@@ -138,8 +138,9 @@ def test_a_run_has_what_cublas_can_do_and_says_what_only_torch_tests(machine):
     assert (one.memory.read_gb_s, one.memory.write_gb_s > 0, one.memory.copy_gb_s > 0) == (None, True, True)
     assert (one.digests, one.failed, one.capability) == (other.digests, None, "10.0")
     assert one.traces[0].sm_clock_mhz
-    assert ran.versions == {"cublas": "13.10.0", "cuda driver": ran.versions["cuda driver"]}
-    assert ran.notes == ("not tested without torch: fp8, read, reduction, attention",)
+    versions = ran.collected[0].opened.versions
+    assert versions == {"cublas": "13.10.0", "cuda driver": versions["cuda driver"]}
+    assert ran.notes() == ("not tested without torch: fp8, read, reduction, attention",)
     assert [f.verdict for f in evaluate(ran.devices) if f.check == "compute-results"] == [Verdict.PASS]
 
 

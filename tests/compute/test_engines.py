@@ -6,14 +6,14 @@ import pytest
 
 from gpucheck.compute.engines.engine import LINKS
 from gpucheck.compute.engines.torch import TorchEngine
-from gpucheck.compute.evaluation import doubtful, evaluate
+from gpucheck.compute.evaluation import evaluate
 from gpucheck.compute.measure import ComputeOptions, chosen_for
 from gpucheck.compute.running.child import failure_of
-from gpucheck.compute.running.run import run
 from gpucheck.compute.values import ComputeStep, Setup
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Verdict
 from gpucheck.model.device import Device
+from tests.compute.machines import run
 
 SETUP = Setup(device=Device(index=0, name="CPU process"), parent_pid=os.getpid(), small=True)
 
@@ -129,7 +129,7 @@ def test_a_build_without_code_for_the_gpus_is_one_finding_with_the_wheel_that_ha
     with pytest.raises(RuntimeError) as raised:
         engine.opened("torch 2.13.0+cu128", capability, 56, {})
     gpus = [Device(index=number, name="Tesla P100", bus_id=f"0000:0{number}:00.0") for number in (1, 2)]
-    ran = run(Refusing(failure_of(raised.value)), gpus, small=False, doubtful=doubtful)
+    ran = run(Refusing(failure_of(raised.value)), gpus)
     (said,) = evaluate(ran.devices)
 
     assert (said.check, said.verdict, said.cause) == ("compute", Verdict.UNKNOWN, "arch-not-in-build")

@@ -7,13 +7,14 @@ import textwrap
 import pytest
 
 from gpucheck.compute.running.child import answer, failure_of, opened
-from gpucheck.compute.running.run import Workers, run
+from gpucheck.compute.running.run import Workers
 from gpucheck.compute.values import Answer, ComputeStep, Failure, Opened, Setup
 from gpucheck.measure.engines.driver.calls import CudaError, MissingCall
 from gpucheck.model.device import Device
 from gpucheck.processes import worker
 from gpucheck.processes.child import Child
 from gpucheck.processes.group import end
+from tests.compute.machines import run
 
 DEVICES = (Device(index=0, name="CPU process"), Device(index=1, name="CPU process"))
 STEP = ComputeStep(kind="memory", what="read", seconds=0.1)
@@ -129,7 +130,7 @@ class Bench:
 
 def test_a_device_that_did_not_open_is_asked_nothing():
     made = Bench()
-    ran = run(made, DEVICES, small=True, doubtful=lambda _: ())
+    ran = run(made, DEVICES, small=True)
 
     assert {places for _, places in made.steps} == {(0,)}
     assert ran.devices[1].failed == "missing-package"

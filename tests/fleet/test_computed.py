@@ -5,11 +5,11 @@ import pytest
 
 from gpucheck import fleet
 from gpucheck.compute.engines.simulated import ComputeGpu, SimulatedBench
-from gpucheck.compute.running.run import run
 from gpucheck.fleet.decode import rows_of
 from gpucheck.model import Finding, Simulation, Verdict
 from gpucheck.model.compute import ComputeReport
 from gpucheck.model.device import Device
+from tests.compute.machines import run
 
 NAME = "NVIDIA H100 80GB HBM3"
 BUS = [f"0000:{i:02x}:00.0" for i in range(4)]
@@ -35,12 +35,7 @@ def gpu_of(bus_id, **changes):
 def burnt_in(host, seed, *, findings=(PASSED,), **first):
     """A host with four simulated GPUs. first: what is wrong with the second of them."""
     bench = SimulatedBench([gpu_of(bus_id, **(first if i == 1 else {})) for i, bus_id in enumerate(BUS)], seed)
-    ran = run(
-        bench,
-        tuple(Device(index=i, name=NAME, bus_id=bus_id) for i, bus_id in enumerate(BUS)),
-        small=False,
-        doubtful=lambda _: (),
-    )
+    ran = run(bench, tuple(Device(index=i, name=NAME, bus_id=bus_id) for i, bus_id in enumerate(BUS)))
     report = ComputeReport(
         host=host,
         simulated=True,

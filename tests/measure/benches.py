@@ -21,7 +21,7 @@ from gpucheck.measure.reporting.observed import observations
 from gpucheck.measure.reporting.report import gaps
 from gpucheck.measure.reporting.surroundings import Scene
 from gpucheck.measure.running.child import answer, open_engine
-from gpucheck.measure.running.runner import Results, StepRunner, again, run
+from gpucheck.measure.running.runner import Results, RunStep, again, run
 from gpucheck.measure.values import Answer, CopyEngine, CopyStep, Failure, Opened, Setup
 from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink
 from gpucheck.model.diagnosis.observations import Observations
@@ -33,7 +33,7 @@ from tests.measure.formulas import FormulaEngine
 
 
 class Here:
-    """gpucheck.measure.running.runner.StepRunner with the engine in this process. asked: every step, in order."""
+    """Steps run with the engine in this process. asked: every step, in order."""
 
     def __init__(self, engine: CopyEngine, setup: Setup) -> None:
         self.engine = engine
@@ -91,14 +91,16 @@ class Bench:
     ) -> tuple[Results, Here]:
         here = Here(self.engine(*faults), self.setup())
         assert isinstance(here.opened, Opened)
-        return self.run(here, depth, only), here
+        return self.run(here.run_step, depth, only, opened=here.opened), here
 
-    def run(self, asked: StepRunner, depth: Depth = "default", only: str | None = None) -> Results:
+    def run(
+        self, run_step: RunStep, depth: Depth = "default", only: str | None = None, opened: Opened | None = None
+    ) -> Results:
         """The results of the plan, or of its steps with one purpose."""
-        results, request = Results(self.machine.devices, getattr(asked, "opened", None)), self.request(depth)
+        results, request = Results(self.machine.devices, opened), self.request(depth)
         run(
             [step for step in plan(self.machine, request) if only in (None, step.purpose)],
-            asked,
+            run_step,
             results,
             machine=self.machine,
             request=request,

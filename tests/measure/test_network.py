@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from gpucheck.measure.collectives.run import Ended
 from gpucheck.measure.collectives.values import MeasuredCollective, RankReport
 from gpucheck.measure.network import NetworkOptions, Nic, measure, nccl, perftest, rounds
 from gpucheck.measure.network.perftest import PROGRAMS, Transfer, measured
@@ -22,6 +22,7 @@ from gpucheck.processes.ranks.nccl_log import parse
 from tests import fakes
 from tests.checks.network.cards import host
 from tests.machines import h100
+from tests.measure.collectives import samples as collectives
 from tests.train.conftest import heed_interrupts
 
 # Server and client as perftest; its environment says what goes wrong.
@@ -116,7 +117,7 @@ def test_nothing_runs_or_listens_after_a_signal(tool, monkeypatch, number):
 def test_a_simulated_card_is_not_looked_for_on_this_host(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("GPUCHECK_SIMULATOR", raising=False)  # another test of this process may have left one
-    found = measure(fakes.live(monkeypatch, host()), NetworkOptions(), lambda _: ()).report
+    found = measure(fakes.live(monkeypatch, host()), NetworkOptions(), lambda _: (), lambda ran: ran.report)
 
     assert [(one.verdict.value, one.code) for one in found.findings] == [("skip", "nic.no-perftest")]
 
@@ -139,16 +140,16 @@ NCCL INFO Channel 00/0 : 0[0] -> 1[1] [receive] via NET/IB/0"""
 H100S = (h100(0), h100(1), h100(2))
 
 
-def ended(monkeypatch, log="", **changes):
+def ended(monkeypatch, log="", reason="finished"):
     """What a run of two ranks ends with, and the environment that they get."""
     seen = []
     one = MeasuredCollective(operation="all_reduce", size=nccl.BYTES, seconds=(nccl.BYTES / 22e9,), checked=7)
     report = RankReport(rank=0, world_size=2, device="cuda:0", device_name=None, versions={}, measured=(one,))
-    made = {"reason": "finished", "seconds": 3.0, "ranks": 2, "reports": (report,), "taken": parse(log)} | changes
+    ending = collectives.ended(reason, *({"report": report} for _ in range(reason == "finished")), seconds=3.0)
 
     def launch(options, here, **environment):
         seen.append((options.bus_ids, here, environment))
-        return Ended(**made)
+        return replace(ending, taken=parse(log))
 
     monkeypatch.setattr("gpucheck.measure.collectives.run.launch", launch)
     card = Nic(CARD, RdmaDevice(name="mlx5_0"), RdmaPort(number=1), Port(bus_id=H100S[1].pci_bus_id))
@@ -178,6 +179,6 @@ def test_a_rate_of_nccl_is_believed_if_its_log_shows_the_card_alone(monkeypatch,
 
 
 def test_ranks_that_hang_are_no_result(monkeypatch):
-    row, _ = ended(monkeypatch, reason="deadline", reports=(), output="")
+    row, _ = ended(monkeypatch, reason="deadline")
 
     assert (row.value, row.note) == (None, "no end within 3 s")

@@ -17,7 +17,10 @@ from gpucheck.processes.child import Child
 from gpucheck.processes.contention import LOOK_S, Waiting, ran_s, waited_s
 from gpucheck.processes.environment import copying_environment, independent, nccl_files, python_module, rank_environment
 from gpucheck.processes.group import Group
+from gpucheck.processes.ranks.nodes import Nodes
 from tests.measure.benches import TWO_PCIE
+
+TWO_HOSTS = Nodes(count=2, rank=0, host="node01", port=29500, interface="eth0")
 
 LEFT = {
     "CUDA_LAUNCH_BLOCKING": "1",
@@ -59,7 +62,7 @@ def test_the_copying_child_gets_a_clean_environment_and_what_was_removed_is_know
     [
         (copying_environment, "LD_PRELOAD"),
         *[
-            (partial(rank_environment, interface="lo", several_hosts=False), name)
+            (partial(rank_environment, nodes=None), name)
             for name in ("CUDA_DISABLE_PTX_JIT", "CUDA_FORCE_PTX_JIT", "CUDA_DISABLE_JIT", "CUDA_FORCE_JIT")
         ],
     ],
@@ -72,8 +75,8 @@ def test_children_get_no_preloaded_library_and_no_jit_setting_of_the_caller(made
 
 
 def test_a_file_of_the_user_does_not_decide_what_nccl_does_on_one_host():
-    one, removed = rank_environment({"NCCL_CONF_FILE": "/home/u/nccl.conf"}, interface="lo", several_hosts=False)
-    several, _ = rank_environment({}, interface="eth0", several_hosts=True)
+    one, removed = rank_environment({"NCCL_CONF_FILE": "/home/u/nccl.conf"}, None)
+    several, _ = rank_environment({}, TWO_HOSTS)
 
     assert (one["NCCL_CONF_FILE"], removed) == ("/dev/null", ("NCCL_CONF_FILE=/home/u/nccl.conf",))
     assert "NCCL_CONF_FILE" not in several, "between hosts the file may name the site's network"
@@ -81,8 +84,8 @@ def test_a_file_of_the_user_does_not_decide_what_nccl_does_on_one_host():
 
 def test_between_hosts_the_site_chooses_the_network_and_nothing_else():
     caller = {"NCCL_SOCKET_IFNAME": "ib0", "NCCL_IB_HCA": "mlx5", "NCCL_P2P_DISABLE": "1", "PATH": "/bin"}
-    several, removed = rank_environment(caller, interface="eth0", several_hosts=True)
-    one, kept_back = rank_environment(caller, interface="lo", several_hosts=False)
+    several, removed = rank_environment(caller, TWO_HOSTS)
+    one, kept_back = rank_environment(caller, None)
 
     assert (several["NCCL_SOCKET_IFNAME"], several["GLOO_SOCKET_IFNAME"]) == ("ib0", "eth0")
     assert removed == ("NCCL_P2P_DISABLE=1",)
@@ -97,13 +100,13 @@ def test_what_nccl_takes_from_files_anyway_is_reported(tmp_path):
     system.write_text("# NCCL_DEBUG=INFO\nNCCL_P2P_DISABLE=1\n\nno setting\n")
     (home / ".nccl.conf").write_text("NCCL_IB_HCA=mlx5")
 
-    assert nccl_files(home, several_hosts=False, system=system) == (f"{system}: NCCL_P2P_DISABLE=1",)
-    assert nccl_files(home, several_hosts=True, system=system)[0] == f"{home}/.nccl.conf: NCCL_IB_HCA=mlx5"
-    assert nccl_files(home, several_hosts=False, system=tmp_path / "none") == ()
+    assert nccl_files(home, None, system=system) == (f"{system}: NCCL_P2P_DISABLE=1",)
+    assert nccl_files(home, TWO_HOSTS, system=system)[0] == f"{home}/.nccl.conf: NCCL_IB_HCA=mlx5"
+    assert nccl_files(home, None, system=tmp_path / "none") == ()
 
 
 def test_a_file_of_nccl_that_cannot_be_read_is_reported(tmp_path):
-    (line,) = nccl_files(tmp_path, several_hosts=False, system=tmp_path)
+    (line,) = nccl_files(tmp_path, None, system=tmp_path)
 
     assert "cannot be read" in line
 

@@ -1,5 +1,6 @@
 """Ranks without a framework: how a run ends, what is known of each rank, and that nothing is left."""
 
+import math
 import os
 import socket
 import time
@@ -51,12 +52,7 @@ def test_time_without_a_processor_is_no_part_of_the_limit_up_to_a_bound(run, mon
 def test_ranks_that_wait_for_a_processor_stand_still_for_longer(run, monkeypatch, share, least):
     """On a busy machine healthy ranks were called stuck. share: of the time."""
     monkeypatch.setattr(Waiting, "look", lambda self, now: share * now)
-    begins: dict[tuple[bytes, ...], float] = {}
-
-    def is_stalled(lines, now):
-        return now - begins.setdefault(tuple(lines), now) > 0.8
-
-    ending = run("hang", timeout_s=60.0, is_stalled=is_stalled)
+    ending = run("hang", timeout_s=60.0, stall_s=lambda _: 0.8)
 
     assert ending.reason == "stalled"
     assert ending.seconds >= least
@@ -84,9 +80,16 @@ def test_rank_that_hangs_ends_at_the_deadline_with_its_stack(run):
 
 
 def test_program_decides_when_ranks_are_stalled(run):
-    ending = run("hang", is_stalled=lambda progress, now: progress == [b'"second step"'] * 2)
+    ending = run("hang", stall_s=lambda progress: 0.0 if progress == [b'"second step"'] * 2 else math.inf)
 
     assert ending.reason == "stalled"
+
+
+def test_the_limit_counts_from_where_the_program_says(run):
+    ending = run("hang", timeout_s=0.5, start_s=60.0, has_begun=lambda progress: progress == [b'"second step"'] * 2)
+
+    assert ending.reason == "deadline"
+    assert 0.5 < ending.seconds < 30
 
 
 def test_ranks_are_numbered_over_all_hosts():

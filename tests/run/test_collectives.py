@@ -6,7 +6,6 @@ import pytest
 from click.testing import CliRunner
 
 from gpucheck.cli import cli
-from gpucheck.measure.collectives.run import Ended
 from gpucheck.measure.collectives.values import MeasuredCollective, RankReport
 from gpucheck.model import Verdict
 from gpucheck.processes.ranks.nccl_log import Taken
@@ -14,6 +13,7 @@ from gpucheck.run import verification as run
 from gpucheck.run.steps import collectives
 from tests.fakes import facts
 from tests.machines import h100, on_bus, p100, whole_host
+from tests.measure.collectives import samples
 from tests.run.test_proof import host_with, missing, plan
 
 EIGHT = tuple(h100(index) for index in range(8))
@@ -43,7 +43,7 @@ def ended(gpus, *, seconds=8.4e-3, wrong=0, taken=P2P):
         )
         for rank in range(gpus)
     )
-    return Ended(reason="finished", seconds=9.0, ranks=gpus, reports=reports, taken=taken)
+    return samples.ended("finished", *({"report": report} for report in reports), seconds=9.0, taken=taken)
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_unknown_transport_is_unknown(on_gpus):
 
 
 def test_ranks_that_hang_leave_collectives_unproven(on_gpus):
-    hung = Ended(reason="deadline", seconds=180.0, ranks=8, where={0: "all_reduce of 8192 bytes, warming up"})
+    hung = samples.ended("deadline", {"at": "all_reduce of 8192 bytes, warming up"}, seconds=180.0)
     report, _ = on_gpus(hung)
 
     assert report.verdict in (Verdict.UNKNOWN, Verdict.FAIL)

@@ -44,7 +44,7 @@ def run(monkeypatch):
 
     def go(report, *, contended=False):
         asked = []
-        monkeypatch.setattr("gpucheck.measure.bandwidth.measure", lambda *_: report)
+        monkeypatch.setattr("gpucheck.measure.bandwidth.measure", lambda *given: given[-1](report))
         monkeypatch.setattr(links, "diagnose", lambda seen: asked.append(seen) or (SLOW, WRONG))
         return links.bandwidth(whole_host(h100(0)), BandwidthOptions(contended=contended)), asked
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import asdict, replace
 
@@ -24,30 +24,15 @@ from gpucheck.compute.values import (
     steps,
 )
 from gpucheck.knowledge.compute import ceiling_tflops, memory_ceiling_gb_s, operations_per_clock
-from gpucheck.measure.values import spread
+from gpucheck.measure.values import Watch, spread
 from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Rate, Repeats, Sample
 from gpucheck.model.device import Device
 from gpucheck.processes.environment import python_module
-from gpucheck.processes.signals import TerminatedError
 from gpucheck.processes.worker import Lost, Worker, workplace
 
 # Which rates look too low: place, and the step that measures the rate.
 Doubtful = Callable[[Sequence[ComputeDevice]], Sequence[tuple[int, ComputeStep]]]
-OnStep = Callable[[ComputeStep, int, int], None]
 RATE_PLACES = 1
-
-
-class ComputeRun(NamedTuple):
-    """Devices in their order, versions of the first one that opened, seconds under load.
-
-    stopped: the signal that ended the run, which the caller raises again.
-    """
-
-    devices: tuple[ComputeDevice, ...]
-    versions: dict[str, str | None]
-    load_seconds: float
-    notes: tuple[str, ...]
-    stopped: BaseException | None = None
 
 
 class Collected:
@@ -172,50 +157,37 @@ def memory_ceiling(device: ComputeDevice) -> float | None:
     return round(memory_ceiling_gb_s(bits, mhz), RATE_PLACES) if bits and mhz else None
 
 
-def run(
-    bench: Bench,
-    devices: Sequence[Device],
-    *,
-    small: bool,
-    doubtful: Doubtful,
-    on_step: OnStep = lambda *_: None,
-    keep: bool = False,
-) -> ComputeRun:
-    """Run every step on all devices at the same time, then what looks slow on its own.
+class ComputeRun:
+    """A run so far. collected: of the devices in their order. load_seconds: under load."""
 
-    keep: return what was computed when a signal ends the run, if anything was.
-    """
-    collected = [Collected(device, first) for device, first in zip(devices, bench.open(), strict=True)]
-    types = {type_ for one in collected if one.opened for type_ in one.opened.types}
-    opened = next((one.opened for one in collected if one.opened), None)
-    planned = tuple(steps(tuple(types), small=small, without=opened.without)) if opened and types else ()
-    at, number, count = 0.0, 0, len(planned)
-    low: list[tuple[int, ComputeStep]] = []
-    stopped: BaseException | None = None
-    try:
-        for step in planned:
-            on_step(step, number, count)
-            at += run_step(bench, step, collected, range(len(devices)), at)
-            number += 1
-        low = list(doubtful([one.result() for one in collected]))
-        for place, step in low[:MOST_ALONE]:
-            on_step(step, number, count + len(low))
-            at += run_step(bench, step, collected, (place,), at, alone=True)
-            number += 1
-    except (KeyboardInterrupt, TerminatedError) as signal:
-        if not keep or not number:
-            raise
-        stopped = signal
-    notes = [*not_tested(opened)]
-    if len(low) > MOST_ALONE:
-        notes.append(f"{len(low)} rates look low, and {MOST_ALONE} were measured alone")
-    return ComputeRun(
-        devices=tuple(one.result() for one in collected),
-        versions=opened.versions if opened else {},
-        load_seconds=round(at, 1),
-        notes=tuple(notes),
-        stopped=stopped,
-    )
+    def __init__(self, devices: Sequence[Device], opened: Sequence[Opened | Failure]) -> None:
+        self.collected = [Collected(device, first) for device, first in zip(devices, opened, strict=True)]
+        self.load_seconds = 0.0
+        self._low: Sequence[tuple[int, ComputeStep]] = ()
+
+    @property
+    def devices(self) -> tuple[ComputeDevice, ...]:
+        return tuple(one.result() for one in self.collected)
+
+    def run(self, bench: Bench, *, small: bool, doubtful: Doubtful, watch: Watch = Watch()) -> None:  # noqa: B008 - immutable
+        """Run every step on all devices at the same time, then what looks slow on its own."""
+        opened = [one.opened for one in self.collected if one.opened]
+        types = {type_ for one in opened for type_ in one.types}
+        planned = tuple(steps(tuple(types), small=small, without=opened[0].without)) if types else ()
+        every, count = range(len(self.collected)), len(planned)
+        for number, step in enumerate(planned):
+            watch.step(step.label, number, count)
+            self.load_seconds += run_step(bench, step, self.collected, every, self.load_seconds, watch)
+        self._low = doubtful(self.devices)
+        for number, (place, step) in enumerate(self._low[:MOST_ALONE], count):
+            watch.step(step.label, number, count + len(self._low))
+            self.load_seconds += run_step(bench, step, self.collected, (place,), self.load_seconds, watch, alone=True)
+
+    def notes(self) -> tuple[str, ...]:
+        opened = next((one.opened for one in self.collected if one.opened), None)
+        low = len(self._low)
+        many = f"{low} rates look low, and {MOST_ALONE} were measured alone"
+        return (*not_tested(opened), *((many,) if low > MOST_ALONE else ()))
 
 
 def run_step(
@@ -224,12 +196,14 @@ def run_step(
     collected: Sequence[Collected],
     places: Sequence[int],
     at: float,
+    watch: Watch = Watch(),  # noqa: B008 - immutable
     *,
     alone: bool = False,
 ) -> float:
     """Run one step, and return how long it took."""
     able = [place for place in places if _has(collected[place], step)]
     answers: Mapping[int, Answer | Failure] = bench.run(step, able) if able else {}
+    watch.answered(step, answers)
     for place, answer in answers.items():
         collected[place].add(step, answer, at, alone=alone)
     return max((answer.seconds for answer in answers.values() if isinstance(answer, Answer)), default=0.0)

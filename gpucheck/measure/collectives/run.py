@@ -1,12 +1,8 @@
 """Run collectives on this host: choose ranks, launch, run again without NVLS if NCCL chose it, report."""
 
 import os
-import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Literal
 
 import msgspec
 
@@ -16,51 +12,23 @@ from gpucheck.measure.planning.selection import Unmeasurable, admit, choose
 from gpucheck.measure.reporting.observed import count_text
 from gpucheck.measure.reporting.surroundings import NEEDS, Scene, surroundings
 from gpucheck.measure.values import spread
-from gpucheck.model import Finding, Gpu, NvmlReading, Verdict, worst
+from gpucheck.model import Finding, Gpu, NvmlReading
+from gpucheck.model.answer import Clock
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
 from gpucheck.model.diagnosis import observations
 from gpucheck.model.diagnosis.observations import Collective, Hang, Observations
 from gpucheck.model.facts import Source
 from gpucheck.processes.environment import nccl_files, rank_environment
-from gpucheck.processes.exhausted import exhausted, limit_in_force
+from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.ranks.nccl_log import Taken, error_text
 from gpucheck.processes.ranks.nodes import Nodes
-from gpucheck.processes.ranks.rank import RankError
-from gpucheck.processes.ranks.supervisor import RankRun, Reason, supervise
-from gpucheck.processes.signals import FAULTS, signal_name, undisturbed
+from gpucheck.processes.ranks.supervisor import Ending, RankEnd, RankRun, supervise
+from gpucheck.processes.signals import FAULTS, Cut, signal_name
 from gpucheck.topology import of
 
 PROGRAM = ("gpucheck.measure.collectives.rank",)
 OUTPUT_CHARACTERS = 400
-Cause = Literal["finished", "failed", "deadline", "interrupted"]
-REASONS: dict[Reason, Cause] = {
-    "finished": "finished",
-    "broken": "failed",
-    "stalled": "deadline",
-    "deadline": "deadline",
-    "interrupted": "interrupted",
-}
-
-
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run ended. where: by rank, its last progress. notes: what was changed in the environment of the ranks.
-
-    signals: signal number of each terminated rank. stacks: calls of each rank that hung, innermost first.
-    stopped: the signal that interrupted the run, whose reports are of a part.
-    """
-
-    reason: Cause
-    seconds: float
-    ranks: int
-    reports: tuple[RankReport, ...] = ()
-    errors: dict[int, RankError] = msgspec.field(default_factory=dict)
-    where: dict[int, str] = msgspec.field(default_factory=dict)
-    signals: dict[int, int] = msgspec.field(default_factory=dict)
-    stacks: dict[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    taken: Taken = Taken()
-    notes: tuple[str, ...] = ()
-    output: str = ""
-    stopped: Any = None  # an exception
+Ended = Ending[RankReport]
 
 
 def launch(options: RankOptions, here: int, *, keep: bool = False, **extra: str) -> Ended:
@@ -68,69 +36,55 @@ def launch(options: RankOptions, here: int, *, keep: bool = False, **extra: str)
 
     No process and no file is left. Raises OSError if no process can be started.
     """
-    nodes = options.nodes
-    environment, removed = ranks_environment(os.environ, nodes)
-    home = Path(environment.get("HOME", "/"))
-    settings = nccl_files(home, several_hosts=_several(nodes)) if options.backend == "nccl" else ()
-    processes = here * (nodes.count if nodes else 1)
-    each, most = options.timeout_s, len(options.operations) * len(options.sizes) * ROUNDS
+    nodes, each = options.nodes, options.timeout_s
+
+    def stall_s(progress: Sequence[bytes]) -> float:
+        """Return the limit of a round of a collective; the start has a limit of its own."""
+        return each if b"," in b"".join(progress) else START_S
+
     ranks = RankRun(
         name="collectives",
         program=PROGRAM,
         options=options,
         report=RankReport,
-        processes=processes,
+        processes=_all(here, nodes),
         nodes=nodes,
-        timeout_s=START_S + each * most,
-        is_stalled=_stalled(each),
+        timeout_s=START_S + each * len(options.operations) * len(options.sizes) * ROUNDS,
+        stall_s=stall_s,
         keep=keep,
     )
-    ending = supervise(ranks, environment | extra)
-    ends = ending.ranks
-    printed = "\n".join(line for end in ends for line in end.output)[-OUTPUT_CHARACTERS:]
-    shortage = limit_in_force(here) if ending.reason in ("broken", "stalled", "deadline") else None
-    return Ended(
-        reason=REASONS[ending.reason],
-        seconds=ending.seconds,
-        ranks=processes,
-        reports=tuple(one for end in ends if (one := end.part if ending.signal else end.report) is not None),
-        errors={end.rank: end.error for end in ends if end.error is not None},
-        where={end.rank: msgspec.json.decode(end.progress) if end.progress else "start" for end in ends},
-        signals={end.rank: -end.status for end in ends if end.status is not None and end.status < 0},
-        stacks={end.rank: end.stack for end in ends if end.stack} if ending.reason in ("stalled", "deadline") else {},
-        taken=ending.taken,
-        notes=(
-            *(f"environment variable removed for the ranks: {pair}" for pair in removed),
-            *(f"NCCL setting that the ranks follow, from {setting}" for setting in settings),
-        ),
-        output="\n".join(filter(None, (printed, shortage))),
-        stopped=ending.signal,
+    return supervise(ranks, rank_environment(os.environ, nodes)[0] | extra)
+
+
+def _all(here: int, nodes: Nodes | None) -> int:
+    """Return the ranks of all hosts."""
+    return here * (nodes.count if nodes else 1)
+
+
+def output_of(ended: Ended) -> str:
+    """Return the end of what the ranks printed, and what the host lacked for them."""
+    printed = "\n".join(line for end in ended.ranks for line in end.output)[-OUTPUT_CHARACTERS:]
+    return "\n".join(filter(None, (printed, ended.shortage)))
+
+
+def reports_of(ended: Ended) -> list[RankReport]:
+    """Return the reports of the ranks, of a run that a signal ended those of a part."""
+    return [one for end in ended.ranks if (one := end.part if ended.signal else end.report) is not None]
+
+
+def place_of(end: RankEnd[RankReport]) -> str:
+    return str(msgspec.json.decode(end.progress)) if end.progress else "start"
+
+
+def _notes(options: RankOptions) -> tuple[str, ...]:
+    """Return what was changed in the environment of the ranks, and what they take from files."""
+    environment, removed = rank_environment(os.environ, options.nodes)
+    home = Path(environment.get("HOME", "/"))
+    settings = nccl_files(home, options.nodes) if options.backend == "nccl" else ()
+    return (
+        *(f"environment variable removed for the ranks: {pair}" for pair in removed),
+        *(f"NCCL setting that the ranks follow, from {setting}" for setting in settings),
     )
-
-
-def _stalled(timeout_s: float) -> Callable[[Sequence[bytes], float], bool]:
-    """Return whether no rank has begun another round of a collective for so long; the start has a limit of its own."""
-    seen: tuple[bytes, ...] = ()
-    since = 0.0
-
-    def is_stalled(progress: Sequence[bytes], now: float) -> bool:
-        nonlocal seen, since
-        if tuple(progress) != seen:
-            seen, since = tuple(progress), now
-        return now - since > (timeout_s if b"," in b"".join(seen) else START_S)
-
-    return is_stalled
-
-
-def ranks_environment(caller: Mapping[str, str], nodes: Nodes | None) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the environment of the ranks, and ``NAME=value`` of each variable of the caller that was removed."""
-    # On one host loopback always resolves, the host's own name often does not.
-    interface = "lo" if nodes is None else nodes.interface
-    return rank_environment(caller, interface=interface, several_hosts=_several(nodes))
-
-
-def _several(nodes: Nodes | None) -> bool:
-    return nodes is not None and nodes.interface != "lo"
 
 
 # Errors that are unrelated to links and NCCL.
@@ -142,44 +96,44 @@ UNKNOWN: Mapping[ErrorKind | str, str] = {
 RANKS = Subject(check="collectives")
 
 
-def gaps(runs: Mapping[str, Ended], results: Sequence[CollectiveResult], *, gpus: bool) -> tuple[Finding, ...]:
+def gaps(
+    runs: Mapping[str, Ended], results: Sequence[CollectiveResult], ranks: int, *, gpus: bool
+) -> tuple[Finding, ...]:
     """Return findings on ranks that ended early, and on what was compared. gpus: False for ranks on CPUs."""
     findings = [finding for ended in runs.values() for finding in _ending(ended)]
-    ranks = next((ended.ranks for ended in runs.values()), 0)
     return (*findings, *_correctness(results, count_text(ranks, "GPU" if gpus else "CPU rank"), gpus=gpus))
 
 
 def _ending(ended: Ended) -> Iterator[Finding]:
-    missing = next((error.missing for error in ended.errors.values() if error.missing), None)
+    missing = next((error.missing for _, error in ended.errors if error.missing), None)
+    output = output_of(ended)
+    seen = f"the remaining collectives unknown: no end after {ended.seconds:.0f} s"
     if missing is not None:
         yield RANKS.skips("measure.ranks-need-package", f"not run: Python package {missing} is not installed")
-    elif ended.reason == "deadline" and exhausted(ended.output):
-        seen = f"the remaining collectives unknown: no end after {ended.seconds:.0f} s"
-        yield RANKS.with_evidence(ended.output).unknown(UNKNOWN["no-resources"], seen)
-    elif ended.reason == "deadline":
-        places = "; ".join(f"rank {rank}: {step}" for rank, step in sorted(ended.where.items()))
-        calls = (f"rank {rank} is in {frame}" for rank, stack in sorted(ended.stacks.items()) for frame in stack[:3])
-        seen = f"the remaining collectives unknown: no end after {ended.seconds:.0f} s: {places}"
-        evidence = (*calls, *([ended.output] if ended.output else []))
-        yield RANKS.with_evidence(*evidence).unknown("measure.ranks-wait", seen)
-    elif ended.reason == "failed":
-        yield _failed(ended)
+    elif ended.is_late and exhausted(output):
+        yield RANKS.with_evidence(output).unknown(UNKNOWN["no-resources"], seen)
+    elif ended.is_late:
+        places = "; ".join(f"rank {end.rank}: {place_of(end)}" for end in ended.ranks)
+        calls = (f"rank {end.rank} is in {frame}" for end in ended.ranks for frame in end.stack[:3])
+        evidence = (*calls, *([output] if output else []))
+        yield RANKS.with_evidence(*evidence).unknown("measure.ranks-wait", f"{seen}: {places}")
+    elif ended.reason == "broken":
+        yield _failed(ended, output)
     elif ended.reason == "interrupted":
         yield RANKS.unknown("measure.collectives-interrupted", "interrupted: the remaining collectives unknown")
 
 
-def _failed(ended: Ended) -> Finding:
-    errors = sorted(ended.errors.items(), key=lambda item: item[1].raised)
-    lines = [f"rank {rank} was terminated by {signal_name(number)}" for rank, number in ended.signals.items()]
-    lines += [f"rank {rank} failed: {error_text(e.message)} [{e.type}]" for rank, e in errors]
+def _failed(ended: Ended, output: str) -> Finding:
+    signals = {end.rank: -end.status for end in ended.ranks if end.status is not None and end.status < 0}
+    lines = [f"rank {rank} was terminated by {signal_name(number)}" for rank, number in signals.items()]
+    lines += [f"rank {end.rank} failed: {error_text(e.message)} [{e.type}]" for end, e in ended.errors]
     first = lines[0] if lines else "a rank ended without reporting an error"
-    places = tuple(f"rank {rank} was at: {at}" for rank, at in sorted(ended.where.items()))
-    printed = (ended.output,) if ended.output else ()
-    subject = RANKS.with_evidence(*lines[1:], *places, *ended.taken.warnings, *printed)
-    if any(number not in FAULTS for number in ended.signals.values()):
+    places = (f"rank {end.rank} was at: {place_of(end)}" for end in ended.ranks)
+    subject = RANKS.with_evidence(*lines[1:], *places, *ended.taken.warnings, *((output,) if output else ()))
+    if any(number not in FAULTS for number in signals.values()):
         return subject.unknown("measure.rank-killed", f"collectives unknown: {first}")
-    kind = errors[0][1].kind if errors and not ended.signals else "collective"
-    if kind == "collective" and exhausted(ended.output):
+    kind = ended.errors[0][1].kind if ended.errors and not signals else "collective"
+    if kind == "collective" and exhausted(output):
         kind = "no-resources"
     if kind in UNKNOWN:
         return subject.unknown(UNKNOWN[kind], f"collectives unknown: {first}")
@@ -204,9 +158,9 @@ def _correctness(results: Sequence[CollectiveResult], where: str, *, gpus: bool)
 
 
 def measured(
-    runs: Mapping[str, Ended], results: Sequence[CollectiveResult], gpus: int, *, several_hosts: bool
+    runs: Mapping[str, Ended], results: Sequence[CollectiveResult], gpus: int, nodes: Nodes | None = None
 ) -> observations.Measured:
-    """Return a row for each result. gpus: GPUs of this host, one per rank.
+    """Return a row for each result. gpus: of this host, one per rank, and as many on each host.
 
     Only the largest size has a bandwidth, and only if the network between hosts was not used.
     """
@@ -214,15 +168,15 @@ def measured(
     rows = tuple(
         Collective(
             op=result.operation,
-            ranks=runs[result.variant].ranks,
+            ranks=_all(gpus, nodes),
             bytes=result.size_bytes,
-            busbw_gb_s=result.busbw_gb_s if result.size_bytes == largest and not several_hosts else None,
+            busbw_gb_s=result.busbw_gb_s if result.size_bytes == largest and nodes is None else None,
             transport=_transport(runs[result.variant], result),
             wrong=result.wrong if result.checked else None,
         )
         for result in results
     )
-    hung = next((ended for ended in runs.values() if ended.reason == "deadline"), None)
+    hung = next((ended for ended in runs.values() if ended.is_late), None)
     hang = Hang(op=_stuck_in(hung), gpus=tuple(range(gpus))) if hung is not None else None
     return observations.Measured(collectives=rows, hang=hang)
 
@@ -236,7 +190,7 @@ def _transport(ended: Ended, result: CollectiveResult) -> str | None:
 
 
 def _stuck_in(ended: Ended) -> str | None:
-    names = [step.split()[0] for _, step in sorted(ended.where.items()) if step.split()]
+    names = [step.split()[0] for end in ended.ranks if (step := place_of(end)).split()]
     return next((name for name in names if name in ALL), None)
 
 
@@ -246,6 +200,7 @@ SIZES = {"cpu": (64 * KIB, MIB), "pcie": (8 * KIB, 128 * MIB), "nvlink": (8 * KI
 # GB/s of a ring -> the large size: with a smaller message on eight GPUs, starting takes more than a twentieth of the
 # time, and it is not evaluated. Checking takes nine times as much memory; GPUs with such links have it.
 LARGE = ((600.0, 4 * GIB), (300.0, 2 * GIB))
+AS_IS = "as is"  # the variant with what NCCL chooses
 CPU_RANKS = 2
 PLACES = 6  # a small collective between CPU ranks moves less than a megabyte a second
 CPU_ITERATIONS = 3
@@ -277,15 +232,17 @@ class _Ranks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(
-    source: Source, options: CollectiveOptions, keep: Callable[[CollectivesReport], None] | None = None
+    source: Source,
+    options: CollectiveOptions,
+    evaluate: Callable[[CollectivesReport], CollectivesReport] = lambda report: report,
+    keep: Callable[[CollectivesReport], None] | None = None,
 ) -> CollectivesReport:
     """Run every collective at every size. Raises Unmeasurable if the options cannot be met.
 
+    The findings list what could not be run or compared; evaluate adds those on links.
     keep: gets the report as soon as it is made: of what was measured when a signal ends the run, too.
-
-    The findings list what could not be run or compared; ``diagnose`` evaluates links.
     """
-    started, clock = datetime.now(timezone.utc), time.monotonic()
+    clock = Clock()
     facts, ranks = source.read("system", "simulation"), _ranks(source, options)
     chosen = RankOptions(
         backend="nccl" if ranks.gpus else "gloo",
@@ -297,61 +254,50 @@ def measure(
         nodes=options.nodes,
     )
     alone = ranks.count == 1 and options.nodes is None
-    runs = (
-        {"as is": Ended(reason="finished", seconds=0.0, ranks=1)}
-        if alone
-        else _runs(chosen, ranks.count, keep=keep is not None)
-    )
-    with undisturbed():
-        ended = runs["as is"]
+    runs = {} if alone else _runs(chosen, ranks.count, keep=keep is not None)
+    cut = Cut()
+    cut.signal = next((run.signal for run in runs.values() if run.signal is not None), None)
+
+    def report() -> CollectivesReport:
+        count = _all(ranks.count, options.nodes)
+        reports = {name: reports_of(run) for name, run in runs.items()}
+        first, taken = reports.get(AS_IS, []), runs[AS_IS].taken if runs else Taken()
         results = tuple(
-            _result(one, run.ranks, name, ranks.ring_gb_s)
-            for name, run in runs.items()
-            for one in (run.reports[0].measured if run.reports else ())
+            _result(one, count, name, ranks.ring_gb_s)
+            for name, found in reports.items()
+            for one in (found[0].measured if found else ())
         )
-        findings = (_one_rank(ranks),) if alone else gaps(runs, results, gpus=bool(ranks.gpus))
         seen = Observations()
-        if ranks.scene is not None and not alone:
-            rows = measured(runs, results, len(ranks.gpus), several_hosts=options.nodes is not None)
+        if ranks.scene is not None and runs:
+            rows = measured(runs, results, len(ranks.gpus), options.nodes)
             seen = msgspec.structs.replace(surroundings(ranks.scene), measured=rows)
-        counts = Counter(finding.verdict for finding in findings)
-        first = ended.reports[0] if ended.reports else None
-        made = CollectivesReport(
-            host=facts.system.hostname,
-            simulated=facts.simulation is not None,
-            simulation=facts.simulation,
+        return CollectivesReport(
+            **clock.answer(facts, (_one_rank(ranks),) if alone else gaps(runs, results, count, gpus=bool(ranks.gpus))),
             backend=chosen.backend,
             kind=ranks.reason,
-            ranks=ended.ranks,
+            ranks=count,
             nodes=options.nodes.count if options.nodes else 1,
-            devices=tuple(f"{report.device} {report.device_name or ''}".strip() for report in ended.reports),
-            versions=first.versions if first else {},
-            started=started.isoformat(timespec="seconds"),
-            seconds=round(time.monotonic() - clock, 3),
+            devices=tuple(f"{one.device} {one.device_name or ''}".strip() for one in first),
+            versions=first[0].versions if first else {},
             results=results,
-            transports=ended.taken.transports,
-            algorithms=ended.taken.algorithms,
-            notes=ended.notes,
+            transports=taken.transports,
+            algorithms=taken.algorithms,
+            notes=() if alone else _notes(chosen),
             observations=seen,
-            verdict=worst(counts),
-            findings=findings,
-            counts={verdict.value: counts[verdict] for verdict in Verdict},
         )
-        if keep is not None and not (ended.stopped and not ended.reports):
-            keep(made)
-    stopped = next((run.stopped for run in runs.values() if run.stopped is not None), None)
-    if stopped is not None:
-        raise stopped
-    return made
+
+    return cut.report(lambda: evaluate(report()), keep or (lambda _: None))
 
 
 def _runs(options: RankOptions, count: int, *, keep: bool) -> dict[str, Ended]:
     """Return the run, and one without NVLS if NCCL chose it. Raises Unmeasurable if no process can be started."""
     try:
-        runs = {"as is": launch(options, count, keep=keep)}
-        chosen = runs["as is"].taken.chosen("AllReduce")
+        first = launch(options, count, keep=keep)
+        if first.signal is not None and not reports_of(first):
+            raise first.signal
+        runs, chosen = {AS_IS: first}, first.taken.chosen("AllReduce")
         nvls = any(algorithm.startswith("NVLS") for algorithm in chosen)
-        if nvls and options.nodes is None and runs["as is"].stopped is None:
+        if nvls and options.nodes is None and first.signal is None:
             only = msgspec.structs.replace(options, operations=("all_reduce",), sizes=options.sizes[-1:])
             runs["ring"] = launch(only, count, keep=keep, NCCL_NVLS_ENABLE="0")
     except OSError as error:

@@ -8,7 +8,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime, timezone
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -22,13 +21,14 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.network import nccl
 from gpucheck.measure.network.perftest import PER_GIGABIT, PROGRAMS, Outcome, Runner, Transfer, measured, simulated
 from gpucheck.measure.planning.selection import Unmeasurable
-from gpucheck.model import Finding, PciDevice, PcieLink, Verdict
+from gpucheck.model import Finding, PciDevice, PcieLink
+from gpucheck.model.answer import Clock
 from gpucheck.model.diagnosis.observations import Measured, NicResult, Observations, ObservedHost, ObservedNic, Port
 from gpucheck.model.facts import Facts, Source
 from gpucheck.model.host.network import PortCounters, RdmaDevice, RdmaPort
 from gpucheck.model.network import NetworkReport, NicMeasurement
 from gpucheck.processes.capture import completed
-from gpucheck.processes.signals import TerminatedError
+from gpucheck.processes.signals import Cut
 from gpucheck.topology.nics import AMAZON, LEAST_MTU, below_one_switch, cards_of_gpus, expected
 from gpucheck.topology.nics import NEEDS as CARDS
 
@@ -93,14 +93,15 @@ def measure(
     source: Source,
     options: NetworkOptions,
     doubtful: Doubtful,
+    evaluate: Callable[[Ran], NetworkReport],
     on_step: Callable[[str], None] = lambda _: None,
-    keep: Callable[[Ran], None] = lambda _: None,
-) -> Ran:
+    keep: Callable[[NetworkReport], None] = lambda _: None,
+) -> NetworkReport:
     """Run everything. Raises Unmeasurable if an option names what is not there.
 
-    keep: gets what was measured when a signal ends the run.
+    keep: gets the report as soon as it is made: of what was measured when a signal ends the run, too.
     """
-    started, clock = datetime.now(timezone.utc), time.monotonic()
+    clock = Clock()
     facts = source.read(*NEEDS)
     machine = machine_directory()
     root = machine / "root" if machine is not None else Path("/")
@@ -127,40 +128,34 @@ def measure(
     devices = [replace(nic.device, ports=(nic.port,)) for nic in nics]
     before = {one.port: one for one in read_counters(root, devices, (), moving)}
 
-    def ran(*more: Finding) -> Ran:
-        after = read_counters(root, devices, before.values(), moving)
-        readings = tuple(one for last in after if last.port in before for one in (before[last.port], last))
-        seen = rows.observations()
-        report = NetworkReport(
-            host=facts.system.hostname,
-            simulated=facts.simulation is not None,
-            simulation=facts.simulation,
-            engine=engine if nics else "none",
-            started=started.isoformat(timespec="seconds"),
-            seconds=round(time.monotonic() - clock, 3),
-            results=(*rows.results, *reduced),
-            counters=_risen(readings),
-            method=METHOD,
-            observations=seen,
-            verdict=Verdict.UNKNOWN,
-            findings=(*findings, *none, *rows.failures(), *more),
-            counts={},
-        )
-        mtus = {nic.name: nic.mtu or LEAST_MTU for nic in seen.nics}
-        rates = (row.value * 1e9 / mtus[row.client] for row in rows.results if row.value and row.unit == "GB/s")
-        return Ran(report, readings, sum(rates) * options.seconds, direct)
-
-    try:
+    cut = Cut()
+    with cut:
         for group in plan(nics, options, memories):
             rows.take(group)
         rows.repeat(doubtful)
         if options.nccl and nics:
             made = nccl.measured if machine is None else nccl.simulated(surroundings(machine).network, direct=direct)
             findings += _reduce(facts, rows.nics, made, options, on_step, reduced)
-    except (KeyboardInterrupt, TerminatedError):
-        keep(ran(Subject(check=CHECK).unknown("nic.run-interrupted", f"interrupted after {len(rows.results)} tests")))
-        raise
-    return ran()
+
+    def ran() -> Ran:
+        after = read_counters(root, devices, before.values(), moving)
+        readings = tuple(one for last in after if last.port in before for one in (before[last.port], last))
+        seen = rows.observations()
+        tests = f"interrupted after {len(rows.results)} tests"
+        interrupted = [Subject(check=CHECK).unknown("nic.run-interrupted", tests)] if cut.signal is not None else []
+        report = NetworkReport(
+            **clock.answer(facts, (*findings, *none, *rows.failures(), *interrupted)),
+            engine=engine if nics else "none",
+            results=(*rows.results, *reduced),
+            counters=_risen(readings),
+            method=METHOD,
+            observations=seen,
+        )
+        mtus = {nic.name: nic.mtu or LEAST_MTU for nic in seen.nics}
+        rates = (row.value * 1e9 / mtus[row.client] for row in rows.results if row.value and row.unit == "GB/s")
+        return Ran(report, readings, sum(rates) * options.seconds, direct)
+
+    return cut.report(lambda: evaluate(ran()), keep)
 
 
 def _reduce(

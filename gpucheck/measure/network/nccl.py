@@ -61,7 +61,7 @@ def lacking(gpus: tuple[Gpu, ...], *, simulated: bool, contended: bool) -> tuple
 
 def measured(nic: "Nic", bus_ids: tuple[str, str]) -> Reduced | str:
     """Run two ranks. Raises OSError if no process can be started, and what a signal raises."""
-    from gpucheck.measure.collectives.run import launch
+    from gpucheck.measure.collectives.run import launch, output_of, reports_of
     from gpucheck.measure.collectives.values import RankOptions
     from gpucheck.measure.values import spread
 
@@ -70,12 +70,10 @@ def measured(nic: "Nic", bus_ids: tuple[str, str]) -> Reduced | str:
     )
     environment: dict[str, Any] = SETTINGS | {"NCCL_IB_HCA": f"={nic.seen.name}:{nic.port.number}"}
     ended = launch(options, RANKS, **environment)
-    if ended.stopped is not None:
-        raise ended.stopped
-    found = [one for report in ended.reports[:1] for one in report.measured]
+    found = [one for report in reports_of(ended)[:1] for one in report.measured]
     if not found or ended.reason != "finished":
-        errors = [error.message for _, error in sorted(ended.errors.items())]
-        reasons = (*errors, *ended.taken.warnings, ended.output, f"no end within {ended.seconds:.0f} s")
+        errors = [end.error.message for end in ended.ranks if end.error is not None]
+        reasons = (*errors, *ended.taken.warnings, output_of(ended), f"no end within {ended.seconds:.0f} s")
         return next(filter(None, reasons))
     return Reduced(found[0].size / spread(found[0].seconds).median / 1e9, ended.taken, found[0].wrong)
 

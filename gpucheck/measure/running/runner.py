@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -22,6 +22,7 @@ from gpucheck.measure.values import (
     Opened,
     Setup,
     Timing,
+    Watch,
     is_crowd,
 )
 from gpucheck.model.device import Device
@@ -120,38 +121,41 @@ MOST_REPEATED = 8  # pairs; if every pair is low, this number is sufficient
 MOST_LOST = 4  # children: each takes its deadline, and a host where four copies hang is faulty
 LOST = ("stuck", "crashed", "killed", "defect", "no-memory")
 DIVISIBLE = ("refused", "stuck", "crashed", "not-timed", "no-peers-left")  # fewer simultaneous flows may succeed
-Progress = Callable[[CopyStep, int], None]
 Low = Callable[[Results], Iterable[tuple[Flow, ...]]]
 # Pairs with low results, the slowest first: ordered ones, and those with both directions at once.
 Doubts = tuple[tuple[Pair, ...], tuple[Pair, ...]]
 
 
-class StepRunner(Protocol):
-    """Runs steps: a supervised child, or an engine in this process for tests."""
-
-    def run_step(self, step: CopyStep) -> Answer | Failure:
-        """Return the result, or why there is none."""
+# Returns the result of a step, or why there is none: a supervised child, or an engine in this process for tests.
+RunStep = Callable[[CopyStep], Answer | Failure]
 
 
 def run(
-    steps: Iterable[CopyStep],
-    runner: StepRunner,
+    steps: Sequence[CopyStep],
+    run_step: RunStep,
     results: Results,
     *,
     machine: CopyPaths,
     request: MeasurementRequest,
     low: Low,
-    progress: Progress = lambda step, number: None,  # noqa: ARG005 - no progress shown
+    watch: Watch = Watch(),  # noqa: B008 - immutable
 ) -> None:
     """Fill ``results``. low: flows of pairs with low results that were not measured alone yet."""
+
+    def heard(step: CopyStep) -> Answer | Failure:
+        answer = run_step(step)
+        if isinstance(answer, Answer):
+            watch.answered(step, answer)
+        return answer
+
     for purpose, group in groupby(enumerate(steps), key=lambda item: item[1].purpose):
         for number, step in group:
-            progress(step, number)
-            _do(runner, step, results)
+            watch.step(step.label, number, len(steps))
+            _do(heard, step, results)
             if results.gave_up is not None:
                 return
         if purpose in REPEATED:
-            _repeat_low(runner, results, machine, request, low)
+            _repeat_low(heard, results, machine, request, low)
 
 
 def _count(failure: Failure, results: Results) -> None:
@@ -163,16 +167,16 @@ def _count(failure: Failure, results: Results) -> None:
             results.gave_up = f"{results.lost} measuring processes were lost"
 
 
-def _do(runner: StepRunner, step: CopyStep, results: Results) -> None:
+def _do(run_step: RunStep, step: CopyStep, results: Results) -> None:
     """Run one step without broken pairs. The flows of a failed round run again one by one, to find the failing one."""
     flows = tuple(flow for flow in step.flows if frozenset((flow.src, flow.dst)) not in results.broken)
     if not any(HOST not in (f.src, f.dst) or step.operation == "bandwidth" for f in flows):
         return
     step = replace(step, flows=flows)
-    answer = runner.run_step(step)
+    answer = run_step(step)
     if isinstance(answer, Failure) and answer.kind == "no-peers-left":
         # A GPU without NVSwitch maps at most eight peers; the next child starts with none.
-        answer = runner.run_step(step)
+        answer = run_step(step)
     if isinstance(answer, Answer):
         results.take(step, answer.timings, answer.checks)
         results.device_s += answer.device_s
@@ -182,17 +186,17 @@ def _do(runner: StepRunner, step: CopyStep, results: Results) -> None:
     divisible = answer.is_the_copys if is_crowd(step.purpose) else answer.kind in DIVISIBLE
     if results.gave_up is not None or len(flows) == 1 or not divisible:
         _record(answer, step, results)
-    elif not _one_by_one(runner, step, results):
+    elif not _one_by_one(run_step, step, results):
         results.failures.append(answer)
 
 
-def _one_by_one(runner: StepRunner, step: CopyStep, results: Results) -> bool:
+def _one_by_one(run_step: RunStep, step: CopyStep, results: Results) -> bool:
     found = False
     for flow in step.flows:
         if flow.dst == HOST and step.operation == "integrity":
             continue
         single = replace(step, flows=(flow,))
-        again = runner.run_step(single)
+        again = run_step(single)
         if isinstance(again, Answer):
             if not is_crowd(step.purpose):
                 results.take(single, again.timings, again.checks)
@@ -215,16 +219,14 @@ def _record(failure: Failure, step: CopyStep, results: Results) -> None:
         results.broken.add(frozenset((flow.src, flow.dst)))
 
 
-def _repeat_low(
-    runner: StepRunner, results: Results, machine: CopyPaths, request: MeasurementRequest, low: Low
-) -> None:
+def _repeat_low(run_step: RunStep, results: Results, machine: CopyPaths, request: MeasurementRequest, low: Low) -> None:
     """Measure low pairs alone, one direction also through host memory, to compare peer access with it."""
     for flows in low(results):
         if results.gave_up is not None:
             return
-        _do(runner, alone(machine, request, flows), results)
+        _do(run_step, alone(machine, request, flows), results)
         if len(flows) == 1 and "staged" in request.methods:
-            _do(runner, alone(machine, request, (replace(flows[0], method="staged"),)), results)
+            _do(run_step, alone(machine, request, (replace(flows[0], method="staged"),)), results)
 
 
 def again(results: Results, doubts: Doubts) -> Iterator[tuple[Flow, ...]]:

@@ -1,5 +1,6 @@
 """Start the ranks of this host, watch them from outside, and end them: no rank outlasts the deadline."""
 
+import math
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import msgspec
 from gpucheck.processes.child import Child
 from gpucheck.processes.contention import MOST_WAITING, Waiting
 from gpucheck.processes.environment import python_module
+from gpucheck.processes.exhausted import limit_in_force
 from gpucheck.processes.group import end
 from gpucheck.processes.lifeline import stack_of
 from gpucheck.processes.ranks.nccl_log import Taken, logging_environment, read
@@ -45,11 +47,11 @@ Report = TypeVar("Report", bound=HasRank)
 class RankRun(msgspec.Struct, Generic[Report], frozen=True, kw_only=True):
     """What to run. program: module and arguments; it calls ``run_rank``. options: of every rank. report: of each.
 
-    processes: ranks over all hosts, the same number on each. timeout_s: does not count the time in which ranks waited
-    for a processor, up to MOST_WAITING times as much: on a host with many more running processes than processors the
-    limit would be a statement about the host. is_stalled: whether ranks with these progress lines no longer move, at
-    this time.monotonic() less what they have waited since they moved, with the same bound. keep: a signal is an ending,
-    and not raised.
+    processes: ranks over all hosts, the same number on each. timeout_s: of the run; with start_s from the moment on at
+    which has_begun of the progress lines, for which there is start_s more. stall_s: the longest without another
+    progress line, by the lines. No limit counts the time in which ranks waited for a processor, up to MOST_WAITING
+    times as much: on a host with many more running processes than processors it would be a statement about the host.
+    keep: a signal is an ending, and not raised.
     """
 
     name: str
@@ -59,7 +61,9 @@ class RankRun(msgspec.Struct, Generic[Report], frozen=True, kw_only=True):
     processes: int
     nodes: Nodes | None = None
     timeout_s: float
-    is_stalled: Callable[[Sequence[bytes], float], bool] = lambda *_: False
+    start_s: float = 0.0
+    has_begun: Callable[[Sequence[bytes]], bool] = lambda _: True
+    stall_s: Callable[[Sequence[bytes]], float] = lambda _: math.inf
     keep: bool = False
 
 
@@ -89,7 +93,7 @@ class Ending(msgspec.Struct, Generic[Report], frozen=True):
 
     seconds: since the start. ended: time.monotonic(). unkillable: ranks that SIGKILL did not end.
     shared: reports of ranks on other hosts. taken: from NCCL's log, empty if no rank of this host used NCCL.
-    signal: what interrupted it.
+    signal: what interrupted it. shortage: of memory or threads for the ranks, if they did not finish.
     """
 
     reason: Reason
@@ -100,6 +104,17 @@ class Ending(msgspec.Struct, Generic[Report], frozen=True):
     shared: tuple[Report, ...] = ()
     taken: Taken = Taken()
     signal: Any = None  # an exception
+    shortage: str | None = None
+
+    @property
+    def is_late(self) -> bool:
+        return self.reason in ("stalled", "deadline")
+
+    @property
+    def errors(self) -> list[tuple[RankEnd[Report], RankError]]:
+        """Return each rank that raised with its error, the first one first."""
+        found = [(end, end.error) for end in self.ranks if end.error is not None]
+        return sorted(found, key=lambda one: one[1].raised)
 
 
 def supervise(run: RankRun[Report], environment: Mapping[str, str]) -> Ending[Report]:
@@ -131,7 +146,8 @@ def supervise(run: RankRun[Report], environment: Mapping[str, str]) -> Ending[Re
             with undisturbed():
                 unkillable = _stop(ranks)
         shared = tuple(report for rank in ranks for report in rank.shared)
-        return Ending(reason, ends, ended - started, ended, unkillable, shared, read(folder), stopped)
+        shortage = None if reason in ("finished", "interrupted") else limit_in_force(len(ranks))
+        return Ending(reason, ends, ended - started, ended, unkillable, shared, read(folder), stopped, shortage)
 
 
 def rank_specs(run: RankRun[Any], folder: str) -> list[RankSpec[Any]]:
@@ -243,17 +259,31 @@ def _text(path: Path) -> str:
         return ""
 
 
+class _Since:
+    """The time since a moment, without what ranks waited for a processor meanwhile. waited: until that moment."""
+
+    def __init__(self, moment: float, waited: float = 0.0) -> None:
+        self._moment, self._waited = moment, waited
+
+    def seconds(self, now: float, waited: float) -> float:
+        whole = now - self._moment
+        return whole - min(waited - self._waited, MOST_WAITING / (1 + MOST_WAITING) * whole)
+
+
 def _watch(ranks: Sequence[_Rank[Report]], run: RankRun[Report], started: float) -> Reason:
     broken_since: float | None = None
     waiting = Waiting([rank.child.process.pid for rank in ranks])
-    lines, moved, waited_before = [rank.progress for rank in ranks], started, 0.0
+    lines, begun, moved = [rank.progress for rank in ranks], _Since(started), _Since(started)
+    limit_s = run.start_s + run.timeout_s
     while True:
         for rank in ranks:
             rank.listen()
         now = time.monotonic()
         waited = waiting.look(now)
         if lines != (lines := [rank.progress for rank in ranks]):
-            moved, waited_before = now, waited
+            moved = _Since(now, waited)
+        if limit_s > run.timeout_s and run.has_begun(lines):
+            begun, limit_s = _Since(now, waited), run.timeout_s
         running = [rank for rank in ranks if rank.status is None]
         if broken_since is None and not all(rank.is_sound() for rank in ranks if rank not in running):
             broken_since = now
@@ -261,11 +291,9 @@ def _watch(ranks: Sequence[_Rank[Report]], run: RankRun[Report], started: float)
             return "broken"
         if not running:
             return "finished"
-        late_s = now - started - run.timeout_s
-        if broken_since is None and late_s > 0 and late_s > min(waited, MOST_WAITING * run.timeout_s):
+        if broken_since is None and begun.seconds(now, waited) > limit_s:
             return "deadline"
-        no_part = min(waited - waited_before, MOST_WAITING / (1 + MOST_WAITING) * (now - moved))
-        if broken_since is None and run.is_stalled(lines, now - no_part):
+        if broken_since is None and moved.seconds(now, waited) > run.stall_s(lines):
             return "stalled"
         time.sleep(POLL_S)
 

@@ -19,9 +19,9 @@ from gpucheck.run.step import Outcome, RunStep, numbers_of
 from gpucheck.train import mig_instances, whole_gpus
 
 if TYPE_CHECKING:
-    from gpucheck.compute.burnin import BurnInOptions, Shown
-    from gpucheck.compute.measure import Answered, ComputeOptions
-    from gpucheck.compute.running.run import OnStep
+    from gpucheck.compute.burnin import BurnInOptions
+    from gpucheck.compute.measure import ComputeOptions
+    from gpucheck.measure.values import Watch
     from gpucheck.model.compute import ComputeReport
 
 NAME = "compute"
@@ -47,32 +47,21 @@ def compute_step() -> RunStep:
     return RunStep(NAME, frozenset({"measure", "compute"}), _compute, DEADLINE_S, TYPICAL_S, ABOUT, CHECKS)
 
 
-def compute(
-    source: Source,
-    options: "ComputeOptions",
-    on_step: "OnStep" = lambda *_: None,
-    answered: "Answered" = lambda *_: None,
-    keep: "Callable[[ComputeReport], None] | None" = None,
-) -> "ComputeReport":
-    """Compute and evaluate. keep, errors: as those of ``measure``."""
+def compute(source: Source, options: "ComputeOptions", watch: "Watch | None" = None) -> "ComputeReport":
+    """Compute and evaluate. Errors: as those of ``measure``."""
     from gpucheck.compute.measure import measure
+    from gpucheck.measure.values import Watch
 
-    give = keep and (lambda report: keep(_evaluated(source, report)))
-    return _evaluated(source, measure(source, options, doubtful, on_step, answered, give))
+    return measure(source, options, doubtful, watch or Watch(), lambda report: _evaluated(source, report))
 
 
 def burn_in(
-    source: Source,
-    options: "BurnInOptions",
-    shown: "Shown",
-    keep: "Callable[[ComputeReport], None]",
-    store: "Callable[[ComputeReport], None]",
+    source: Source, options: "BurnInOptions", watch: "Watch", store: "Callable[[ComputeReport], None]"
 ) -> "ComputeReport":
-    """Compute for minutes to days. keep, store, errors: as those of gpucheck.compute.burnin.burn_in."""
+    """Compute for minutes to days. store, errors: as those of gpucheck.compute.burnin.burn_in."""
     from gpucheck.compute import burnin
 
-    evaluation = burnin.Evaluation(doubtful, lambda report: _evaluated(source, report))
-    return burnin.burn_in(source, options, evaluation, shown, keep, store)
+    return burnin.burn_in(source, options, doubtful, lambda report: _evaluated(source, report), watch, store)
 
 
 def _evaluated(source: Source, report: "ComputeReport") -> "ComputeReport":

@@ -47,7 +47,7 @@ def network(
 ) -> "NetworkReport":
     """Measure and evaluate. Raises gpucheck.measure.planning.selection.Unmeasurable for a card that is not there.
 
-    keep: as of gpucheck.measure.bandwidth.Watch.
+    keep: as of gpucheck.measure.values.Watch.
     """
     from gpucheck.measure.network import measure
 
@@ -72,7 +72,7 @@ def network(
         found, verdict, counts = conclude(every, source.read("nvml").gpus)
         return replace(ran.report, findings=found, verdict=verdict, counts=counts)
 
-    return evaluated(measure(source, options, doubtful, on_step, lambda ran: keep(evaluated(ran))))
+    return measure(source, options, doubtful, evaluated, on_step, keep)
 
 
 def _network(source: Source) -> Outcome:

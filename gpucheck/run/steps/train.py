@@ -1,8 +1,6 @@
 """Training: the steps of ``verify`` and the runs of ``smoke``. torch is imported in the ranks only."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,9 +11,10 @@ from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge.causes import with_actions
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Gpu, named
+from gpucheck.model.answer import Clock
 from gpucheck.model.facts import Source
 from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult
-from gpucheck.processes.signals import TerminatedError, undisturbed
+from gpucheck.processes.signals import Cut
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.proof import REQUIRED, NotRequired, not_required
 from gpucheck.run.step import Outcome, RunStep, in_place_of_a_run
@@ -130,6 +129,7 @@ def train(
         yield before
 
 
+INTERRUPTED = "interrupted: the remaining runs unknown"
 Smoke = tuple[SmokeReport, tuple[Training, ...]]
 
 
@@ -143,37 +143,23 @@ def smoke(
 
     keep: gets them as soon as they are made: those of the runs that ended when a signal ends the others, too.
     """
-    started, clock = datetime.now(timezone.utc).isoformat(timespec="seconds"), time.monotonic()
-    done: list[Training] = []
-    signal: BaseException | None = None
-    try:
+    clock, done = Clock(), list[Training]()
+    cut = Cut(lambda: bool(done))
+    with cut:
         for training in train(source, runs, on_start):
-            done.append(training)  # noqa: PERF402 - what is there when a signal comes
-    except (KeyboardInterrupt, TerminatedError) as error:
-        if not done:
-            raise
-        signal = error
-        cut = Subject(check="smoke").unknown("training.runs-interrupted", "interrupted: the remaining runs unknown")
-        done.append(Training(done[-1].strategy, None, (cut,)))
-    with undisturbed():
+            done.append(training)
+
+    def report() -> Smoke:
+        if cut.signal is not None:
+            missing = Subject(check="smoke").unknown("training.runs-interrupted", INTERRUPTED)
+            done.append(Training(done[-1].strategy, None, (missing,)))
         trainings = _with_indexes(source, tuple(done))
-        findings, verdict, counts = conclude(finding for training in trainings for finding in training.findings)
+        findings, _, _ = conclude(finding for training in trainings for finding in training.findings)
+        outcomes = tuple(training.outcome for training in trainings if training.outcome is not None)
         facts = source.read("system", "simulation")
-        report = SmokeReport(
-            host=facts.system.hostname,
-            simulated=facts.simulation is not None,
-            simulation=facts.simulation,
-            started=started,
-            seconds=round(time.monotonic() - clock, 3),
-            verdict=verdict,
-            counts=counts,
-            findings=findings,
-            outcomes=tuple(training.outcome for training in trainings if training.outcome is not None),
-        )
-        keep((report, trainings))
-    if signal is not None:
-        raise signal
-    return report, trainings
+        return SmokeReport(**clock.answer(facts, findings), outcomes=outcomes), trainings
+
+    return cut.report(report, keep)
 
 
 def _with_indexes(source: Source, trainings: tuple[Training, ...]) -> tuple[Training, ...]:

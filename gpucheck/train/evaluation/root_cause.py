@@ -171,16 +171,16 @@ def _verdict(ending: Ending[RankReport], options: SmokeOptions) -> tuple[Failure
         if rank.error and rank.error.type == NoDevice.__name__:
             return "no-device", rank, _first_line(rank.error.message)
     # NCCL's watchdog ends its process with SIGABRT when a peer fails: a cause only if no rank raised.
-    raised = sorted((r for r in ranks if r.error), key=lambda r: r.error.raised if r.error else 0.0)
+    raised = ending.errors
     for rank in ranks:
         if rank.status and not rank.error and not (rank.status == -signal.SIGABRT and raised):
             return "died", rank, _died(rank.status)
     for rank in ranks:
         if rank.unreadable:
             return "garbage", rank, rank.unreadable
-    if raised and raised[0].error:
-        error = raised[0].error
-        return "raised", raised[0], f"{error.type}: {_first_line(error.message)}".removesuffix(": ")
+    if raised:
+        first, error = raised[0]
+        return "raised", first, f"{error.type}: {_first_line(error.message)}".removesuffix(": ")
     return _hanging(ending, options)
 
 
@@ -244,6 +244,7 @@ def _evidence(ending: Ending[RankReport], options: SmokeOptions, failing: Rank |
         lines += [f"message: {line}" for line in failing.error.message.strip().splitlines()[1:MESSAGE_LINES]]
     lines += [f"NCCL warned: {warning}" for warning in ending.taken.warnings]
     lines += [f"rank {rank} could not be ended, not even by SIGKILL" for rank in ending.unkillable]
+    lines += [ending.shortage] if ending.shortage else []
     return tuple(lines)
 
 

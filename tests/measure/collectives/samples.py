@@ -1,8 +1,14 @@
 """Results, endings and messages that the tests of collectives share."""
 
+import json
+from collections.abc import Sequence
+from typing import Any
+
 from gpucheck.measure.collectives.run import Ended, gaps
+from gpucheck.measure.collectives.values import RankReport
 from gpucheck.model.collectives import CollectiveResult
 from gpucheck.processes.ranks.nccl_log import Taken
+from gpucheck.processes.ranks.supervisor import RankEnd, Reason
 from tests.measure.benches import by_check
 
 # As torch 2.x prints it with NCCL 2.28.9 (komikndr/raylight issue 50).
@@ -19,9 +25,17 @@ def result(operation="all_reduce", variant="as is", **values):
     return CollectiveResult(operation=operation, size_bytes=1 << 30, variant=variant, **values)
 
 
-FINISHED = Ended(reason="finished", seconds=1.0, ranks=8)
-NVLS = Ended(reason="finished", seconds=1.0, ranks=8, taken=Taken(algorithms={"AllReduce": ("NVLS",)}))
+def ended(reason: Reason = "finished", *ranks: dict[str, Any], seconds: float = 1.0, taken: Taken = Taken()) -> Ended:  # noqa: B008 - immutable
+    """A run that ended so. ranks: what is known of each; at is its last progress."""
+    ends = []
+    for number, values in enumerate(ranks):
+        at = {"progress": json.dumps(values["at"]).encode()} if "at" in values else {}
+        ends.append(RankEnd[RankReport](rank=number, **{k: v for k, v in values.items() if k != "at"}, **at))
+    return Ended(reason, tuple(ends), seconds, 0.0, taken=taken)
 
 
-def stated(ended, results=(), *, gpus=True):
-    return by_check(gaps({"as is": ended}, results, gpus=gpus))
+FINISHED, NVLS = ended(), ended(taken=Taken(algorithms={"AllReduce": ("NVLS",)}))
+
+
+def stated(run: Ended, results: Sequence[CollectiveResult] = (), *, gpus=True):
+    return by_check(gaps({"as is": run}, results, 8, gpus=gpus))

@@ -7,23 +7,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.measure.collectives.rank import _kind, ordinal
-from gpucheck.measure.collectives.run import CollectiveOptions, Ended, measure, measured
+from gpucheck.measure.collectives.run import CollectiveOptions, measure, measured
 from gpucheck.measure.collectives.values import bus_factor, elements
 from gpucheck.model import EXIT_STATUS, Verdict
 from gpucheck.model.collectives import CollectiveResult
 from gpucheck.model.device import Device
 from gpucheck.model.diagnosis.observations import Hang
 from gpucheck.processes.ranks.nccl_log import Taken
+from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.processes.ranks.rank import RankError
 from tests.machines import h100, whole_host
-from tests.measure.collectives.samples import FINISHED, NVLS, result, stated
+from tests.measure.collectives.samples import FINISHED, NVLS, ended, result, stated
+
+TWO_HOSTS = Nodes(count=2, rank=0, host="node01", port=29500)
 
 
 def test_the_ring_and_nvls_are_told_apart_and_only_the_largest_size_is_bandwidth():
     """Through the switch an all_reduce may exceed the link rate."""
     small = CollectiveResult(operation="all_gather", size_bytes=8192, variant="as is", busbw_gb_s=0.1, checked=7)
     results = [result(busbw_gb_s=480.0, checked=7), result(busbw_gb_s=367.0, variant="ring", checked=7), small]
-    rows = measured({"as is": NVLS, "ring": FINISHED}, results, 8, several_hosts=False).collectives
+    rows = measured({"as is": NVLS, "ring": FINISHED}, results, 8).collectives
 
     assert [(row.op, row.ranks, row.busbw_gb_s, row.transport, row.wrong) for row in rows] == [
         ("all_reduce", 8, 480.0, "NVLS", 0),
@@ -33,7 +36,7 @@ def test_the_ring_and_nvls_are_told_apart_and_only_the_largest_size_is_bandwidth
 
 
 def test_what_the_network_carried_too_is_no_number_of_links():
-    (row,) = measured({"as is": FINISHED}, [result(busbw_gb_s=40.0)], 8, several_hosts=True).collectives
+    (row,) = measured({"as is": FINISHED}, [result(busbw_gb_s=40.0)], 8, TWO_HOSTS).collectives
 
     assert (row.busbw_gb_s, row.wrong) == (None, None), "nothing was compared either"
 
@@ -48,15 +51,15 @@ def test_what_the_network_carried_too_is_no_number_of_links():
     ],
 )
 def test_the_transport_that_limits_is_observed(transports, limiting):
-    ended = Ended(reason="finished", seconds=1.0, ranks=8, taken=Taken(transports=transports))
-    (row,) = measured({"as is": ended}, [result(busbw_gb_s=40.0)], 8, several_hosts=False).collectives
+    run = ended(taken=Taken(transports=transports))
+    (row,) = measured({"as is": run}, [result(busbw_gb_s=40.0)], 8).collectives
 
     assert row.transport == limiting
 
 
 def test_wrong_sums_are_observed_on_gpus_and_fail_on_cpus():
     bad = [result(busbw_gb_s=400.0, checked=7, wrong=3)]
-    (row,) = measured({"as is": FINISHED}, bad, 8, several_hosts=False).collectives
+    (row,) = measured({"as is": FINISHED}, bad, 8).collectives
     (finding,) = stated(FINISHED, bad, gpus=False)["collectives-results"]
 
     assert row.wrong == 3
@@ -76,13 +79,11 @@ def test_nothing_checked_is_unknown():
 
 
 def test_a_hang_says_where_every_rank_was():
-    stuck = Ended(
-        reason="deadline", seconds=60.0, ranks=2, where={0: "all_reduce of 8 bytes, round 2 of 7", 1: "rendezvous"}
-    )
+    stuck = ended("deadline", {"at": "all_reduce of 8 bytes, round 2 of 7"}, {"at": "rendezvous"}, seconds=60.0)
     (finding,) = stated(stuck)["collectives"]
 
     assert finding.verdict is Verdict.UNKNOWN
-    assert measured({"as is": stuck}, [], 2, several_hosts=False).hang == Hang(op="all_reduce", gpus=(0, 1))
+    assert measured({"as is": stuck}, [], 2).hang == Hang(op="all_reduce", gpus=(0, 1))
     assert "rank 0: all_reduce of 8 bytes, round 2 of 7; rank 1: rendezvous" in str(finding.seen)
 
 
@@ -101,7 +102,7 @@ class OutOfMemoryError(RuntimeError):
 )
 def test_a_defect_of_ours_or_a_used_up_host_is_unknown(error, code, cause):
     raised = RankError(type=type(error).__name__, message=str(error), kind=_kind(error))
-    (finding,) = stated(Ended(reason="failed", seconds=1.0, ranks=2, errors={1: raised}))["collectives"]
+    (finding,) = stated(ended("broken", {}, {"error": raised}))["collectives"]
 
     assert (finding.verdict, finding.code, finding.cause) == (Verdict.UNKNOWN, code, cause)
     assert str(finding.seen).startswith("collectives unknown: rank 1 failed: ")
@@ -109,22 +110,17 @@ def test_a_defect_of_ours_or_a_used_up_host_is_unknown(error, code, cause):
 
 @pytest.mark.parametrize(("number", "verdict"), [(9, Verdict.UNKNOWN), (11, Verdict.FAIL)])
 def test_a_signal_counts_before_the_error_of_a_rank_that_lost_its_peer(number, verdict):
-    lost = {0: RankError(type="DistBackendError", message="Connection closed by peer", kind="collective")}
-    (finding,) = stated(Ended(reason="failed", seconds=1.0, ranks=2, errors=lost, signals={1: number}))["collectives"]
+    lost = RankError(type="DistBackendError", message="Connection closed by peer", kind="collective")
+    (finding,) = stated(ended("broken", {"error": lost}, {"status": -number}))["collectives"]
 
     assert finding.verdict is verdict
     assert "rank 1 was terminated by " in str(finding.seen)
 
 
 def test_a_missing_torch_is_a_skip():
-    ended = Ended(
-        reason="failed",
-        seconds=1.0,
-        ranks=2,
-        errors={0: RankError(type="ModuleNotFoundError", message="x", missing="torch")},
-    )
+    missing = RankError(type="ModuleNotFoundError", message="x", missing="torch")
 
-    assert stated(ended)["collectives"][0].verdict is Verdict.SKIP
+    assert stated(ended("broken", {"error": missing}))["collectives"][0].verdict is Verdict.SKIP
 
 
 def test_one_gpu_has_no_collective_and_nothing_was_checked():

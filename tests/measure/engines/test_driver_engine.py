@@ -230,10 +230,11 @@ machine = Path(sys.argv[1])
 simulator.make(simulator.load("p100-pcie-x2"), machine, (), STAND_INS)
 os.environ["GPUCHECK_SIMULATOR"] = str(machine)
 from gpucheck.host import live_source
-from gpucheck.measure.bandwidth import BandwidthOptions, Watch
+from gpucheck.measure.bandwidth import BandwidthOptions
+from gpucheck.measure.values import Watch
 from gpucheck.render.json import to_json
 from gpucheck.run.links import bandwidth
-def step(step, number):
+def step(text, number, count):
     if number == 5:
         simulator.switch(machine, ["gpu-lost:gpu=1"])
 host = live_source(isolated=True, deadline_s=60.0)

@@ -53,7 +53,7 @@ def measured(error, place="Broken.time", depth="quick"):
         else:
             results.opened = opened
             pids.add(child.worker.pid)
-            run(plan(machine, request), child, results, machine=machine, request=request, low=lambda _: ())
+            run(plan(machine, request), child.run_step, results, machine=machine, request=request, low=lambda _: ())
             pids.add(child.worker.pid if child.worker else 0)
     return results, machine, pids
 
@@ -208,7 +208,7 @@ def test_what_the_program_did_wrong_is_no_pairs_fault():
         def error_code(self, error):
             return 209
 
-    results = TWO_PCIE.run(Here(NoCode(TWO_PCIE.rates()), TWO_PCIE.setup()))
+    results = TWO_PCIE.run(Here(NoCode(TWO_PCIE.rates()), TWO_PCIE.setup()).run_step)
     findings = by_check(TWO_PCIE.gaps(results))["p2p-copies"]
 
     assert results.broken == set()
@@ -226,7 +226,7 @@ def test_the_parts_of_a_crowd_are_not_reported_as_the_crowd():
             return super().run_step(step)
 
     here = OnePairFailsAmongMany(EIGHT_NVSWITCH.engine(), EIGHT_NVSWITCH.setup())
-    results = EIGHT_NVSWITCH.run(here, only="all to all")
+    results = EIGHT_NVSWITCH.run(here.run_step, only="all to all")
 
     assert "all to all" not in results.crowds
 

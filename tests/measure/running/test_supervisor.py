@@ -112,7 +112,7 @@ def test_a_stuck_copy_is_given_up_named_and_never_asked_for_again():
     """The first copy of the pair costs its deadline, all its later ones cost nothing."""
     with Supervised(setup(), 0.6, TWO_PCIE.child(fault("p2p-stuck"))) as child:
         assert isinstance(child.open(), Opened)
-        results = TWO_PCIE.run(child, "quick")
+        results = TWO_PCIE.run(child.run_step, "quick", opened=child.opened)
 
     (failure,) = results.failures
     assert (failure.kind, failure.purpose, failure.flows) == ("stuck", "integrity", (Flow(src=0, dst=1),))
@@ -156,7 +156,7 @@ def test_a_ninth_peer_is_asked_for_again_in_a_child_that_has_mapped_none():
             return two.run_step(step)
 
     two = Here(TWO_PCIE.engine(), TWO_PCIE.setup())
-    results = TWO_PCIE.run(Eight())
+    results = TWO_PCIE.run(Eight().run_step)
 
     assert (results.failures, results.broken) == ([], set())
     assert len(dict(results.measured())) == 2
