@@ -53,7 +53,7 @@ class Worker:
         self._simulated = simulated
         self._most = MOST_SIMULATED if simulated else MOST_WAITING
         self._child = Child(command, environment, stdin=subprocess.PIPE)
-        self.pid = self._child.process.pid
+        self.pid, self._ended = self._child.process.pid, False
 
     def send(self, request: msgspec.Struct) -> None:
         """Send a request; of a child that has ended, the answer shows it."""
@@ -92,8 +92,14 @@ class Worker:
     def _excused_s(self) -> float:
         return waited_s(self.pid) + (ran_s(self.pid) if self._simulated else 0.0)
 
+    def close(self) -> None:
+        """End it, unless that was done."""
+        if not self._ended:
+            self.end()
+
     def end(self, *, by_itself: bool = False) -> None:
         """End it. by_itself: it is idle, and may end by the end of its input; while a signal ends us it may not."""
+        self._ended = True
         self._child.end(patience_s=10 * GRACE_S if by_itself and not in_a_hurry() else 0.0)
 
 

@@ -7,17 +7,17 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
-
-import msgspec
 
 from gpucheck.host.simulated import preload
 from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall, missing, not_opened
 from gpucheck.measure.engines.driver.gpu import PTX
 from gpucheck.measure.values import NotOpened
 from gpucheck.model.full_record import CudaDevice, CudaFailure, CudaGap, CudaReading, IntMatrix
-from gpucheck.processes.child import Child
 from gpucheck.processes.environment import copying_environment, python_module
+from gpucheck.processes.lifeline import reply
+from gpucheck.processes.worker import Lost, Worker
 
 COMMAND = python_module("gpucheck.measure.engines.driver.reading")
 ATTRIBUTE, P2P_ATTRIBUTE = "CU_DEVICE_ATTRIBUTE_", "CU_DEVICE_P2P_ATTRIBUTE_"
@@ -27,23 +27,15 @@ AGAIN = "gpucheck verify --only driver; dmesg | grep -e NVRM -e Xid"
 
 def read_cuda(deadline_s: float, command: Sequence[str] = COMMAND) -> CudaReading | CudaFailure:
     """Return the answers of the CUDA driver, or why there are none."""
-    environment, _ = copying_environment(os.environ)
     try:
-        child = Child(command, environment)
+        worker = Worker(command, copying_environment(os.environ)[0])
     except OSError as error:
         return CudaFailure(why=f"no child process: {error}")
-    try:
-        line = child.read_line(time.monotonic() + deadline_s)
-        if line is not None:
-            return msgspec.json.decode(line, type=CudaReading | CudaFailure)
-        ending = child.how_it_ended()
-        return CudaFailure(why=f"the process that read CUDA {ending.how}: {ending.status}", fix=AGAIN)
-    except TimeoutError:
-        return CudaFailure(why=f"the CUDA driver did not respond within {deadline_s:g} s", fix=AGAIN)
-    except msgspec.MsgspecError as error:
-        return CudaFailure(why=f"the process that read CUDA wrote something else: {error}", fix=AGAIN)
-    finally:
-        child.end()
+    with closing(worker):
+        try:
+            return worker.answer(CudaReading | CudaFailure, deadline_s)  # type: ignore[no-any-return]  # as decoded
+        except Lost as lost:
+            return CudaFailure(why=f"the process that read CUDA: {lost.detail}", fix=AGAIN)
 
 
 class _Reader:
@@ -157,8 +149,7 @@ def main(descriptor: int) -> None:
         answer = CudaFailure(why=f"the Python package of {error.name} is missing", fix="pip install cuda-bindings")
     except NotOpened as error:
         answer = CudaFailure(why=str(error), fix=error.finding.fix)
-    with os.fdopen(descriptor, "wb") as pipe:
-        pipe.write(msgspec.json.encode(answer) + b"\n")
+    reply(descriptor, answer)
 
 
 if __name__ == "__main__":
