@@ -5,17 +5,11 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from gpucheck.model.compute import Sample
+from gpucheck.model.compute import FailureKind, Sample
 from gpucheck.model.device import Device
 
 Kind = Literal["matrix", "memory", "results", "rest"]
 Phase = Literal["cold", "hot", "steps"]
-FailureKind = Literal[
-    "missing-package", "not-started", "no-process", "no-memory", "no-resources", "stuck", "crashed", "cuda-error",
-    "defect",
-]  # fmt: skip
-
-
 TORCH, CUBLAS = "torch", "cublas"  # engines, by what computes
 
 

@@ -9,6 +9,10 @@ from gpucheck.model.device import Device
 from gpucheck.model.finding import Verdict
 
 SCHEMA = "gpucheck.compute/1"
+FailureKind = Literal[
+    "missing-package", "not-started", "no-process", "no-memory", "no-resources", "stuck", "crashed", "cuda-error",
+    "defect",
+]  # fmt: skip
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,20 +100,7 @@ class ComputeDevice(Device, frozen=True, kw_only=True):
     repeats: dict[str, Repeats] = msgspec.field(default_factory=dict)
     traces: tuple[Sample, ...] = ()
     errors: dict[str, int] = msgspec.field(default_factory=dict)
-    failed: (
-        Literal[
-            "missing-package",
-            "not-started",
-            "no-process",
-            "no-memory",
-            "no-resources",
-            "stuck",
-            "crashed",
-            "cuda-error",
-            "defect",
-        ]
-        | None
-    ) = None
+    failed: FailureKind | None = None
     failure: str = ""
 
 
