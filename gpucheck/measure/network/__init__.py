@@ -20,6 +20,7 @@ from gpucheck.host.simulated import machine_directory, surroundings
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.network import nccl
 from gpucheck.measure.network.perftest import PER_GIGABIT, PROGRAMS, Outcome, Runner, Transfer, measured, simulated
+from gpucheck.measure.planning.plan import rounds as schedule
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Finding, PciDevice, PcieLink
 from gpucheck.model.answer import Clock
@@ -195,15 +196,9 @@ def plan(nics: Sequence[Nic], options: NetworkOptions, memories: Sequence[str]) 
 
 def rounds(nics: Sequence[Nic]) -> list[list[tuple[Nic, Nic]]]:
     """Return all pairs in rounds, of which no two share a card or a PCIe link."""
-    made: list[tuple[set[str | None], list[tuple[Nic, Nic]]]] = []
-    for pair in combinations(nics, 2):
-        uses = {name for nic in pair for name in (nic.seen.name, *(port.bus_id for port in nic.seen.path))}
-        used, group = next((one for one in made if not one[0] & uses), (set[str | None](), []))
-        if not group:
-            made.append((used, group))
-        used |= uses
-        group.append(pair)
-    return [group for _, group in made]
+    pairs = list(combinations(range(len(nics)), 2))
+    uses = [{str(port.bus_id) for place in pair for port in nics[place].seen.path} for pair in pairs]
+    return [[(nics[a], nics[b]) for a, b in (pairs[i] for i in members)] for members in schedule(uses, pairs)]
 
 
 class _Rows:
