@@ -46,11 +46,6 @@ KIND = {
 SIMULATED = {"driver": "SIMULATED copies by the CUDA driver API on a simulated driver library: no GPU was measured"}
 
 
-def patience_s(engine: EngineName, *, simulated: bool) -> float:
-    """Return the minimum time limit of a step in seconds."""
-    return SIMULATED_PATIENCE_S if simulated and engine == "driver" else PATIENCE_S
-
-
 READING_S = 20.0
 CPUS, CPU_BYTES, CPU_DEVICES = "cpu,cpu", 16 << 20, 2
 
@@ -91,7 +86,7 @@ def measure(
     facts = source.read("system", "simulation", f"folder:{CHANNELS}")
     simulation = facts.simulation if engine != "cpu" else None
     simulated = simulation is not None
-    patience = patience_s(engine, simulated=simulated)
+    patience = SIMULATED_PATIENCE_S if simulated else PATIENCE_S
     place = _cpu_place() if engine == "cpu" else _gpu_place(source, options)
     request = MeasurementRequest(
         depth=options.depth,

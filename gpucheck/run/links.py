@@ -49,7 +49,7 @@ def evaluated(report: "BandwidthReport", *, contended: bool = False) -> "Bandwid
 
 
 def collectives(
-    source: Source, options: "CollectiveOptions", keep: "Callable[[CollectivesReport], None] | None" = None
+    source: Source, options: "CollectiveOptions", keep: "Callable[[CollectivesReport], None]" = lambda _: None
 ) -> "CollectivesReport":
     """Measure and diagnose collectives between ranks. Raises Unmeasurable if the request cannot be met.
 

@@ -83,7 +83,10 @@ def train_in_ranks(
         has_begun=lambda progress: least(progress) >= SECOND_STEP,
         stall_s=stall_s,
     )
-    return supervise(ranks, environment)
+    ending = supervise(ranks, environment)
+    if ending.signal is not None:
+        raise ending.signal
+    return ending
 
 
 def is_settled(outcome: SmokeResult | SmokeFailure) -> bool:

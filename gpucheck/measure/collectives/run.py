@@ -31,8 +31,8 @@ OUTPUT_CHARACTERS = 400
 Ended = Ending[RankReport]
 
 
-def launch(options: RankOptions, here: int, *, keep: bool = False, **extra: str) -> Ended:
-    """Run the ranks of this host. here: ranks on each host. keep: as for supervise. extra: environment of the ranks.
+def launch(options: RankOptions, here: int, **extra: str) -> Ended:
+    """Run the ranks of this host. here: ranks on each host. extra: environment of the ranks.
 
     No process and no file is left. Raises OSError if no process can be started.
     """
@@ -51,7 +51,6 @@ def launch(options: RankOptions, here: int, *, keep: bool = False, **extra: str)
         nodes=nodes,
         timeout_s=START_S + each * len(options.operations) * len(options.sizes) * ROUNDS,
         stall_s=stall_s,
-        keep=keep,
     )
     return supervise(ranks, rank_environment(os.environ, nodes)[0] | extra)
 
@@ -235,7 +234,7 @@ def measure(
     source: Source,
     options: CollectiveOptions,
     evaluate: Callable[[CollectivesReport], CollectivesReport] = lambda report: report,
-    keep: Callable[[CollectivesReport], None] | None = None,
+    keep: Callable[[CollectivesReport], None] = lambda _: None,
 ) -> CollectivesReport:
     """Run every collective at every size. Raises Unmeasurable if the options cannot be met.
 
@@ -254,7 +253,7 @@ def measure(
         nodes=options.nodes,
     )
     alone = ranks.count == 1 and options.nodes is None
-    runs = {} if alone else _runs(chosen, ranks.count, keep=keep is not None)
+    runs = {} if alone else _runs(chosen, ranks.count)
     cut = Cut()
     cut.signal = next((run.signal for run in runs.values() if run.signal is not None), None)
 
@@ -286,20 +285,23 @@ def measure(
             observations=seen,
         )
 
-    return cut.report(lambda: evaluate(report()), keep or (lambda _: None))
+    return cut.report(lambda: evaluate(report()), keep)
 
 
-def _runs(options: RankOptions, count: int, *, keep: bool) -> dict[str, Ended]:
-    """Return the run, and one without NVLS if NCCL chose it. Raises Unmeasurable if no process can be started."""
+def _runs(options: RankOptions, count: int) -> dict[str, Ended]:
+    """Return the run, and one without NVLS if NCCL chose it.
+
+    Raises Unmeasurable if no process can be started, and the signal that came before there was a report.
+    """
     try:
-        first = launch(options, count, keep=keep)
+        first = launch(options, count)
         if first.signal is not None and not reports_of(first):
             raise first.signal
         runs, chosen = {AS_IS: first}, first.taken.chosen("AllReduce")
         nvls = any(algorithm.startswith("NVLS") for algorithm in chosen)
         if nvls and options.nodes is None and first.signal is None:
             only = msgspec.structs.replace(options, operations=("all_reduce",), sizes=options.sizes[-1:])
-            runs["ring"] = launch(only, count, keep=keep, NCCL_NVLS_ENABLE="0")
+            runs["ring"] = launch(only, count, NCCL_NVLS_ENABLE="0")
     except OSError as error:
         raise Unmeasurable(RANKS.unknown("measure.ranks-not-started", f"no rank could be started: {error}")) from error
     return runs

@@ -70,6 +70,8 @@ def measured(nic: "Nic", bus_ids: tuple[str, str]) -> Reduced | str:
     )
     environment: dict[str, Any] = SETTINGS | {"NCCL_IB_HCA": f"={nic.seen.name}:{nic.port.number}"}
     ended = launch(options, RANKS, **environment)
+    if ended.signal is not None:
+        raise ended.signal
     found = [one for report in reports_of(ended)[:1] for one in report.measured]
     if not found or ended.reason != "finished":
         errors = [end.error.message for end in ended.ranks if end.error is not None]

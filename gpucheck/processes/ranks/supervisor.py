@@ -21,7 +21,7 @@ from gpucheck.processes.lifeline import stack_of
 from gpucheck.processes.ranks.nccl_log import Taken, logging_environment, read
 from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.processes.ranks.rank import STACK_MARK, Message, RankError, RankSpec, stack_file
-from gpucheck.processes.signals import TerminatedError, undisturbed
+from gpucheck.processes.signals import Cut, undisturbed
 from gpucheck.processes.temporary import private_environment, temporary_folder
 
 POLL_S = 0.02
@@ -51,7 +51,6 @@ class RankRun(msgspec.Struct, Generic[Report], frozen=True, kw_only=True):
     which has_begun of the progress lines, for which there is start_s more. stall_s: the longest without another
     progress line, by the lines. No limit counts the time in which ranks waited for a processor, up to MOST_WAITING
     times as much: on a host with many more running processes than processors it would be a statement about the host.
-    keep: a signal is an ending, and not raised.
     """
 
     name: str
@@ -64,7 +63,6 @@ class RankRun(msgspec.Struct, Generic[Report], frozen=True, kw_only=True):
     start_s: float = 0.0
     has_begun: Callable[[Sequence[bytes]], bool] = lambda _: True
     stall_s: Callable[[Sequence[bytes]], float] = lambda _: math.inf
-    keep: bool = False
 
 
 class RankEnd(msgspec.Struct, Generic[Report], frozen=True, kw_only=True):
@@ -93,7 +91,7 @@ class Ending(msgspec.Struct, Generic[Report], frozen=True):
 
     seconds: since the start. ended: time.monotonic(). unkillable: ranks that SIGKILL did not end.
     shared: reports of ranks on other hosts. taken: from NCCL's log, empty if no rank of this host used NCCL.
-    signal: what interrupted it. shortage: of memory or threads for the ranks, if they did not finish.
+    signal: what interrupted it, for the caller to raise. shortage: of memory or threads, where ranks did not finish.
     """
 
     reason: Reason
@@ -131,13 +129,9 @@ def supervise(run: RankRun[Report], environment: Mapping[str, str]) -> Ending[Re
             for spec in rank_specs(run, str(folder)):
                 ranks.append(_Rank(spec, run, {**environment, **own}))  # noqa: PERF401 - kept if the next fails
             reason: Reason = "interrupted"
-            stopped: BaseException | None = None
-            try:
+            cut = Cut()
+            with cut:
                 reason = _watch(ranks, run, started)
-            except (KeyboardInterrupt, TerminatedError) as signal:
-                if not run.keep:
-                    raise
-                stopped = signal
             ended = time.monotonic()
             if reason not in ("finished", "interrupted"):
                 _wait_for_stacks(ranks)
@@ -147,7 +141,7 @@ def supervise(run: RankRun[Report], environment: Mapping[str, str]) -> Ending[Re
                 unkillable = _stop(ranks)
         shared = tuple(report for rank in ranks for report in rank.shared)
         shortage = None if reason in ("finished", "interrupted") else limit_in_force(len(ranks))
-        return Ending(reason, ends, ended - started, ended, unkillable, shared, read(folder), stopped, shortage)
+        return Ending(reason, ends, ended - started, ended, unkillable, shared, read(folder), cut.signal, shortage)
 
 
 def rank_specs(run: RankRun[Any], folder: str) -> list[RankSpec[Any]]:
