@@ -54,7 +54,7 @@ def on_gpus(monkeypatch):
     def go(*endings, gpus=EIGHT):
         asked, left = [], list(endings)
 
-        def launch(options, here, *, keep=False, **extra):
+        def launch(options, here, **extra):
             asked.append((options, here, extra))
             return left.pop(0)
 
