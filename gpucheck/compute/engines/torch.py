@@ -4,12 +4,12 @@ The operands are made of integers by arithmetic that is exact in every type, so 
 """
 
 import ctypes
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gpucheck.compute.engines.engine import DEPTH, MODULUS, MULTIPLIER, SMALL_DEPTH, SMALL_ROWS, Engine, scale_of
 from gpucheck.compute.values import REDUCTION, Opened, Setup
+from gpucheck.measure.engines.torch import ordinal, seconds
 
 HEADS, SMALL_HEADS = 32, 2  # of the attention step
 
@@ -31,23 +31,13 @@ class TorchEngine(Engine):
             torch.set_num_threads(1)
             self.device: Any = torch.device("cpu")
         else:
-            self.device = torch.device("cuda", self._ordinal(self.bus_id))
+            self.device = torch.device("cuda", ordinal(torch, setup.device))
             torch.cuda.set_device(self.device)
         known = torch.cuda.get_device_properties(self.device) if self.bus_id else None
         capability = f"{known.major}.{known.minor}" if known else None
         multiprocessors = known.multi_processor_count if known else None
         versions = {"torch": str(torch.__version__), "cuda": torch.version.cuda}
         return self.opened(f"torch {torch.__version__}", capability, multiprocessors, versions)
-
-    def _ordinal(self, bus_id: str) -> int:
-        cuda = self.torch.cuda
-        found = [cuda.get_device_properties(number) for number in range(cuda.device_count())]
-        for number, known in enumerate(found):
-            if f"{known.pci_domain_id:04x}:{known.pci_bus_id:02x}:{known.pci_device_id:02x}.0" == bus_id:
-                return number
-        build = self.torch.version.cuda
-        why = f"of CUDA {build} sees {len(found)} GPUs" if build else "is a build for CPUs"
-        raise LookupError(f"torch {self.torch.__version__} {why}, and not {bus_id}")
 
     def attribute(self, which: int) -> int | None:
         if self.bus_id is None:
@@ -58,18 +48,7 @@ class TorchEngine(Engine):
         return value.value or None if not library.cuDeviceGetAttribute(ctypes.byref(value), which, device) else None
 
     def seconds(self, once: Callable[[], object], repeats: int) -> float:
-        if self.bus_id is None:
-            began = time.perf_counter()
-            for _ in range(repeats):
-                once()
-            return max(time.perf_counter() - began, 1e-9)
-        begin, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        for _ in range(repeats):
-            once()
-        end.record()
-        end.synchronize()
-        return float(begin.elapsed_time(end)) / 1e3
+        return seconds(self.torch, self.device, once, repeats)
 
     def pair(self, type_: str, rows: int, depth: int, columns: int) -> tuple[Any, Any]:
         left, right = self.numbers(rows, depth, 1), self.numbers(columns, depth, 2)

@@ -1,8 +1,6 @@
 """One rank: ``python -m gpucheck.measure.collectives.rank FD RANK``, started by ``launch``."""
 
-import ctypes
 import sys
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import product
@@ -16,6 +14,7 @@ from gpucheck.measure.collectives.values import (
     RankSpec,
     elements,
 )
+from gpucheck.measure.engines.torch import ordinal, seconds
 from gpucheck.measure.values import MISTAKES
 from gpucheck.model.device import Device
 from gpucheck.processes.exhausted import exhausted
@@ -44,7 +43,7 @@ class Rank:
         if options.backend == "nccl":
             gpu = Device(index=spec.local_rank, name="GPU", bus_id=options.bus_ids[spec.local_rank])
             try:
-                self.device = torch.device("cuda", ordinal(torch, gpu, library(torch)))
+                self.device = torch.device("cuda", ordinal(torch, gpu))
                 torch.cuda.set_device(self.device)
             except (LookupError, RuntimeError, AssertionError) as error:  # AssertionError: a build without CUDA
                 raise NoDevice(str(error)) from error
@@ -91,17 +90,17 @@ class Rank:
         call, _ = self.prepared(name, count, 0)
         for _ in range(self.options.warm_ups):
             call()
-        seconds, wrong = [], 0
+        times, wrong = [], 0
         for number in range(self.options.samples):
             self.note(f"{name} of {count * 4} bytes, round {number + 1} of {self.options.samples}")
             call, check = self.prepared(name, count, number)
             call()
             wrong += check()
-            seconds.append(self.timed(name, count))
+            times.append(self.timed(name, count))
         return MeasuredCollective(
             operation=name,
             size=count * 4,
-            seconds=tuple(self.slowest(seconds)),
+            seconds=tuple(self.slowest(times)),
             checked=self.options.samples,
             wrong=self.total(wrong),
         )
@@ -111,19 +110,9 @@ class Rank:
         torch = self.torch
         call, _ = self.prepared(name, count, None)
         torch.distributed.barrier()
-        if self.device.type != "cuda":
-            start = time.perf_counter()
-            for _ in range(self.options.iterations):
-                call()
-            return (time.perf_counter() - start) / self.options.iterations
-        torch.cuda.synchronize(self.device)
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        for _ in range(self.options.iterations):
-            call()
-        end.record()
-        end.synchronize()
-        return float(begin.elapsed_time(end)) / 1e3 / self.options.iterations
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return seconds(torch, self.device, call, self.options.iterations) / self.options.iterations
 
     def prepared(self, name: str, count: int, number: int | None) -> tuple[Callable[[], object], Callable[[], int]]:
         """Return the collective on new buffers, and a function that counts wrong elements. number None: zeros."""
@@ -171,8 +160,8 @@ class Rank:
         for request in distributed.batch_isend_irecv(operations):
             request.wait()
 
-    def slowest(self, seconds: list[float]) -> list[float]:
-        together = self.torch.tensor(seconds, dtype=self.torch.float64, device=self.device)
+    def slowest(self, times: list[float]) -> list[float]:
+        together = self.torch.tensor(times, dtype=self.torch.float64, device=self.device)
         self.torch.distributed.all_reduce(together, op=self.torch.distributed.ReduceOp.MAX)
         return [float(value) for value in together.cpu()]
 
@@ -184,38 +173,6 @@ class Rank:
     def note(self, step: str) -> None:
         """Send the current step, for the report of a rank that hangs."""
         self.sender.send("at", step)
-
-
-def library(torch: Any) -> Any:
-    """Return the CUDA runtime that torch has loaded, None if it is not found by name."""
-    major = (torch.version.cuda or "").partition(".")[0]
-    try:
-        return ctypes.CDLL(f"libcudart.so.{major}")
-    except OSError:
-        return None
-
-
-def ordinal(torch: Any, device: Device, runtime: Any) -> int:
-    """Return the CUDA device with this bus id. Raises LookupError if this process cannot use it.
-
-    Older builds of torch report neither bus id nor UUID; then the CUDA runtime is queried.
-    """
-    count = torch.cuda.device_count()
-    for number in range(count):
-        properties = torch.cuda.get_device_properties(number)
-        domain, bus = getattr(properties, "pci_domain_id", 0), getattr(properties, "pci_bus_id", None)
-        if bus is not None and f"{domain:04x}:{bus:02x}:{properties.pci_device_id:02x}.0" == device.bus_id:
-            return number
-        if device.uuid and f"GPU-{getattr(properties, 'uuid', '')}" == device.uuid:
-            return number
-    queried = ctypes.c_int(-1)
-    call = getattr(runtime, "cudaDeviceGetByPCIBusId", None)
-    if call is not None and call(ctypes.byref(queried), (device.bus_id or "").encode()) == 0:
-        return queried.value
-    raise LookupError(
-        f"GPU {device.index} ({device.bus_id}) is not among the {count} that torch finds. Unset CUDA_VISIBLE_DEVICES, "
-        "or omit the GPU with --devices"
-    )
 
 
 def work(spec: RankSpec, sender: Sender) -> RankReport:

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.measure.collectives.rank import _kind, ordinal
+from gpucheck.measure.collectives.rank import _kind
 from gpucheck.measure.collectives.run import CollectiveOptions, measure, measured
 from gpucheck.measure.collectives.values import bus_factor, elements
+from gpucheck.measure.engines import torch as torch_engine
+from gpucheck.measure.engines.torch import ordinal
 from gpucheck.model import EXIT_STATUS, Verdict
 from gpucheck.model.collectives import CollectiveResult
 from gpucheck.model.device import Device
@@ -167,14 +169,14 @@ def test_devices_are_found_by_bus_id_and_never_by_number():
         SimpleNamespace(pci_domain_id=0, pci_bus_id=0x1B, pci_device_id=0, uuid="a"),
     ]
     cuda = SimpleNamespace(device_count=lambda: 2, get_device_properties=lambda ordinal: shown[ordinal])
-    fake = SimpleNamespace(cuda=cuda)
+    fake = SimpleNamespace(cuda=cuda, version=SimpleNamespace(cuda="0.1"), __version__="2.6")
 
-    assert ordinal(fake, Device(index=0, name="x", bus_id="0000:1b:00.0"), None) == 1
+    assert ordinal(fake, Device(index=0, name="x", bus_id="0000:1b:00.0")) == 1
     with pytest.raises(LookupError, match="CUDA_VISIBLE_DEVICES"):
-        ordinal(fake, Device(index=2, name="x", bus_id="0000:5b:00.0"), None)
+        ordinal(fake, Device(index=2, name="x", bus_id="0000:5b:00.0"))
 
 
-def test_a_build_that_tells_no_bus_id_is_helped_by_the_runtime():
+def test_a_build_that_tells_no_bus_id_is_helped_by_the_runtime(monkeypatch):
     def by_bus_id(answer, bus_id):
         if bus_id != b"0000:1b:00.0":
             return 10  # cudaErrorInvalidDevice
@@ -182,8 +184,9 @@ def test_a_build_that_tells_no_bus_id_is_helped_by_the_runtime():
         return 0
 
     cuda = SimpleNamespace(device_count=lambda: 2, get_device_properties=lambda number: SimpleNamespace(name="x"))
-    fake, runtime = SimpleNamespace(cuda=cuda), SimpleNamespace(cudaDeviceGetByPCIBusId=by_bus_id)
+    fake = SimpleNamespace(cuda=cuda, version=SimpleNamespace(cuda=None), __version__="1.0")
+    monkeypatch.setattr(torch_engine, "_runtime", lambda _: SimpleNamespace(cudaDeviceGetByPCIBusId=by_bus_id))
 
-    assert ordinal(fake, Device(index=0, name="x", bus_id="0000:1b:00.0"), runtime) == 1
-    with pytest.raises(LookupError, match="not among the 2"):
-        ordinal(fake, Device(index=2, name="x", bus_id="0000:5b:00.0"), runtime)
+    assert ordinal(fake, Device(index=0, name="x", bus_id="0000:1b:00.0")) == 1
+    with pytest.raises(LookupError, match=r"not among the 2 that torch 1\.0, a build for CPUs, finds"):
+        ordinal(fake, Device(index=2, name="x", bus_id="0000:5b:00.0"))
