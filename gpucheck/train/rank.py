@@ -4,7 +4,6 @@ PROGRAM: importable module whose ``run(spec, progress)`` is the training of one 
 """
 
 import os
-import resource
 import signal
 import sys
 import time
@@ -15,14 +14,12 @@ from gpucheck.processes.ranks.rank import Sender, run_rank
 from gpucheck.train.progress import Progress, RankReport
 from gpucheck.train.spec import RankSpec, SmokeOptions, TrainingFault, fault_of
 
-NOISE_BYTES = 4_000_000
-
 
 def main(descriptor: int, program: str) -> None:
     """Run the program and send its report or its error."""
 
     def train(spec: RankSpec, sender: Sender) -> RankReport:
-        on_enter = _hook(fault_of(spec.options, spec.rank), descriptor)
+        on_enter = _hook(fault_of(spec.options, spec.rank))
         if spec.options.mig_uuids:
             os.environ["CUDA_VISIBLE_DEVICES"] = spec.options.mig_uuids[spec.local_rank % len(spec.options.mig_uuids)]
         progress = Progress(sender, on_enter)
@@ -33,7 +30,7 @@ def main(descriptor: int, program: str) -> None:
     run_rank(descriptor, SmokeOptions, train)
 
 
-def _hook(fault: TrainingFault | None, descriptor: int) -> Callable[[str, int | None], None] | None:
+def _hook(fault: TrainingFault | None) -> Callable[[str, int | None], None] | None:
     """The ``on_enter`` of the progress of a rank that is to have this fault, if any: it acts at a known place.
 
     For tests of the smoke test, and for simulated machines. Faults of the communication are in ``torch.averaging``.
@@ -43,30 +40,16 @@ def _hook(fault: TrainingFault | None, descriptor: int) -> Callable[[str, int | 
 
     def trip(phase: str, step: int | None) -> None:
         if phase == fault.phase and (fault.step is None or step == fault.step):
-            _act(fault, descriptor)
+            _act(fault)
 
     return trip
 
 
-def _act(fault: TrainingFault, descriptor: int) -> None:
+def _act(fault: TrainingFault) -> None:
     if fault.kind == "hang":
         time.sleep(3600)
     elif fault.kind == "die":
         os.kill(os.getpid(), signal.SIGKILL)
-    elif fault.kind == "stop":
-        os.kill(os.getpid(), signal.SIGSTOP)
-    elif fault.kind == "raise":
-        raise ArithmeticError("injected failure")
-    elif fault.kind == "garbage":
-        os.write(descriptor, os.urandom(512) + b"\n")
-        os._exit(0)
-    elif fault.kind == "out-of-memory":
-        # As a cgroup or ulimit does to a rank that needs more than it may have.
-        resource.setrlimit(resource.RLIMIT_AS, (1 << 20, 1 << 20))
-        bytearray(1 << 30)
-    elif fault.kind == "noise":
-        sys.stdout.buffer.write(b"\xff\x00noise\n" * (NOISE_BYTES // 8))
-        sys.stdout.flush()
 
 
 if __name__ == "__main__":

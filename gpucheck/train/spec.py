@@ -38,23 +38,7 @@ def unsupported(precision: str, capability: str | None) -> str | None:
     return f"{precision} needs compute capability {since} or newer, this GPU has {capability}: take {others}"
 
 
-FaultKind = Literal[
-    "hang",
-    "die",
-    "stop",
-    "raise",
-    "garbage",
-    "noise",
-    "out-of-memory",
-    "flip-bit",
-    "drop",
-    "stale",
-    "data-order",
-    "slow",
-    "freeze",
-    "nan",
-    "leak",
-]
+FaultKind = Literal["hang", "die", "flip-bit", "drop", "stale", "data-order", "slow", "freeze", "nan", "leak"]
 
 
 class TrainingFault(msgspec.Struct, frozen=True, kw_only=True):

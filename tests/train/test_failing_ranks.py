@@ -8,7 +8,7 @@ import pytest
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.processes import temporary
 from gpucheck.train import run_smoke, smoke
-from gpucheck.train.spec import FaultKind, SmokeOptions, TrainingFault
+from gpucheck.train.spec import SmokeOptions, TrainingFault
 from gpucheck.train.strategies import all_strategies
 from tests.shared import sampled
 from tests.train.conftest import STALL_S, Run
@@ -41,34 +41,30 @@ def test_a_rank_that_never_enters_the_collective_is_told_from_the_one_that_waits
     assert any(line.startswith("rank 0 (toy:0): step 3 of 10, allreduce for") for line in outcome.evidence)
 
 
-def fault(kind: FaultKind, phase: str = "backward", **more: Any) -> TrainingFault:
-    return TrainingFault(kind=kind, phase=phase, step=3, **more)
-
-
 WAYS: list[tuple[dict[str, Any], tuple[object, ...], dict[str, object]]] = [
     # No rank is at fault if all wait in one collective.
     (
-        {"fault": fault("hang", "allreduce", rank=None), "stall_s": STALL_S},
+        {"fault": TrainingFault(kind="hang", phase="allreduce", step=3, rank=None), "stall_s": STALL_S},
         ("hang", None, None, 3, "allreduce"),
         {},
     ),
     # SIGTERM does not reach a stopped process; only SIGKILL ends it.
     (
-        {"fault": fault("stop", "allreduce"), "stall_s": STALL_S},
-        ("hang", 1, "toy:1", 3, "allreduce"),
+        {"toy": "stop", "stall_s": STALL_S},
+        ("hang", 1, "toy:1", 3, "forward"),
         {"process_state": "T"},
     ),
     # A limit of the process or its cgroup refuses memory.
-    ({"fault": fault("out-of-memory")}, ("raised", 1, "toy:1", 3, "backward"), {"error_type": "MemoryError"}),
+    ({"toy": "out-of-memory"}, ("raised", 1, "toy:1", 3, "forward"), {"error_type": "MemoryError"}),
     ({"toy": "crash"}, ("died", 1, "toy:1", 3, "forward"), {"signal": "SIGSEGV"}),
     # Its connections close first and its core is written after: the peer's exception comes before the crash.
     ({"toy": "slow-crash"}, ("died", 1, "toy:1", 3, "forward"), {"signal": "SIGSEGV"}),
     (
-        {"fault": fault("raise", "optimizer")},
-        ("raised", 1, "toy:1", 3, "optimizer"),
+        {"toy": "raise"},
+        ("raised", 1, "toy:1", 3, "forward"),
         {"error_type": "ArithmeticError", "detail": "ArithmeticError: injected failure"},
     ),
-    ({"fault": fault("garbage")}, ("garbage", 1, "toy:1", 3, "backward"), {}),
+    ({"toy": "garbage"}, ("garbage", 1, "toy:1", 3, "forward"), {}),
     (
         {"toy": "leave"},
         ("garbage", 1, "toy:1", 3, "forward"),
@@ -101,13 +97,9 @@ def test_failing_rank_is_named_with_device_step_and_phase(run: Run, options, exp
     assert {name: getattr(outcome, name) for name in fields} == fields
 
 
-@pytest.mark.parametrize(
-    ("options", "frame"), [({"toy": "crash"}, "in misbehave"), ({"fault": fault("raise")}, "in _act")]
-)
-def test_failing_rank_shows_the_call_it_failed_in(run: Run, options, frame):
-    outcome = failed(run(**options))
-
-    assert frame in outcome.stack[0]
+@pytest.mark.parametrize("toy", ["crash", "raise"])
+def test_failing_rank_shows_the_call_it_failed_in(run: Run, toy):
+    assert "in misbehave" in failed(run(toy=toy)).stack[0]
 
 
 def test_ranks_that_still_make_steps_at_the_deadline_do_not_hang(run: Run):
@@ -143,11 +135,11 @@ def test_the_callers_folder_is_not_where_ranks_import_from(run: Run, tmp_path_fa
 
 def test_four_megabytes_of_noise_on_stdout_harm_nothing(run: Run):
     """Libraries print. A full pipe would block the rank, and what is printed is never taken for the answer."""
-    assert isinstance(run(TrainingFault(kind="noise", step=3)), SmokeResult)
+    assert isinstance(run(toy="noise"), SmokeResult)
 
 
 def test_what_a_failed_rank_printed_is_evidence_without_control_characters(run: Run):
-    outcome = failed(run(TrainingFault(kind="noise", phase="forward", step=2), toy="leave"))
+    outcome = failed(run(toy="noise, leave"))
 
     printed = [line for line in outcome.evidence if line.startswith("rank 1 printed: ")]
     assert printed[-1] == "rank 1 printed: \N{REPLACEMENT CHARACTER}noise"

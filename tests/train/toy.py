@@ -5,6 +5,7 @@ process does to itself beyond the faults of the spec is asked for by the environ
 """
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from pathlib import Path
 from gpucheck.model.smoke import Checkpoint, Reference
 from gpucheck.train.progress import Progress, RankDevice, RankReport
 from gpucheck.train.spec import RankSpec
+
+NOISE_BYTES = 4_000_000
 
 
 class Peers:
@@ -56,7 +59,7 @@ def run(spec: RankSpec, progress: Progress) -> RankReport:
     for step in range(1, options.steps + 1):
         progress.enter("forward", step)
         if step == 3 and spec.rank == 1:
-            misbehave(mischief, peers)
+            misbehave(mischief, peers, progress.sender.descriptor)
         time.sleep(0.001)
         progress.enter("backward", step)
         progress.enter("allreduce", step)
@@ -66,20 +69,27 @@ def run(spec: RankSpec, progress: Progress) -> RankReport:
     return report(spec, progress)
 
 
-def misbehave(how: str, peers: Peers) -> None:
-    if how == "leave":
-        os._exit(0)
-    elif how == "leave-badly":
-        os._exit(7)
-    elif how == "family":
+EXITS = {"leave": 0, "noise, leave": 0, "leave-badly": 7}
+SIGNALS = {"stop": signal.SIGSTOP, "crash": signal.SIGSEGV, "slow-crash": signal.SIGSEGV, "family": signal.SIGKILL}
+RAISES = {
+    "raise": ArithmeticError("injected failure"),
+    "long-message": RuntimeError("first line\n" + "native frame\n" * 100),
+}
+
+
+def misbehave(how: str, peers: Peers, pipe: int) -> None:
+    if how.startswith("noise"):
+        sys.stdout.buffer.write(b"\xff\x00noise\n" * (NOISE_BYTES // 8))
+        sys.stdout.flush()
+    if how in EXITS:
+        os._exit(EXITS[how])
+    if how in RAISES:
+        raise RAISES[how]
+    if how == "family":
         subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif how == "crash":
-        os.kill(os.getpid(), signal.SIGSEGV)
     elif how == "slow-crash":
         (peers.folder / f"peer-{peers.rank}").write_text("0")  # for its peers this rank is gone
         time.sleep(0.4)
-        os.kill(os.getpid(), signal.SIGSEGV)
     elif how == "missing":
         import gpucheck_no_such_package  # type: ignore[import-not-found] # noqa: F401
     elif how == "imports":
@@ -88,8 +98,14 @@ def misbehave(how: str, peers: Peers) -> None:
 
         assert random.random() < 1
         assert tempfile.gettempdir()
-    elif how == "long-message":
-        raise RuntimeError("first line\n" + "native frame\n" * 100)
+    elif how == "garbage":
+        os.write(pipe, os.urandom(512) + b"\n")
+        os._exit(0)
+    elif how == "out-of-memory":  # as a cgroup or ulimit does to a rank that needs more than it may have
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 20, 1 << 20))
+        bytearray(1 << 30)
+    if how in SIGNALS:
+        os.kill(os.getpid(), SIGNALS[how])
 
 
 def report(spec: RankSpec, progress: Progress) -> RankReport:

@@ -29,8 +29,9 @@ def ended(reason: Reason = "finished", *ranks: dict[str, Any], seconds: float = 
     """A run that ended so. ranks: what is known of each; at is its last progress."""
     ends = []
     for number, values in enumerate(ranks):
-        at = {"progress": json.dumps(values["at"]).encode()} if "at" in values else {}
-        ends.append(RankEnd[RankReport](rank=number, **{k: v for k, v in values.items() if k != "at"}, **at))
+        known = {**values, "progress": json.dumps(values.get("at", "start")).encode()}
+        known.pop("at", None)
+        ends.append(RankEnd[RankReport](rank=number, **known))
     return Ended(reason, tuple(ends), seconds, 0.0, taken=taken)
 
 
