@@ -1,13 +1,12 @@
 """Training: the steps of ``verify`` and the runs of ``smoke``. torch is imported in the ranks only."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from gpucheck.host.simulated import machine_directory
+from gpucheck.host.simulated import machine_directory, surroundings
 from gpucheck.knowledge.causes import with_actions
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Gpu, named
@@ -252,25 +251,7 @@ def not_trained(strategy: Strategy, stopped: Finding) -> Finding:
     return in_place_of_a_run(strategy.check, stopped, seen, wanted)
 
 
-def simulated_fault() -> TrainingFault | None:
-    """The training fault of the simulated machine, if there is one: made in the ranks of the real training."""
-    directory = machine_directory()
-    return next(_faults(directory), None) if directory is not None else None
-
-
-def _faults(directory: Path) -> Iterator[TrainingFault]:
-    try:
-        surroundings = msgspec.json.decode((directory / "surroundings.json").read_bytes(), type=dict[str, object])
-    except FileNotFoundError:
-        return
-    for entry in msgspec.convert(surroundings.get("training", []), type=list[dict[str, int | str]]):
-        parameters = {key: value for key, value in entry.items() if key != "fault"}
-        make = FAULTS.get(str(entry["fault"]))
-        if make is not None:
-            yield make(**parameters)
-
-
-# As gpucheck.simulator.faults names them -> what the ranks do.
+# As gpucheck.simulator.faults names them -> what the ranks of the real training do.
 FAULTS: dict[str, Callable[..., TrainingFault]] = {
     "rank-hang": lambda rank, step: TrainingFault(kind="hang", rank=rank, phase="backward", step=step),
     "rank-dies": lambda rank, step: TrainingFault(kind="die", rank=rank, phase="allreduce", step=step),
@@ -281,5 +262,8 @@ FAULTS: dict[str, Callable[..., TrainingFault]] = {
 
 def with_fault(options: SmokeOptions) -> SmokeOptions:
     """The options with the simulated machine's fault, if it has one; a hang is then not waited for as long."""
-    fault = simulated_fault()
-    return options if fault is None else replace(options, fault=fault, stall_s=SIMULATED_STALL_S)
+    machine = machine_directory()
+    for entry in surroundings(machine).training if machine is not None else ():
+        parameters = {key: value for key, value in entry.items() if key != "fault"}
+        return replace(options, fault=FAULTS[entry["fault"]](**parameters), stall_s=SIMULATED_STALL_S)
+    return options
