@@ -89,7 +89,8 @@ def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     lost = [gpu for gpu in nvml.gpus if lost_gaps(nvml, gpu)]  # what they answered before is not their state any more
     members = [gpu for gpu in nvml.gpus if gpu.fabric and gpu.fabric.state != "not-supported" and gpu not in lost]
     own, others = {gpu.device_id for gpu in members}, [gpu for gpu in nvml.gpus if gpu not in (*members, *lost)]
-    linked = [gpu for gpu in others if gpu.fabric and gpu.active_nvlinks]
+    # A GPU that is divided into MIG instances takes no part in copies over NVLink.
+    linked = [gpu for gpu in others if gpu.fabric and gpu.active_nvlinks and not gpu.health.mig]
     outside = [gpu for gpu in linked if is_tray_gpu(gpu) or gpu.device_id in own]
     nvlinks = NvLinks(nvml.gpus, facts.pci)
     switched = _switches(facts) or any(nvlinks.switches(place) for place in range(len(nvml.gpus)))

@@ -5,7 +5,7 @@ from msgspec.structs import replace as changed
 
 from gpucheck.checks.nvlink import fabric, imex
 from gpucheck.checks.nvlink.fabric import is_tray_gpu
-from gpucheck.model import DEFECT, Fabric, NvmlGap, PackageVersion
+from gpucheck.model import DEFECT, Fabric, Health, NvmlGap, PackageVersion
 from gpucheck.topology.wiring import FAR_END
 from tests.checks.judging import FAIL, PASS, UNKNOWN, WARN, codes, judge
 from tests.fakes import SYSTEM, facts
@@ -127,6 +127,7 @@ OUTSIDE = Fabric(state="not-supported", status=0, clique_id=0, cluster_uuid=ZERO
         # One among others that are registered: they pass, and it does not.
         (tray(*gb200s(READY, OUTSIDE)), [None, "nvlink.tray-outside-fabric"]),
         (hgx(h100s()[0], h100s(OUTSIDE)[1]), [None, None, "nvlink.gpus-outside-fabric"]),
+        (hgx(h100s()[0], changed(h100s(OUTSIDE)[1], health=Health(mig=True))), [None, None]),
         (tray(*gb200s(READY, changed(READY, clique_id=7), READY)), [None, "nvlink.tray-fabric-divided"]),
     ],
 )
