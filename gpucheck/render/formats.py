@@ -2,14 +2,10 @@
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
 from gpucheck.model import Report
 from gpucheck.render.blocks import Document
 from gpucheck.render.json import to_json
-
-if TYPE_CHECKING:
-    from gpucheck.render.machine.kubernetes import Conditions
 
 # Of every report; those of a host's report are for programs too.
 SHOWN = ("text", "json", "html", "markdown")
@@ -46,21 +42,19 @@ def render(
     recorded: str = "",
     verbose: bool = False,
     change: Change | None = None,
-    conditions: "Conditions | None" = None,
     fail_on: str = "warn",
 ) -> str:
     """A host's report in one format, a name of FORMATS. recorded: where a replayed report comes from.
 
-    The formats for programs have no place for that. verbose, change: as for show(). conditions: of a Kubernetes node.
-    fail_on: what JUnit reports as no success, a key of FAIL_ON.
+    The formats for programs have no place for that. verbose, change: as for show(). fail_on: what JUnit reports as no
+    success, a key of FAIL_ON.
     """
     if format_ == "json":
         return to_json(report)
     if format_ in MACHINE:
         # What these need (XML) is loaded when they are called.
         writer = getattr(import_module(f"gpucheck.render.machine.{format_}"), f"to_{format_}")
-        more: dict[str, dict[str, Any]] = {"kubernetes": {"conditions": conditions}, "junit": {"fail_on": fail_on}}
-        text: str = writer(report, **more.get(format_, {}))
+        text: str = writer(report, fail_on) if format_ == "junit" else writer(report)
         return text
     if format_ == "markdown":
         from gpucheck.render.subjects import card

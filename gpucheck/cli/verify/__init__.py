@@ -31,7 +31,6 @@ from gpucheck.processes.atomic import PRIVATE
 
 if TYPE_CHECKING:
     from gpucheck.model import Report
-    from gpucheck.render.machine.kubernetes import Conditions
     from gpucheck.run.verification import Level
 
 
@@ -173,24 +172,7 @@ def write_report(
         print_part(f"{text}{report.findings[-1].seen}\n", output)
         return
     change = redaction_of(report) if format_ == "markdown" else None
-    conditions = _conditions() if format_ == "kubernetes" else None
-    text = formats.render(
-        report, format_, recorded=mark.strip(), verbose=verbose, change=change, conditions=conditions, fail_on=fail_on
-    )
+    text = formats.render(report, format_, recorded=mark.strip(), verbose=verbose, change=change, fail_on=fail_on)
     if report.interrupted and format_ == "text":
         text += f"{report.findings[-1].seen}\n"
     write_result(text, output, mode=MODES.get(format_, PRIVATE))
-
-
-def _conditions() -> "Conditions":
-    """Return the conditions of a Kubernetes node, from the tables of causes and actions."""
-    from gpucheck.knowledge import causes
-    from gpucheck.knowledge.causes import actions, conditions
-    from gpucheck.render.machine.kubernetes import Conditions
-
-    of_domain = conditions()
-    return Conditions(
-        types=tuple(condition for condition in of_domain.values() if condition),
-        of_cause={key: of_domain[cause.domain] for key, cause in causes().items()},
-        acting=frozenset(action for action, meaning in actions().items() if meaning.condition),
-    )

@@ -7,9 +7,10 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Iterator
 
+from gpucheck.knowledge import causes
+from gpucheck.knowledge.causes import actions, conditions
 from gpucheck.model import Finding, Report, Verdict
 from gpucheck.render.findings import Group, troubles
 from gpucheck.render.machine.slurm import reason
@@ -22,30 +23,21 @@ LABEL = "gpucheck.io/"
 MOST = 63
 
 
-class Conditions(NamedTuple):
-    """types: every condition. of_cause: that of each cause, None for one of the job. acting: actions that set one."""
-
-    types: tuple[str, ...] = (OTHER,)
-    of_cause: Mapping[str, str | None] = {}
-    acting: frozenset[str] = frozenset({"reset-gpu", "reboot", "power-cycle", "replace", "contact-support"})
-
-
-def to_kubernetes(report: Report, conditions: Conditions | None = None) -> str:
+def to_kubernetes(report: Report) -> str:
     """Return conditions and labels. A condition is True if a check failed, else Unknown if any check is UNKNOWN."""
-    conditions = conditions or Conditions()
-    lines = [*_conditions(report, conditions), *_labels(report)]
+    lines = [*_conditions(report), *_labels(report)]
     return "\n".join((f"{SCHEMA} {report.verdict.value} {len(lines)}", *lines, "end", ""))
 
 
-def _conditions(report: Report, conditions: Conditions) -> Iterator[str]:
+def _conditions(report: Report) -> Iterator[str]:
     failed: dict[str, Group] = {}
     for group in troubles(report):
-        condition = _condition(group.first, conditions) if group.verdict is Verdict.FAIL else None
+        condition = _condition(group.first) if group.verdict is Verdict.FAIL else None
         if condition is not None:
             failed.setdefault(condition, group)
     # Whatever could not be evaluated may belong to any of them: without a driver, no NVLink was looked at.
     calm = "Unknown" if any(finding.verdict is Verdict.UNKNOWN for finding in report.findings) else "False"
-    for condition in conditions.types:
+    for condition in filter(None, conditions().values()):
         worst = failed.get(condition)
         if worst is None:
             yield f"condition {condition} {calm} " + ("NotEvaluated" if calm == "Unknown" else "NoFailure")
@@ -53,10 +45,11 @@ def _conditions(report: Report, conditions: Conditions) -> Iterator[str]:
             yield f"condition {condition} True {_key(worst.first)} {reason(worst.findings, simulated=report.simulated)}"
 
 
-def _condition(finding: Finding, conditions: Conditions) -> str | None:
-    if finding.owner == "user" or finding.action not in conditions.acting:
+def _condition(finding: Finding) -> str | None:
+    if finding.owner == "user" or finding.action is None or not actions()[finding.action].condition:
         return None
-    return conditions.of_cause.get(finding.cause or "", OTHER)
+    cause = causes().get(finding.cause or "")
+    return OTHER if cause is None else conditions()[cause.domain]
 
 
 def _labels(report: Report) -> Iterator[str]:

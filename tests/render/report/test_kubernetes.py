@@ -2,14 +2,13 @@
 
 import pytest
 
-from gpucheck.cli.verify import _conditions
 from gpucheck.model import Verdict
 from gpucheck.render.machine.kubernetes import to_kubernetes
 from tests.render.reports import finding, passed, report
 
 
 def lines(*findings):
-    return to_kubernetes(report(*findings, simulated=False), _conditions()).splitlines()
+    return to_kubernetes(report(*findings, simulated=False)).splitlines()
 
 
 def condition(found, name):
