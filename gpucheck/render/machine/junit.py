@@ -7,15 +7,12 @@ accepts, and what follows from a failure or an error of the same suite: one faul
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from statistics import median
 from typing import NamedTuple
 from xml.etree import ElementTree
 
 from gpucheck.model import Finding, FleetReport, FleetRow, Report, Verdict, by_root, follows
 from gpucheck.model.finding import FAIL_ON
-from gpucheck.model.measurements import copies_of, trainings_of
 from gpucheck.printable import folded, indented, of_printable, one_line, printable
-from gpucheck.render.subjects.copies import by_class
 from gpucheck.render.words import count_models, describe_simulation, headline, observed
 
 OUTCOME = {Verdict.FAIL: "failure", Verdict.WARN: "failure", Verdict.UNKNOWN: "error"}
@@ -33,7 +30,7 @@ class Case(NamedTuple):
 
 
 class Suite(NamedTuple):
-    """One suite: a host, or a subject. properties: numbers and facts."""
+    """One suite: a host, or a subject. properties: facts."""
 
     name: str
     cases: tuple[Case, ...]
@@ -160,26 +157,6 @@ def _properties(report: Report) -> Iterator[tuple[str, str]]:
     yield from ((name, version) for name, version in report.versions.items() if version)
     if report.topology is not None:
         yield "gpus", ", ".join(count_models(report.topology.gpus))
-    yield from _numbers(report)
-
-
-def _numbers(report: Report) -> Iterator[tuple[str, str]]:
-    found = copies_of(report.measurements)
-    for rates in filter(lambda path: path.rates, by_class(found) if found else ()):
-        name = f"p2p_uni_gb_s[{rates.cls}]"
-        yield f"{name} pairs", str(len(rates.pairs))
-        yield f"{name} slowest", f"{rates.rates[0]:g}"
-        yield f"{name} median", f"{median(rates.rates):g}"
-        if rates.expected is not None:
-            yield f"{name} expected", f"{rates.expected:g}"
-    if found:
-        yield from ((f"integrity {name}", str(number)) for name, number in found.integrity.items())
-    for step, run in trainings_of(report.measurements):
-        name = " ".join(filter(None, (step, run.variant)))
-        if run.loss_first is not None and run.loss_last is not None:
-            yield f"{name} loss", f"{run.loss_first:g} to {run.loss_last:g}"
-        if run.performance and run.performance.samples_per_s:
-            yield f"{name} samples_per_s", f"{sum(run.performance.samples_per_s):.1f}"
 
 
 def fleet_to_junit(fleet: FleetReport, fail_on: str = "warn") -> str:

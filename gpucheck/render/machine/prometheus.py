@@ -19,7 +19,7 @@ from gpucheck.render.subjects.copies import by_class
 from gpucheck.render.words import timestamp
 
 Kind = Literal["gauge", "counter"]
-Sample = tuple[dict[str, str], float]
+Sample = tuple[Mapping[str, str], float | None]
 STATES = "0 pass, 1 warn, 2 fail, 3 unknown"
 GB = 1e9
 # Units of our metrics -> Prometheus base units.
@@ -27,11 +27,11 @@ BASE = {"gb_s": ("bytes_per_second", 1e9), "us": ("seconds", 1e-6), "ms": ("seco
 
 
 class Family(NamedTuple):
-    """One metric with its samples: labels and value."""
+    """One metric with its samples: labels and value, None where there is none."""
 
     name: str
     help: str
-    samples: Iterable[tuple[Mapping[str, str], float]]
+    samples: Iterable[Sample]
     kind: Kind = "gauge"
 
 
@@ -49,7 +49,7 @@ def write(families: Iterable[Family]) -> str:
         written.add(family.name)
         samples: dict[str, str] = {}
         for labels, value in family.samples:
-            if math.isfinite(value):
+            if value is not None and math.isfinite(value):
                 samples.setdefault(_series(family.name, labels), _value(value))
         if samples:
             help_text = family.help.replace("\\", r"\\").replace("\n", r"\n")
@@ -97,10 +97,8 @@ def to_prometheus(report: Report) -> str:
 
 def _verdicts(report: Report) -> Iterator[Family]:
     versions = {name: version or "" for name, version in report.versions.items() if name in ("driver", "cuda")}
-    version = report.versions.get("gpucheck") or ""
-    yield Family(
-        "gpucheck_build_info", "Which gpucheck looked, at which driver.", [({"version": version, **versions}, 1)]
-    )
+    versions = {"version": report.versions.get("gpucheck") or "", **versions}
+    yield Family("gpucheck_build_info", "Which gpucheck looked, at which driver.", [(versions, 1)])
     yield Family("gpucheck_status", f"Verdict of the host: {STATES}.", [({}, EXIT_STATUS[report.verdict])])
     yield Family(
         "gpucheck_findings",
@@ -108,24 +106,13 @@ def _verdicts(report: Report) -> Iterator[Family]:
         [({"verdict": verdict.value}, report.counts.get(verdict.value, 0)) for verdict in Verdict],
     )
     yield Family("gpucheck_check_status", f"Worst verdict of a check about a subject: {STATES}.", _statuses(report))
+    about = "What is wrong: 1 warn, 2 fail, with the cause and what is to be done."
+    yield Family("gpucheck_finding_status", about, _actions(report))
     seconds = {finding.check: finding.seconds for finding in report.findings if finding.seconds is not None}
-    yield Family(
-        "gpucheck_finding_status",
-        "What is wrong: 1 warn, 2 fail, with the cause and what is to be done.",
-        _actions(report),
-    )
-    yield Family(
-        "gpucheck_check_duration_seconds",
-        "What the step of a check took.",
-        [({"check": check}, took) for check, took in seconds.items()],
-    )
+    took = [({"check": check}, value) for check, value in seconds.items()]
+    yield Family("gpucheck_check_duration_seconds", "What the step of a check took.", took)
     yield Family("gpucheck_run_duration_seconds", "Duration of the run.", [({}, report.seconds)])
-    started = timestamp(report.started)
-    yield Family(
-        "gpucheck_last_run_timestamp_seconds",
-        "When the run was started.",
-        [({}, started)] if started is not None else [],
-    )
+    yield Family("gpucheck_last_run_timestamp_seconds", "When the run was started.", [({}, timestamp(report.started))])
 
 
 def _statuses(report: Report) -> list[Sample]:
@@ -185,48 +172,24 @@ def _number(index: int | None) -> str:
 
 
 def _topology(topology: Topology) -> Iterator[Family]:
-    gpus = topology.gpus
-    yield Family("gpucheck_gpus", "GPUs that NVML shows.", [({}, len(gpus))])
-    yield Family(
-        "gpucheck_gpu_info",
-        "A GPU, with what else it is called.",
-        [
-            (
-                {
-                    **_gpu(gpu.index, gpu.uuid, gpu.pci_bus_id),
-                    "index": str(gpu.index),
-                    "name": gpu.name or "",
-                    "uuid": gpu.uuid or "",
-                },
-                1,
-            )
-            for gpu in gpus
-        ],
-    )
+    gpus = {f"GPU{gpu.index}": _gpu(gpu.index, gpu.uuid, gpu.pci_bus_id) for gpu in topology.gpus}
+    yield Family("gpucheck_gpus", "GPUs that NVML shows.", [({}, len(topology.gpus))])
+    names = [{"index": str(gpu.index), "name": gpu.name or "", "uuid": gpu.uuid or ""} for gpu in topology.gpus]
+    info = [(own | more, 1) for own, more in zip(gpus.values(), names, strict=True)]
+    yield Family("gpucheck_gpu_info", "A GPU, with what else it is called.", info)
     functions = topology.wiring.functions if topology.wiring else ()
     ends = [({"device": f.bus_id, "kind": f.kind}, f.link) for f in functions]
-    yield Family(
-        "gpucheck_pcie_link_lanes",
-        "Lanes that a PCIe link of a GPU's path has trained to.",
-        [(labels, link.width) for labels, link in ends if link.width],
-    )
-    yield Family(
-        "gpucheck_pcie_link_max_lanes",
-        "Lanes that both ends of the link allow.",
-        [(labels, link.max_width) for labels, link in ends if link.max_width],
-    )
-    links = {f"GPU{gpu.index}": 0 for gpu in gpus}
+    lanes = [(labels, link.width or None) for labels, link in ends]
+    yield Family("gpucheck_pcie_link_lanes", "Lanes that a PCIe link of a GPU's path has trained to.", lanes)
+    most = [(labels, link.max_width or None) for labels, link in ends]
+    yield Family("gpucheck_pcie_link_max_lanes", "Lanes that both ends of the link allow.", most)
+    links = dict.fromkeys(gpus, 0)
     for bundle in topology.wiring.nvlinks if topology.wiring else ():
         for end in (bundle.a, bundle.b):
             if end in links:
                 links[end] += bundle.links
-    yield Family(
-        "gpucheck_nvlink_active_links",
-        "NVLinks of a GPU that are up.",
-        [(_gpu(gpu.index, gpu.uuid, gpu.pci_bus_id), links[f"GPU{gpu.index}"]) for gpu in gpus]
-        if any(links.values())
-        else [],
-    )
+    up = [(gpus[name], count) for name, count in links.items()] if any(links.values()) else []
+    yield Family("gpucheck_nvlink_active_links", "NVLinks of a GPU that are up.", up)
 
 
 def _copies(found: BandwidthReport) -> Iterator[Family]:
@@ -243,18 +206,12 @@ def _copies(found: BandwidthReport) -> Iterator[Family]:
         )
         for p in found.pairs
     ]
-    rates = [(labels, p.measured.gb_s * GB) for labels, p in ends if p.measured is not None]
+    rates = [(labels, p.measured.gb_s * GB if p.measured else None) for labels, p in ends]
     yield Family("gpucheck_p2p_bandwidth_bytes_per_second", "Copies from gpu to peer, one direction, median.", rates)
-    yield Family(
-        "gpucheck_p2p_bandwidth_ratio",
-        "Measured over what the path should give.",
-        [(labels, p.ratio) for labels, p in ends if p.ratio is not None],
-    )
-    yield Family(
-        "gpucheck_p2p_latency_seconds",
-        "A small copy from gpu to peer.",
-        [(labels, p.latency_us * 1e-6) for labels, p in ends if p.latency_us is not None],
-    )
+    ratios = [(labels, p.ratio) for labels, p in ends]
+    yield Family("gpucheck_p2p_bandwidth_ratio", "Measured over what the path should give.", ratios)
+    latencies = [(labels, p.latency_us and p.latency_us * 1e-6) for labels, p in ends]
+    yield Family("gpucheck_p2p_latency_seconds", "A small copy from gpu to peer.", latencies)
     lowest: dict[str, float] = {}
     for path in by_class(found):
         if path.rates and path.expected:
@@ -268,8 +225,7 @@ def _copies(found: BandwidthReport) -> Iterator[Family]:
 
 
 def _integrity(found: BandwidthReport) -> Iterator[Family]:
-    integrity = found.integrity
-    if integrity:
+    if integrity := found.integrity:
         verified, wrong = integrity.get("bytes_verified", 0), integrity.get("wrong_words", 0)
         yield Family("gpucheck_p2p_verified_bytes_total", "Bytes compared after copies.", [({}, verified)], "counter")
         yield Family("gpucheck_p2p_wrong_words_total", "Words that arrived wrong.", [({}, wrong)], "counter")
@@ -279,49 +235,30 @@ def _trainings(report: Report) -> Iterator[Family]:
     runs = [
         ({"check": step, **({"variant": run.variant} if run.variant else {})}, run.performance)
         for step, run in trainings_of(report.measurements)
+        if run.performance
     ]
-    yield Family(
-        "gpucheck_training_samples_per_second",
-        "All ranks of the training test together.",
-        [(labels, sum(speed.samples_per_s)) for labels, speed in runs if speed and speed.samples_per_s],
-    )
-    yield Family(
-        "gpucheck_training_scaling_ratio",
-        "All ranks over as many single devices.",
-        [
-            (labels, speed.scaling_efficiency)
-            for labels, speed in runs
-            if speed and speed.scaling_efficiency is not None
-        ],
-    )
+    rates = [(labels, sum(speed.samples_per_s) if speed.samples_per_s else None) for labels, speed in runs]
+    yield Family("gpucheck_training_samples_per_second", "All ranks of the training test together.", rates)
+    ratios = [(labels, speed.scaling_efficiency) for labels, speed in runs]
+    yield Family("gpucheck_training_scaling_ratio", "All ranks over as many single devices.", ratios)
 
 
 def fleet_to_prometheus(fleet: FleetReport) -> str:
-    """Write the report. Status 0 pass, 1 warn, 2 fail, 3 unknown; a simulated host has a label."""
+    """The metrics of the merged report. A simulated host has a label."""
     own = [*_hosts(fleet), *_fleet(fleet)]
     return write([*own, *_metrics(fleet, {family.name for family in own})])
 
 
 def _hosts(fleet: FleetReport) -> Iterator[Family]:
-    yield Family(
-        "gpucheck_host_status",
-        "Verdict of a host: 0 pass, 1 warn, 2 fail, 3 unknown.",
-        [
-            ({"host": row.host, "simulated": str(row.simulated).lower()}, EXIT_STATUS.get(row.verdict, 3))
-            for row in fleet.hosts
-        ],
-    )
-    times = ((row.host, timestamp(row.started)) for row in fleet.hosts)
-    yield Family(
-        "gpucheck_host_last_run_timestamp_seconds",
-        "When the host's report was begun.",
-        [({"host": host}, time) for host, time in times if time is not None],
-    )
-    yield Family(
-        "gpucheck_host_gpus",
-        "GPUs that the host reported.",
-        [({"host": r.host}, r.gpu_count) for r in fleet.hosts if r.group],
-    )
+    verdicts = [
+        ({"host": row.host, "simulated": str(row.simulated).lower()}, EXIT_STATUS.get(row.verdict, 3))
+        for row in fleet.hosts
+    ]
+    yield Family("gpucheck_host_status", f"Verdict of a host: {STATES}.", verdicts)
+    times = [({"host": row.host}, timestamp(row.started)) for row in fleet.hosts]
+    yield Family("gpucheck_host_last_run_timestamp_seconds", "When the host's report was begun.", times)
+    counts = [({"host": row.host}, row.gpu_count if row.group else None) for row in fleet.hosts]
+    yield Family("gpucheck_host_gpus", "GPUs that the host reported.", counts)
 
 
 def _metrics(fleet: FleetReport, taken: Container[str]) -> Iterator[Family]:
@@ -343,11 +280,8 @@ def _metrics(fleet: FleetReport, taken: Container[str]) -> Iterator[Family]:
 
 
 def _fleet(fleet: FleetReport) -> Iterator[Family]:
-    yield Family(
-        "gpucheck_fleet_hosts",
-        "Hosts by verdict.",
-        [({"verdict": v.value}, fleet.counts.get(v.value, 0)) for v in Verdict if v is not Verdict.SKIP],
-    )
+    counts = [({"verdict": v.value}, fleet.counts.get(v.value, 0)) for v in Verdict if v is not Verdict.SKIP]
+    yield Family("gpucheck_fleet_hosts", "Hosts by verdict.", counts)
     yield Family(
         "gpucheck_fleet_outlier_ratio",
         "How far a host's metric is off the normal of its group, as a ratio; negative is below.",
@@ -358,8 +292,5 @@ def _fleet(fleet: FleetReport) -> Iterator[Family]:
         "Results of one operation on equal data that have the digest of the majority; 0 without a majority.",
         [({"operation": a.operation, "on": a.on}, a.equal / a.results) for a in fleet.agreements if a.results],
     )
-    yield Family(
-        "gpucheck_fleet_report_problems",
-        "Reports that are missing, unreadable or doubtful.",
-        [({}, len(fleet.problems))],
-    )
+    problems = "Reports that are missing, unreadable or doubtful."
+    yield Family("gpucheck_fleet_report_problems", problems, [({}, len(fleet.problems))])
