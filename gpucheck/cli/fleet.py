@@ -6,14 +6,14 @@ import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from gpucheck.cli._shared.common import (
     DIRECTORY,
-    MODES,
     OutputFile,
     Problem,
     descriptor,
@@ -25,12 +25,15 @@ from gpucheck.cli._shared.common import (
     write_result,
 )
 from gpucheck.cli._shared.progress import steps
-from gpucheck.cli._shared.shown import redaction_of
+from gpucheck.cli._shared.shown import write_rendered
 from gpucheck.cli._shared.width import columns
 from gpucheck.foreign import opened, shown
 from gpucheck.model import FleetReport, FleetRow, Verdict
 from gpucheck.model.finding import EXIT_STATUS, exit_status
 from gpucheck.processes.atomic import PRIVATE
+
+if TYPE_CHECKING:
+    from gpucheck.render.formats import Change
 
 FORMATS = ("text", "json", "csv", "prometheus", "junit", "html", "markdown")
 SOURCE = click.Path(path_type=Path, allow_dash=True)
@@ -211,19 +214,18 @@ def _select(merged: FleetReport, options: ReportOptions) -> int:
 
 
 def _write(merged: FleetReport, options: ReportOptions) -> None:
-    for file in options.files:
-        content = _content(merged, ENDINGS[file.suffix], options)
-        write_result(content, file, mode=MODES.get(file.suffix, PRIVATE))
-    text = _content(merged, options.format_, options, width=columns(options.output))
-    write_result(text, options.output, mode=MODES.get(options.format_, PRIVATE))
+    places = [*((ENDINGS[file.suffix], file) for file in options.files), (options.format_, options.output)]
+    for form, file in places:
+        write_rendered(merged, partial(_content, merged, options, columns(file)), form, file)
 
 
-def _content(merged: FleetReport, form: str, options: ReportOptions, width: int | None = None) -> str | Iterable[bytes]:
+def _content(
+    merged: FleetReport, options: ReportOptions, width: int | None, form: str, change: "Change | None"
+) -> str | Iterable[bytes]:
     from gpucheck.render import fleet as render
 
     if form == "json":
         return render.json_pieces(merged)
-    change = redaction_of(merged) if form == "markdown" else None
     return render.render(merged, form, verbose=options.verbose, width=width, change=change, fail_on=options.fail_on)
 
 

@@ -17,7 +17,7 @@ from gpucheck.cli._shared.completion import FAULT, PROFILE
 from gpucheck.cli._shared.width import columns, fitted
 from gpucheck.model.finding import EXIT_NOT_WRITTEN, EXIT_STATUS, EXIT_USAGE, FAIL_ON, Verdict
 from gpucheck.printable import one_line
-from gpucheck.processes.atomic import PRIVATE, SHARED, replacing
+from gpucheck.processes.atomic import PRIVATE, replacing
 
 if TYPE_CHECKING:
     from gpucheck.model.facts import Source
@@ -34,8 +34,6 @@ DAY = 86_400.0
 STDOUT = Path("-")
 DESCRIPTOR = re.compile(r"/dev/(stdout|stderr)|(?:/dev|/proc/self)/fd/(\d+)")
 NUMBERS = {"stdout": 1, "stderr": 2}
-# By a file's ending or a format's name: node_exporter, another user, reads metrics.
-MODES = {".prom": SHARED, "prometheus": SHARED}
 
 
 class Problem(click.ClickException):

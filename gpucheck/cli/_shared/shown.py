@@ -1,7 +1,7 @@
 """A report in the format that was asked for."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,13 +10,17 @@ import click
 from gpucheck.cli._shared.common import replaces, write_result
 from gpucheck.cli._shared.width import columns
 from gpucheck.printable import one_line
+from gpucheck.processes.atomic import PRIVATE, SHARED
 from gpucheck.processes.signals import ended_by_signals, undisturbed
 
 if TYPE_CHECKING:
     from gpucheck.render.blocks import Document
+    from gpucheck.render.formats import Change
 
 
 FORMATS = ("text", "json", "html", "markdown")
+# Of metrics, which node_exporter reads, another user.
+MODES = {"prometheus": SHARED}
 CUT = "interrupted"  # how the codes of findings end that a signal ended the run
 Report = TypeVar("Report")
 
@@ -37,12 +41,6 @@ def measured(measure: Callable[[Callable[[Report], None]], Report], write: Calla
     return kept[-1]
 
 
-def print_part(text: str, output: Path) -> None:
-    """Print the report of an interrupted run to stderr: the file keeps its last whole report."""
-    kept = one_line(f"{output}: not written, for the run was interrupted")
-    click.echo(f"{text}{kept}", err=True)
-
-
 def write_report(
     report: Any,
     build: "Callable[[], Document]",
@@ -52,25 +50,40 @@ def write_report(
     verbose: bool = False,
     redact: bool = True,
 ) -> None:
-    """Print or write a report in one of FORMATS. build: makes its document. redact: the Markdown. Raises Problem.
+    """Print or write a report in one of FORMATS. build: makes its document. redact: the Markdown. Raises Problem."""
 
-    A part, of a run that a signal ended, does not replace a file that holds a whole report: it goes to stderr as text.
-    """
-    is_part = any((finding.code or "").endswith(CUT) for finding in getattr(report, "findings", ()))
-    if is_part and output is not None and replaces(output):
+    def render(form: str, change: "Change | None") -> str:
+        if form == "json":
+            from gpucheck.render.json import to_json
+
+            return to_json(report)
         from gpucheck.render.formats import show
 
-        print_part(show(build(), "text", verbose=verbose), output)
-        return
-    if format_ == "json":
-        from gpucheck.render.json import to_json
+        return show(build(), form, verbose=verbose, width=columns(output), change=change)
 
-        write_result(to_json(report), output)
-        return
-    from gpucheck.render.formats import show
+    write_rendered(report, render, format_, output, redact=redact)
 
+
+def write_rendered(
+    report: Any,
+    render: "Callable[[str, Change | None], str | Iterable[bytes]]",
+    format_: str,
+    output: Path | None,
+    *,
+    redact: bool = True,
+) -> None:
+    """Print or write a report. render: makes its text of a format and a redaction. redact: the Markdown.
+
+    A part, of a run that a signal ended, does not replace a file that holds a whole report, which may be a baseline or
+    what a monitor reads: it goes to stderr as text. Raises Problem.
+    """
+    cut = any((finding.code or "").endswith(CUT) for finding in getattr(report, "findings", ()))
+    if getattr(report, "interrupted", cut) and output is not None and replaces(output):
+        kept = one_line(f"{output}: not written, for the run was interrupted")
+        click.echo(f"{render('text', None)}{kept}", err=True)
+        return
     change = redaction_of(report) if format_ == "markdown" and redact else None
-    write_result(show(build(), format_, verbose=verbose, width=columns(output), change=change), output)
+    write_result(render(format_, change), output, mode=MODES.get(format_, PRIVATE))
 
 
 ACCOUNTS = ("USER", "LOGNAME", "SUDO_USER")

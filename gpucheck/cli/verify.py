@@ -1,0 +1,228 @@
+"""Check GPUs, links, driver and software stack of a host"""
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from gpucheck.cli._shared.common import (
+    Problem,
+    fail_on_option,
+    open_host,
+    output_options,
+    recording_option,
+    replay_mark,
+    seconds,
+    separated,
+    simulation_options,
+    timeout_option,
+)
+from gpucheck.cli._shared.completion import STEP
+from gpucheck.cli._shared.progress import Progress, progress_end
+from gpucheck.cli._shared.shown import measured, write_rendered
+from gpucheck.foreign import read_bytes
+from gpucheck.model.finding import exit_status
+from gpucheck.model.record import RECORD
+from gpucheck.processes.trust import distrust
+
+if TYPE_CHECKING:
+    from gpucheck.model import Finding, Report
+    from gpucheck.model.facts import Source
+    from gpucheck.render.formats import Change
+    from gpucheck.run.verification import Level
+
+    Comparison = Callable[[Report], Iterable[Finding]]
+
+HOST_S = 10.0
+
+
+@click.command()
+@click.option(
+    "--level",
+    type=click.Choice(["quick", "standard", "full"]),
+    default="standard",
+    show_default=True,
+    help="Extent of the run, like dcgmi diag -r 1, 2 and 3. quick: checks only. standard: also copies, collectives, "
+    "computing and training. full: all training strategies.",
+)
+@click.option(
+    "--only",
+    multiple=True,
+    callback=separated,
+    shell_complete=STEP,
+    metavar="NAME|TAG,...",
+    help="Run only these steps (list: gpucheck explain). Repeatable.",
+)
+@click.option(
+    "--skip",
+    multiple=True,
+    callback=separated,
+    shell_complete=STEP,
+    metavar="NAME|TAG,...",
+    help="Skip these steps. Repeatable.",
+)
+@click.option(
+    "--expect", type=click.Path(path_type=Path), metavar="FILE", help="Compare the host with expectations (YAML)."
+)
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Compare the host with an earlier JSON report of its own: regressions, bandwidth, error rates.",
+)
+@click.option(
+    "--window",
+    type=seconds(),
+    metavar="SECONDS",
+    help="Read counters of network ports again after at least SECONDS. Default: at the end of the run.",
+)
+@fail_on_option
+@timeout_option()
+@click.option("-v", "--verbose", is_flag=True, help="Show the state of each GPU, each PASS and all evidence.")
+@output_options("text", "json", "junit", "nagios", "slurm", "kubernetes", "prometheus", "html", "markdown")
+@recording_option
+@simulation_options
+def COMMAND(  # noqa: N802 - the name the command walk looks for
+    level: "Level",
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    expect: Path | None,
+    baseline: Path | None,
+    window: float | None,
+    fail_on: str,
+    timeout: float,
+    verbose: bool,
+    format_: str,
+    output: Path | None,
+    profile: str | None,
+    faults: tuple[str, ...],
+    recording: Path | None,
+) -> int:
+    """Check this host, a simulated machine or a recording.
+
+    Each finding states the observed and the expected value, the reason and the fix. The host is not changed.
+    --format markdown prints a redacted summary of at most 60 lines for an issue.
+    """
+    host = open_host(profile, faults, recording, deadline_s=timeout)
+    from gpucheck.run import verification as run
+
+    if window is not None and recording is not None:
+        raise Problem("--window: a recording has its own two readings. Remove --window or --from.")
+    # Both files are read and validated before anything is measured.
+    given = ((expect, _expectations), (baseline, partial(_baseline, source=host)))
+    compared = tuple(read(path) for path, read in given if path is not None)
+    # To load the measurements takes as long as all checks.
+    steps = run.quick_steps() if level == "quick" and not only and not skip else run.all_steps()
+    # They are compared with what this step records.
+    always = (RECORD,) if compared else ()
+    try:
+        chosen = run.select(steps, level=level, only=only, skip=skip, always=always)
+    except LookupError as error:
+        raise Problem(_unknown_step(str(error.args[0]), steps)) from error
+    if not chosen:
+        raise Problem("--only and --skip select no step. Remove one of them.")
+    excluded = run.left_out(run.select(steps, level=level, only=(), skip=()), chosen, only, skip)
+
+    def write(report: "Report") -> None:
+        from gpucheck.render import formats
+
+        def render(form: str, change: "Change | None") -> str:
+            mark = replay_mark(host).strip()
+            text = formats.render(report, form, recorded=mark, verbose=verbose, change=change, fail_on=fail_on)
+            return f"{text}{report.findings[-1].seen}\n" if report.interrupted and form == "text" else text
+
+        progress_end()
+        write_rendered(report, render, format_, output)
+
+    def checked(keep: "Callable[[Report], None]") -> "Report":
+        return run.verify(
+            host,
+            chosen,
+            progress=Progress(len(chosen)),
+            comparisons=compared,
+            interrupted=keep,
+            excluded=excluded,
+            window_s=window or 0.0,
+        )
+
+    report = measured(checked, write)
+    return exit_status((finding.verdict for finding in report.findings), fail_on)
+
+
+def _unknown_step(word: str, steps: tuple[object, ...]) -> str:
+    names = sorted({step.name for step in steps} | {tag for step in steps for tag in step.tags})  # type: ignore[attr-defined]
+    close = get_close_matches(word, names, n=1)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    return f"{word}: unknown step or tag.{hint} Available: {', '.join(names)}."
+
+
+def _expectations(path: Path) -> "Comparison":
+    from gpucheck import comparison
+    from gpucheck.knowledge.strict import InputProblem
+
+    content = read_bytes(path, comparison.MAX_BYTES, "Give another file with --expect")
+    try:
+        expected = comparison.read(content, str(path))
+    except InputProblem as problem:
+        words = problem.inside(str(path))
+        raise Problem(words if words.endswith(("?", ".")) else f"{words}.") from None
+    return lambda report: comparison.evaluate(report, expected)
+
+
+def _baseline(path: Path, source: "Source") -> "Comparison":
+    from gpucheck import comparison
+    from gpucheck.processes.deadline import StuckError, in_time
+
+    if os.geteuid() == 0 and (reason := _forged(path)) is not None:
+        raise Problem(
+            f"{path}: not read: {reason}, so another user may have written it. Keep the baseline where only root "
+            f"writes: install -D -m 600 {path.name} /var/lib/gpucheck/{path.name}"
+        )
+    before = read_report(path)
+    try:
+        name = in_time("host name", lambda: source.read("system").system.hostname, HOST_S)
+    except StuckError:
+        name = before.host  # the report names the read that hangs
+    reason = comparison.not_comparable(before, name, simulated=source.read("simulation").simulation is not None)
+    if reason is not None:
+        raise Problem(
+            f"{path}: {reason}: --baseline compares a host with itself. Give a complete earlier report of it (gpucheck "
+            "verify --format json -o FILE); many hosts are compared by gpucheck fleet report."
+        )
+    return lambda report: comparison.compare(before, report)
+
+
+def _forged(path: Path) -> str | None:
+    """Return why root does not believe this file, None if it does. The user who called sudo is believed."""
+    caller = os.environ.get("SUDO_UID", "")
+    with suppress(OSError):  # the reader reports what is missing; a pipe has no place
+        return distrust(path, own=False, also=int(caller) if caller.isascii() and caller.isdigit() else None)
+    return None
+
+
+def read_report(path: Path) -> "Report":
+    """The one host report in a file. Raises Problem."""
+    from gpucheck.fleet.decode import MAX_BYTES
+    from gpucheck.fleet.document import UNREADABLE
+    from gpucheck.fleet.read import read_file
+    from gpucheck.model import Report
+
+    advice = "Give the JSON report of one host with --baseline: gpucheck verify --format json -o FILE"
+    rows = read_file(path)
+    if len(rows) != 1:
+        raise Problem(f"{path}: contains {len(rows)} hosts. {advice}.")
+    if rows[0].digest is None:
+        seen = rows[0].problems[0].seen if rows[0].problems else "not a host report"
+        reason = str(seen).removeprefix(f"{path.name}: ")
+        raise Problem(f"{path}: {reason}. {advice}.")
+    content = read_bytes(path, MAX_BYTES, advice)
+    try:
+        return msgspec.json.decode(content, type=Report)
+    except UNREADABLE as error:  # of gpucheck compute, or broken where no fleet looks
+        raise Problem(f"{path}: not a report of gpucheck verify: {error}. {advice}.") from error
