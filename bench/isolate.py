@@ -81,13 +81,7 @@ class Fleet(SimulatedFleet):
 
 def ours(fleet: Fleet, repeat: int = 1) -> Named:
     """The search of gpucheck isolate --expected --repeat."""
-    steps = search(Known(fleet.nodes, fleet.switch_of, Limits(GB_S, repeat=repeat)))
-    try:
-        given = next(steps)
-        while True:
-            given = steps.send(fleet.run(given))
-    except StopIteration as ended:
-        out = ended.value
+    out = search(Known(fleet.nodes, fleet.switch_of, Limits(GB_S, repeat=repeat)), fleet.run)
     # A group that has a bad node is slow, and the finding names no node of it.
     together = ("together",) if out.together and not set(out.together) & set(fleet.truth.bad) else ()
     return frozenset((*out.nodes, *out.links, *out.switches, *out.nics, *together))

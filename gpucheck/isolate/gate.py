@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpucheck.isolate.launch import Ended, Launcher, check_allocation, run_on_each, run_round
-from gpucheck.isolate.search import Known, Limits, Outcome, search
+from gpucheck.isolate.search import Known, Limits, Outcome, Results, Round, search
 from gpucheck.printable import one_line
 
 QUICK_S = 40.0
@@ -67,23 +67,19 @@ def _pairs(
     launcher: Launcher, nodes: Sequence[str], until: float, progress: Callable[[str], None]
 ) -> tuple[Outcome, set[str]]:
     """Return what a short search found, and the nodes whose tests ended in time."""
-    limits = Limits(rounds=ROUNDS, latency=None, brief=True)
-    steps, tested, number = search(Known(nodes, {}, limits)), set[str](), 0
-    try:
-        tests = next(steps)
-        while True:
-            number += 1
-            left = until - time.monotonic()
-            if left < LEAST_S:
-                steps.send(None)
-            progress(f"round {number}, {len(tests)} pairs")
-            in_time = launcher._replace(seconds=min(launcher.seconds, left / 2), start_s=left / 2)
-            results = dict(run_round(in_time, tests, number))
-            tested |= {name for test in tests for name in test}
-            tests = steps.send([results[at] for at in range(len(tests))])
-    except StopIteration as ended:
-        outcome: Outcome = ended.value
-    return outcome, tested
+    known, tested = Known(nodes, {}, Limits(rounds=ROUNDS, latency=None, brief=True)), set[str]()
+
+    def run(tests: Round) -> Results:
+        left = until - time.monotonic()
+        if left < LEAST_S:
+            return None
+        progress(f"round {known.round + 1}, {len(tests)} pairs")
+        in_time = launcher._replace(seconds=min(launcher.seconds, left / 2), start_s=left / 2)
+        results = dict(run_round(in_time, tests, known.round + 1))
+        tested.update(name for test in tests for name in test)
+        return [results[at] for at in range(len(tests))]
+
+    return search(known, run), tested
 
 
 def _unfit(answer: Ended) -> str | None:

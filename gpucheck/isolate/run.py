@@ -31,7 +31,7 @@ from gpucheck.isolate.launch import (
     run_round,
 )
 from gpucheck.isolate.report import Cut, Searched, findings, report
-from gpucheck.isolate.search import Known, Limits, Outcome, Round, search
+from gpucheck.isolate.search import Known, Limits, Results, Round, search
 from gpucheck.isolate.simulated import GB_S, SimulatedFleet
 from gpucheck.model.isolation import GroupTest, IsolationReport
 from gpucheck.printable import one_line
@@ -118,38 +118,37 @@ def _search(
     watch: Watch,
 ) -> tuple[Searched, BaseException | None]:
     """Return the rounds and the outcome; of a search that a signal ends, its complete rounds and the signal."""
-    knowledge = Known(nodes, options.switch_of, limits, options.lemons)
-    steps, seconds = search(knowledge), round_seconds(options.launcher)
+    knowledge, seconds = Known(nodes, options.switch_of, limits, options.lemons), round_seconds(options.launcher)
     rounds: list[list[GroupTest]] = []
     stopped: BaseException | None = None
     cut: Cut | None = None
+
+    def run(tests: Round) -> Results:
+        nonlocal seconds, stopped, cut
+        words, began = _words(len(rounds) + 1, tests), time.monotonic()
+        watch.progress(f"{words}{_doubt(knowledge)}")
+        known = state.of_round(len(rounds)) if state else {}
+        try:
+            left = [test for test in tests if test not in known]
+            for result in _results(options.launcher, fleet, left, len(rounds)):
+                known[result.nodes] = result
+                if state:
+                    state.add(len(rounds), result)
+                left_s = seconds - (time.monotonic() - began)
+                watch.during(_live(words, len(tests), known.values(), knowledge, left_s))
+        except (KeyboardInterrupt, TerminatedError) as signal:
+            stopped, cut = signal, "isolate.search-interrupted"
+            return None
+        except AllocationEndedError:
+            cut = "isolate.allocation-interrupted"
+            return None
+        rounds.append([known[test] for test in tests])
+        seconds = max(time.monotonic() - began, 1.0)  # the next one takes about as long
+        return rounds[-1]
+
     with ExitStack() as stack:
         state = stack.enter_context(_State(options.state, nodes, options, limits)) if options.state else None
-        try:
-            tests = next(steps)
-            while True:
-                words, began = _words(len(rounds) + 1, tests), time.monotonic()
-                watch.progress(f"{words}{_doubt(knowledge)}")
-                known = state.of_round(len(rounds)) if state else {}
-                try:
-                    left = [test for test in tests if test not in known]
-                    for result in _results(options.launcher, fleet, left, len(rounds)):
-                        known[result.nodes] = result
-                        if state:
-                            state.add(len(rounds), result)
-                        left_s = seconds - (time.monotonic() - began)
-                        watch.during(_live(words, len(tests), known.values(), knowledge, left_s))
-                except (KeyboardInterrupt, TerminatedError) as signal:
-                    stopped, cut = signal, "isolate.search-interrupted"
-                    steps.send(None)
-                except AllocationEndedError:
-                    cut = "isolate.allocation-interrupted"
-                    steps.send(None)
-                rounds.append([known[test] for test in tests])
-                seconds = max(time.monotonic() - began, 1.0)  # the next one takes about as long
-                tests = steps.send(rounds[-1])
-        except StopIteration as ended:
-            outcome: Outcome = ended.value
+        outcome = search(knowledge, run)
     return Searched(rounds, outcome, {}, cut), stopped
 
 

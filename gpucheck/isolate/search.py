@@ -6,7 +6,7 @@ tests while both ends were good with others. Nodes that wait cost nothing: what 
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from statistics import quantiles
 from typing import NamedTuple
@@ -17,7 +17,6 @@ Nodes = tuple[str, ...]
 Round = list[Nodes]
 Results = Sequence[GroupTest] | None
 Steps = Generator[Round, Results, None]
-Search = Generator[Round, Results, "Outcome"]
 
 MOST_ROUNDS, FEW_ROUNDS = 16, 4
 # With fewer nodes every pair is tested if nothing states what is normal.
@@ -88,13 +87,13 @@ class Outcome(NamedTuple):
     noise: float | None = None
 
 
-def search(known: "Known") -> Search:
-    """Yield the tests of each round, take their results, and return the outcome.
-
-    None instead of results ends the search: the outcome is what is known so far.
-    """
-    with suppress(_EndedError):
-        yield from _rounds(known)
+def search(known: "Known", run: Callable[[Round], Results]) -> Outcome:
+    """Return what is known when nothing is left to learn. run: returns the results of a round, None to end it there."""
+    steps = _rounds(known)
+    with suppress(_EndedError, StopIteration):
+        tests = next(steps)
+        while True:
+            tests = steps.send(run(tests))
     return known.outcome()
 
 

@@ -1,11 +1,13 @@
 """The search on simulated fleets: every fault is found, nobody else is accused, and doubt is no pass."""
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck.isolate.report import Searched, findings
-from gpucheck.isolate.search import Known, Limits, Outcome, _first_pairs, search
+from gpucheck.isolate.search import Known, Limits, Outcome, Results, Round, _first_pairs, search
 from gpucheck.isolate.simulated import GB_S, SimulatedFleet, Spec, parse_spec
 from gpucheck.model import Verdict, worst
 from gpucheck.model.isolation import GroupTest
@@ -18,15 +20,25 @@ def searched(
     spec: Spec, expected: float | None = GB_S, *, switches: bool = True, repeat: int = 1
 ) -> tuple[SimulatedFleet, Searched]:
     fleet, limits = SimulatedFleet(spec), Limits(expected, repeat=repeat)
-    steps, rounds = search(Known(fleet.nodes, fleet.switch_of if switches else {}, limits)), []
-    try:
-        tests = next(steps)
-        while True:
-            assert len({name for test in tests for name in test}) == sum(map(len, tests)), "a node is in two tests"
-            rounds.append(fleet.run(tests))
-            tests = steps.send(rounds[-1])
-    except StopIteration as ended:
-        return fleet, Searched(rounds, ended.value, {})
+    rounds: list[list[GroupTest]] = []
+
+    def run(tests: Round) -> list[GroupTest]:
+        assert len({name for test in tests for name in test}) == sum(map(len, tests)), "a node is in two tests"
+        rounds.append(fleet.run(tests))
+        return rounds[-1]
+
+    outcome = search(Known(fleet.nodes, fleet.switch_of if switches else {}, limits), run)
+    return fleet, Searched(rounds, outcome, {})
+
+
+def asked_first(fleet: SimulatedFleet, asked: list[Round], count: int) -> Callable[[Round], Results]:
+    """Run rounds, of which so many are kept in `asked`; the last of them is not run, and ends the search."""
+
+    def run(tests: Round) -> Results:
+        asked.append(tests)
+        return fleet.run(tests) if len(asked) < count else None
+
+    return run
 
 
 def verdict(tested: Searched) -> Verdict:
@@ -83,8 +95,10 @@ def test_nodes_that_were_bad_before_do_not_share_a_first_test():
     """A lemon in each of two bad pairs takes a round less than both in one."""
     for seed in SEEDS:
         fleet = SimulatedFleet(Spec(nodes=65, bad=16, seed=seed))
-        steps = search(Known(fleet.nodes, {}, Limits(GB_S), fleet.truth.bad))
-        tests = steps.send(fleet.run(next(steps)))
+        asked: list[Round] = []
+        rounds = asked_first(fleet, asked, 2)
+        search(Known(fleet.nodes, {}, Limits(GB_S), fleet.truth.bad), rounds)
+        tests = asked[1]
         lemons = set(fleet.truth.bad)
         assert not [test for test in tests if set(test) <= lemons]
         assert lemons <= {name for test in tests for name in test}
@@ -171,11 +185,7 @@ def test_half_a_fleet_that_is_slow_does_not_pass(bad):
 
 def test_a_search_that_is_ended_states_what_it_knows():
     fleet = SimulatedFleet(Spec(nodes=64, bad=2, seed=3))
-    steps = search(Known(fleet.nodes, {}, Limits()))
-    steps.send(fleet.run(next(steps)))
-    with pytest.raises(StopIteration) as ended:
-        steps.send(None)
-    outcome: Outcome = ended.value.value
+    outcome = search(Known(fleet.nodes, {}, Limits()), asked_first(fleet, [], 2))
     assert not outcome.nodes  # one bad test each
     assert set(fleet.truth.bad) <= set(outcome.open)
     assert verdict(Searched([[]], outcome, {}, "isolate.search-interrupted")) is Verdict.UNKNOWN
@@ -184,16 +194,10 @@ def test_a_search_that_is_ended_states_what_it_knows():
 def test_equal_results_give_equal_tests():
     """A search that was cut off is repeated up to the results that are known."""
 
-    def asked() -> list[list[tuple[str, ...]]]:
-        fleet = SimulatedFleet(Spec(nodes=128, bad=4, sometimes=2, seed=5))
-        steps, rounds = search(Known(fleet.nodes, fleet.switch_of, Limits(GB_S))), []
-        try:
-            tests = next(steps)
-            while True:
-                rounds.append(tests)
-                tests = steps.send(fleet.run(tests))
-        except StopIteration:
-            return rounds
+    def asked() -> list[Round]:
+        fleet, rounds = SimulatedFleet(Spec(nodes=128, bad=4, sometimes=2, seed=5)), list[Round]()
+        search(Known(fleet.nodes, fleet.switch_of, Limits(GB_S)), asked_first(fleet, rounds, 99))
+        return rounds
 
     assert asked() == asked()
 
@@ -215,14 +219,14 @@ def test_how_its_tests_end_says_what_is_wrong_with_a_node(state, code, expected)
         bad = "n3" in test
         return GroupTest(nodes=test, state=state if bad else "done", busbw_gb_s=None if bad else 9.0)
 
-    steps, rounds = search(Known([f"n{at}" for at in range(10)], {}, Limits())), []
-    try:
-        tests = next(steps)
-        while True:
-            rounds.append([result(test) for test in tests])
-            tests = steps.send(rounds[-1])
-    except StopIteration as ended:
-        found = findings(Searched(rounds, ended.value, {}), Limits(), 10)
+    rounds: list[list[GroupTest]] = []
+
+    def run(tests: Round) -> list[GroupTest]:
+        rounds.append([*map(result, tests)])
+        return rounds[-1]
+
+    outcome = search(Known([f"n{at}" for at in range(10)], {}, Limits()), run)
+    found = findings(Searched(rounds, outcome, {}), Limits(), 10)
     assert [(one.subject, one.code, one.verdict) for one in found] == [("node:n3", code, expected)]
 
 
