@@ -115,66 +115,55 @@ class BundleSummary(TypedDict):
 
 
 class Document(NamedTuple):
-    """schema: the value of its key ``schema``, empty where it has none. types: ``module:class``, one of them.
+    """types: ``module:class`` of this package, one of them. printed: the command that prints or writes it.
 
-    printed: the command that prints or writes it. promised: its keys stay while the number of the schema stays.
+    number: of its schema, 0 where it has no key ``schema``. promised: its keys stay while that number stays.
     """
 
-    schema: str
+    name: str
     types: tuple[str, ...]
     printed: str
+    number: int = 1
     promised: bool = False
 
+    @property
+    def schema(self) -> str:
+        return f"gpucheck.{self.name}/{self.number}" if self.number else ""
 
-DOCUMENTS = {
-    "report": Document("gpucheck.report/1", ("gpucheck.model.record:Report",), "verify --format json", promised=True),
-    "topology": Document("gpucheck.topology/1", ("gpucheck.model.topology:Topology",), "topo --format json"),
-    "bandwidth": Document(
-        "gpucheck.bandwidth/1", ("gpucheck.model.bandwidth:BandwidthReport",), "bandwidth --format json"
-    ),
-    "collectives": Document(
-        "gpucheck.collectives/1", ("gpucheck.model.collectives:CollectivesReport",), "collectives --format json"
-    ),
-    "compute": Document("gpucheck.compute/1", ("gpucheck.model.compute:ComputeReport",), "compute --format json"),
-    "network": Document("gpucheck.network/1", ("gpucheck.model.network:NetworkReport",), "network --format json"),
-    "smoke": Document("gpucheck.smoke/2", ("gpucheck.model.smoke:SmokeReport",), "smoke --format json"),
-    "diagnosis": Document("gpucheck.diagnosis/1", ("gpucheck.model.diagnosis:Diagnosis",), "diagnose --format json"),
-    "observations": Document(
-        "",
-        ("gpucheck.model.diagnosis.observations:Observations",),
+
+LIST = (
+    Document("report", ("model.record:Report",), "verify --format json", promised=True),
+    Document("topology", ("model.topology:Topology",), "topo --format json"),
+    Document("bandwidth", ("model.bandwidth:BandwidthReport",), "bandwidth --format json"),
+    Document("collectives", ("model.collectives:CollectivesReport",), "collectives --format json"),
+    Document("compute", ("model.compute:ComputeReport",), "compute --format json"),
+    Document("network", ("model.network:NetworkReport",), "network --format json"),
+    Document("smoke", ("model.smoke:SmokeReport",), "smoke --format json", number=2),
+    Document("diagnosis", ("model.diagnosis:Diagnosis",), "diagnose --format json"),
+    Document(
+        "observations",
+        ("model.diagnosis.observations:Observations",),
         "key observations of bandwidth, collectives, network, diagnosis",
+        number=0,
     ),
-    "isolation": Document(
-        "gpucheck.isolation/1", ("gpucheck.model.isolation:IsolationReport",), "isolate --format json"
-    ),
-    "history": Document("gpucheck.history/1", ("gpucheck.model.fleet:HistoryReport",), "fleet history --format json"),
-    "fleet": Document("gpucheck.fleet/1", ("gpucheck.model.fleet:FleetReport",), "fleet report --format json"),
-    "recording": Document("gpucheck.recording/1", ("gpucheck.host.recording:Recording",), "record", promised=True),
-    "facts": Document("gpucheck.facts/1", ("gpucheck.stack.facts:HostFacts",), "stack facts of a host (provisioning)"),
-    "stack": Document(
-        "gpucheck.stack/1",
-        ("gpucheck.stack.stack_set:StackSet", "gpucheck.stack.types:Refusal"),
-        "stack resolve --format json",
-    ),
-    "lock": Document("gpucheck.lock/1", ("gpucheck.stack.lock:Lock",), "stack lock (YAML)"),
-    "plan": Document("gpucheck.plan/1", ("gpucheck.stack.plan:Plan",), "stack plan --format json", promised=True),
-    "repositories": Document(
-        "gpucheck.repositories/1",
-        ("gpucheck.repositories.comparison:RepositoryReport",),
-        "stack check-repositories --format json",
-    ),
-    "image": Document("gpucheck.image/1", ("gpucheck.cli.schema.documents:ImageReport",), "image --format json"),
-    "images": Document("gpucheck.images/1", ("gpucheck.images.versions:Versions",), "image list --format json"),
-    "profiles": Document("gpucheck.profiles/1", ("gpucheck.cli.schema.documents:Profiles",), "profiles --format json"),
-    "listing": Document(
-        "gpucheck.listing/1", ("gpucheck.cli.schema.documents:Listing",), "explain --list --format json"
-    ),
-    "lab": Document("gpucheck.lab/1", ("gpucheck.cli.schema.documents:LabStatus",), "lab status --format json"),
-    "bundle-summary": Document(
-        "gpucheck.bundle-summary/1", ("gpucheck.cli.schema.documents:BundleSummary",), "bundle verify --format json"
-    ),
-    "bundle": Document("gpucheck.bundle/1", ("gpucheck.bundle.contents:Manifest",), "bundle.json of make bundle"),
-}
+    Document("isolation", ("model.isolation:IsolationReport",), "isolate --format json"),
+    Document("history", ("model.fleet:HistoryReport",), "fleet history --format json"),
+    Document("fleet", ("model.fleet:FleetReport",), "fleet report --format json"),
+    Document("recording", ("host.recording:Recording",), "record", promised=True),
+    Document("facts", ("stack.facts:HostFacts",), "stack facts of a host (provisioning)"),
+    Document("stack", ("stack.stack_set:StackSet", "stack.types:Refusal"), "stack resolve --format json"),
+    Document("lock", ("stack.lock:Lock",), "stack lock (YAML)"),
+    Document("plan", ("stack.plan:Plan",), "stack plan --format json", promised=True),
+    Document("repositories", ("repositories.comparison:RepositoryReport",), "stack check-repositories --format json"),
+    Document("image", ("cli.schema.documents:ImageReport",), "image --format json"),
+    Document("images", ("images.versions:Versions",), "image list --format json"),
+    Document("profiles", ("cli.schema.documents:Profiles",), "profiles --format json"),
+    Document("listing", ("cli.schema.documents:Listing",), "explain --list --format json"),
+    Document("lab", ("cli.schema.documents:LabStatus",), "lab status --format json"),
+    Document("bundle-summary", ("cli.schema.documents:BundleSummary",), "bundle verify --format json"),
+    Document("bundle", ("bundle.contents:Manifest",), "bundle.json of make bundle"),
+)
+DOCUMENTS = {one.name: one for one in LIST}
 
 
 def schema_of(name: str) -> dict[str, Any]:
@@ -185,15 +174,19 @@ def schema_of(name: str) -> dict[str, Any]:
     import msgspec
 
     document = DOCUMENTS[name]
-    types = [getattr(import_module(module), kind) for module, _, kind in (t.partition(":") for t in document.types)]
+    places = (place.split(":") for place in document.types)
+    types = [getattr(import_module(f"gpucheck.{module}"), kind) for module, kind in places]
     references, definitions = msgspec.json.schema_components(types, ref_template="#/$defs/{name}")
     if document.schema:
         definition = definitions[types[0].__name__]
         definition["properties"]["schema"] = {"const": document.schema}
         definition["required"] = ["schema", *(key for key in definition.get("required", ()) if key != "schema")]
-    major = document.schema.partition("/")[2] or "1"
     root = references[0] if len(references) == 1 else {"anyOf": list(references)}
-    about = {"$schema": DIALECT, "$id": f"urn:gpucheck:{name}:{major}", "title": document.schema or f"gpucheck {name}"}
+    about = {
+        "$schema": DIALECT,
+        "$id": f"urn:gpucheck:{name}:{document.number or 1}",
+        "title": document.schema or f"gpucheck {name}",
+    }
     for definition in definitions.values():
         # gpucheck rejects unknown keys in some files that it reads; other readers need not.
         if "properties" in definition:
