@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.cli.explain.errors import by_name
+from gpucheck.cli.explain import by_name
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.messages import kinds, meaning, rows
 from gpucheck.knowledge.xid import cuda_errors, nvml_errors

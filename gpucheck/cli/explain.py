@@ -14,6 +14,7 @@ import msgspec
 from gpucheck.cli._shared.common import Problem, output_options, write_result
 from gpucheck.cli._shared.completion import EXPLAINED
 from gpucheck.cli._shared.width import columns, table
+from gpucheck.knowledge.xid import CudaError, NvmlError, cuda_errors, nvml_errors
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
@@ -28,8 +29,16 @@ WIDTH, LEAST = 100, 50
 # 79, xid79, xid:79, "xid 79", cuda:802. A bare number of five digits is an SXid: Xids have three at most.
 CODE = re.compile(r"(?P<kind>s?xid|nvml|cuda)?(?:[ _-]?error)?[: ]{0,2}(?P<code>[0-9]{1,9})")
 SXID_DIGITS = 5
+XID = re.compile(r"\bXid \([^)\n]{0,60}\): (?P<code>\d{1,9})\b")
+SXID = re.compile(r"\bSXid \([^)\n]{0,60}\): (?P<code>\d{1,9})\b")
+PREFIX = re.compile(r"(?:cuda|nvml)[: ]\s{0,3}")
 LONGEST = 120  # characters of what was asked for that a message repeats
-VERDICT = {"note": "nothing to do for the host"}
+MOST_OF_A_LINE = 2000
+VERDICT = {
+    "note": "nothing to do for the host",
+    "pass": "nothing to do for the host",
+    "unknown": "UNKNOWN: the error alone does not show a fault of the host",
+}
 DETAIL = {
     "recovery-action": "the line names the action: GPU or PF FLR reset, reboot, Drain P2P, Drain and Reset, IMEX",
     "nvlink5": "unit, sub-code and status of the line decide: gpucheck diagnose FILE",
@@ -99,7 +108,6 @@ def _listing() -> "Listing":
 
 
 def _kind(what: str) -> Iterator[str]:
-    from gpucheck.cli.explain import errors
     from gpucheck.knowledge import causes
     from gpucheck.knowledge.codes import known as is_code
     from gpucheck.knowledge.codes import rows
@@ -120,26 +128,25 @@ def _kind(what: str) -> Iterator[str]:
         return iter([*checks[name], *_declared(name)])
     if is_code(name):
         return _code(name)
-    if (error := errors.by_name(what)) is not None:
-        return errors.explained(error, _part)
-    if (found := errors.code_in_line(what)) is not None:
+    if (error := by_name(what)) is not None:
+        return _explained(error)
+    if (found := _code_in_line(what)) is not None:
         return _numbered(*found)
-    if (line := errors.line(what, _part)) is not None:
+    if (line := _line(what)) is not None:
         return line
     codes = [code for code, _ in rows()] if "." in name else []
-    raise Problem(_unknown(what, [*known, *checks, *errors.names(), *codes], kind if colon else ""))
+    raise Problem(_unknown(what, [*known, *checks, *_error_names(), *codes], kind if colon else ""))
 
 
 def _numbered(kind: str | None, code: int) -> Iterator[str]:
     """A code; a bare number is an Xid or, of five digits, an SXid."""
-    from gpucheck.cli.explain import errors
     from gpucheck.knowledge.xid import xids
 
     if kind in ("cuda", "nvml"):
-        return errors.explained(errors.error(kind, code), _part)
+        return _explained(_error(kind, code))
     if kind == "sxid" or (kind is None and code >= 10 ** (SXID_DIGITS - 1)):
         return _sxid(code)
-    also = errors.others(code) if kind is None else []
+    also = _others(code) if kind is None else []
     if not also:
         return _xid(code)
     if code not in xids():
@@ -295,6 +302,109 @@ def _sxid(code: int) -> Iterator[str]:
     yield from _part("cause", f"{cause} (gpucheck explain {cause})")
     yield from _part("confirm", f"journalctl -k | grep SXid | grep ': {code},'")
     yield from _part("source", "NVIDIA Fabric Manager user guide, NVSwitch SXid errors")
+
+
+def _error_names() -> list[str]:
+    """Every name of an error, for a suggestion."""
+    cuda = (name for row in cuda_errors().values() for name in (row.name, row.driver) if name)
+    return [*cuda, *(row.name for row in nvml_errors().values())]
+
+
+def by_name(text: str) -> CudaError | NvmlError | None:
+    """The error with this name or exactly this text, in any case; CUDA's before NVML's."""
+    wanted = text.strip().lower().rstrip(".")
+    only = wanted[:4] if PREFIX.match(wanted) else ""
+    wanted = PREFIX.sub("", wanted, count=1)
+    short = wanted.removeprefix("nvml_error_")
+    for row in cuda_errors().values() if only != "nvml" else ():
+        if wanted in {word.lower() for word in (row.name, row.driver, row.text) if word}:
+            return row
+    for error in nvml_errors().values() if only != "cuda" else ():
+        if short == error.name.lower().removeprefix("nvml_error_") or wanted == error.text.lower().rstrip("."):
+            return error
+    return None
+
+
+def _others(code: int) -> list[str]:
+    """Errors of CUDA and NVML with this number, as they are asked for."""
+    found = []
+    if (cuda := cuda_errors().get(code)) is not None:
+        found.append(f"cuda:{code} ({cuda.name or cuda.driver})")
+    if (nvml := nvml_errors().get(code)) is not None:
+        found.append(f"nvml:{code} ({nvml.name})")
+    return found
+
+
+def _error(kind: str, code: int) -> CudaError | NvmlError:
+    """The error of ``cuda`` or ``nvml`` with this number. Raises Problem."""
+    row = cuda_errors().get(code) if kind == "cuda" else nvml_errors().get(code)
+    if row is None:
+        where = "https://docs.nvidia.com/cuda/cuda-runtime-api/" if kind == "cuda" else "nvml.h"
+        raise Problem(f"{kind}:{code}: not in the table of errors. See: {where}")
+    return row
+
+
+def _explained(row: CudaError | NvmlError) -> Iterator[str]:
+    """What an error means."""
+    if isinstance(row, NvmlError):
+        yield click.style(f"NVML error {row.code}  {row.name}", bold=True)
+        yield from _part("text", row.text)
+        yield from _part("means", row.means)
+        yield from _evaluated(row.verdict, row.cause)
+        yield from _part("source", "nvml.h, https://docs.nvidia.com/deploy/nvml-api/")
+        return
+    from gpucheck.knowledge.messages import meaning
+
+    spoken = " / ".join(name for name in (row.name, row.driver) if name)
+    yield click.style(f"CUDA error {row.code}  {spoken}", bold=True)
+    yield from _part("text", row.text)
+    known = meaning("cuda-error", f"{row.name or row.driver}: {row.text}")
+    if known is None:
+        yield from _part("verdict", "none: the program made a call that CUDA rejects; this is not a fault of the host")
+    else:
+        yield from _message(known[0].key)
+    yield from _part("source", "CUDA runtime and driver API, error codes")
+
+
+def _evaluated(verdict: str, cause: str | None) -> Iterator[str]:
+    yield from _part("verdict", VERDICT.get(verdict, verdict.upper()))
+    if cause:
+        yield from _part("cause", f"{cause} (gpucheck explain {cause})")
+
+
+def _message(key: str) -> Iterator[str]:
+    from gpucheck.knowledge.messages import row
+
+    known = row(key)
+    yield from _part("means", known.says + (f"; {known.why}" if known.why else ""))
+    yield from _evaluated(known.verdict, known.cause)
+    for step in known.steps:
+        yield from _part("fix", step.text)
+
+
+def _code_in_line(line: str) -> tuple[str, int] | None:
+    """``xid`` or ``sxid`` and its number in a line of a kernel log."""
+    for kind, pattern in (("sxid", SXID), ("xid", XID)):
+        if match := pattern.search(line[:MOST_OF_A_LINE]):
+            return kind, int(match["code"])
+    return None
+
+
+def _line(text: str) -> Iterator[str] | None:
+    """What a line that some program printed means; None where nothing knows it."""
+    from gpucheck.knowledge.messages import kinds, meaning
+
+    # NCCL's own lines quote errors of CUDA: its table is asked first, since it knows where the call was made.
+    for kind in sorted(kinds(), key=lambda kind: kind == "cuda-error"):
+        known = meaning(kind, text[:MOST_OF_A_LINE])
+        if known is not None:
+            key, source = known[0].key, known[0].source
+            return iter([
+                click.style(f"{key}  (message)", bold=True),
+                *_message(key),
+                *_part("source", source),
+            ])  # fmt: skip
+    return None
 
 
 def _actions(immediate: "Advice | None", later: "Advice | None") -> Iterator[str]:
