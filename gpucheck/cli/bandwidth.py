@@ -10,6 +10,7 @@ import click
 from gpucheck.cli._shared.common import (
     Problem,
     fail_on_option,
+    level_option,
     measured_host,
     output_options,
     simulation_options,
@@ -41,13 +42,7 @@ SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
     "--tensor", metavar="RxC", help="Copy only a float32 tensor of this shape, in both directions (10000x10000)."
 )
 @click.option("--allow-busy-gpus", is_flag=True, help="Measure GPUs in use. Low bandwidth is then at most WARN.")
-@click.option(
-    "--level",
-    type=click.Choice(["quick", "standard", "full"]),
-    default="standard",
-    show_default=True,
-    help="Extent of the run. quick: integrity and one direction. full: every copy method and staged copies.",
-)
+@level_option(". quick: integrity and one direction. full: every copy method and staged copies.")
 @fail_on_option
 @click.option("-v", "--verbose", is_flag=True, help="Show the method.")
 @output_options(*FORMATS)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucheck.cli._shared.common import DIRECTORY, Problem, format_option, note, output_options, separated, write_result
+from gpucheck.cli._shared.common import DIRECTORY, Problem, format_option, note, output_options, several, write_result
 from gpucheck.cli.stack.common import EXIT_IMPOSSIBLE, ExistingFile, as_json, bundled, knowledge_option, lock_option
 from gpucheck.processes.atomic import SHARED
 
@@ -70,14 +70,7 @@ def _echo(manifest: "Manifest", format_: str, output: Path | None = None) -> Non
 
 @COMMAND.command("order")
 @lock_option
-@click.option(
-    "--group",
-    "patterns",
-    multiple=True,
-    callback=separated,
-    metavar="PATTERN,...",
-    help="Include only these groups of the lock, for example rocky-*. Repeatable.",
-)
+@several("--group", "PATTERN,...", "Include only these groups of the lock, for example rocky-*. Repeatable.")
 @click.option(
     "--facts", multiple=True, type=ExistingFile, help="Facts of a host that can collect packages. Repeatable."
 )
@@ -86,7 +79,7 @@ def _echo(manifest: "Manifest", format_: str, output: Path | None = None) -> Non
 )
 @click.option("-o", "--output", type=DIRECTORY, required=True, help="Directory for GROUP.json and GROUP.plan.")
 def order_command(
-    lock_file: Path, patterns: tuple[str, ...], facts: tuple[Path, ...], target: Path | None, output: Path
+    lock_file: Path, group: tuple[str, ...], facts: tuple[Path, ...], target: Path | None, output: Path
 ) -> None:
     """Write the packages to collect and the collecting hosts."""
     from gpucheck.bundle import contents
@@ -102,7 +95,7 @@ def order_command(
         lock = read_lock_file(lock_file)
         answering = {host.host: contents.system_of_host(host) for host in read_files(facts)[0]}
         orders = []
-        for name in contents.chosen_groups(lock, patterns):
+        for name in contents.chosen_groups(lock, group):
             found = plan(lock, group=name)
             if isinstance(found, Refusal):
                 raise Problem(
@@ -133,13 +126,7 @@ def order_command(
 @click.option(
     "--trusted-keys", multiple=True, type=ExistingFile, help="Local public key of another publisher. Repeatable."
 )
-@click.option(
-    "--accept-unverified",
-    multiple=True,
-    callback=separated,
-    metavar="PATTERN,...",
-    help="Accept these packages without a signed index. Repeatable.",
-)
+@several("--accept-unverified", "PATTERN,...", "Accept these packages without a signed index. Repeatable.")
 @click.option(
     "-o", "--output", type=DIRECTORY, default=Path("build/bundle"), show_default=True, help="Directory of the bundle."
 )

@@ -11,6 +11,7 @@ from gpucheck.cli._shared.common import (
     Number,
     Problem,
     fail_on_option,
+    level_option,
     measured_host,
     note,
     output_options,
@@ -78,13 +79,7 @@ def burnt_in(
 
 
 @click.command()
-@click.option(
-    "--level",
-    type=click.Choice(["standard", "burn-in"]),
-    default="standard",
-    show_default=True,
-    help="Extent of the run. standard: less than a minute of load. burn-in: rounds of cold and hot load.",
-)
+@level_option(". standard: less than a minute of load. burn-in: rounds of cold and hot load.", "standard", "burn-in")
 @click.option("--duration", metavar="10m..48h", help="Duration of a burn-in (default: 1h).")
 @click.option(
     "--state",

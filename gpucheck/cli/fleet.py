@@ -20,7 +20,8 @@ from gpucheck.cli._shared.common import (
     fail_on_option,
     note,
     output_options,
-    separated,
+    remote_option,
+    several,
     usage_errors,
     write_result,
 )
@@ -48,13 +49,7 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
 
 @COMMAND.command("report")
 @click.argument("sources", nargs=-1, required=True, type=SOURCE)
-@click.option(
-    "--expect-host",
-    multiple=True,
-    callback=separated,
-    metavar="HOST,...",
-    help="Hosts that must have a report. A missing report is an UNKNOWN row. Repeatable.",
-)
+@several("--expect-host", "HOST,...", "Hosts that must have a report. A missing report is an UNKNOWN row. Repeatable.")
 @click.option("--labels", type=FILE, help="Host labels of your site: CSV (host,rack,...).")
 @click.option("--baseline", type=FILE, help="Earlier merge (--format json). Report what is new, fixed or worse.")
 @click.option(
@@ -243,12 +238,11 @@ def history_command(sources: tuple[Path, ...], labels: Path | None, format_: str
     from gpucheck.fleet import report_files
     from gpucheck.fleet.history import history
     from gpucheck.fleet.row import read_labels
-    from gpucheck.foreign import UnreadableInput
     from gpucheck.render.history import to_csv, to_text
     from gpucheck.render.json import to_json
 
     files = [file for source in sources for file in (report_files(source) if source.is_dir() else [source])]
-    with usage_errors(ValueError, UnreadableInput):
+    with usage_errors(ValueError):
         found = history(files)
         of_site = read_labels(labels) if labels else {}
     if not found.nodes:
@@ -259,11 +253,9 @@ def history_command(sources: tuple[Path, ...], labels: Path | None, format_: str
 
 @COMMAND.command("evidence")
 @click.argument("search", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--nodes", multiple=True, callback=separated, metavar="NODE,...", help="Default: the nodes with FAIL.")
+@several("--nodes", "NODE,...", "Default: the nodes with FAIL.")
 @click.option("--inventory", type=FILE, help="Ansible inventory: as isolate.")
-@click.option(
-    "--remote", default="gpucheck", show_default=True, metavar="COMMAND", help="Command of gpucheck on the nodes."
-)
+@remote_option
 @click.option("-o", "--output", type=DIRECTORY, default=Path(), help="Write the archives there. Default: here.")
 def evidence_command(search: Path, nodes: tuple[str, ...], inventory: Path | None, remote: str, output: Path) -> int:
     """Write an archive about each node that isolate named.
@@ -280,7 +272,7 @@ def evidence_command(search: Path, nodes: tuple[str, ...], inventory: Path | Non
     from gpucheck.isolate.run import peers_of
     from gpucheck.model.isolation import IsolationReport
 
-    with usage_errors(ValueError, UnreadableInput, msgspec.DecodeError):
+    with usage_errors(ValueError, msgspec.DecodeError):
         found = msgspec.json.decode(read_bytes(search, MOST_SEARCH), type=IsolationReport)
         wanted = nodes or named_nodes(found)
         if not wanted:

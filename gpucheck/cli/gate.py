@@ -5,7 +5,16 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._shared.common import DIRECTORY, Problem, note, seconds, separated, usage_errors
+from gpucheck.cli._shared.common import (
+    DIRECTORY,
+    Problem,
+    messages_option,
+    nodes_option,
+    note,
+    remote_option,
+    seconds,
+    usage_errors,
+)
 from gpucheck.cli._shared.progress import steps
 from gpucheck.model.finding import EXIT_STATUS, Verdict
 
@@ -17,20 +26,12 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell exits
 @click.option(
     "--spare", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Nodes that may be left out."
 )
-@click.option(
-    "--nodes",
-    multiple=True,
-    callback=separated,
-    metavar="NODE,...",
-    help="Test these nodes over ssh. Default: the nodes of the present Slurm allocation, with srun.",
-)
+@nodes_option
 @click.option("--inventory", type=FILE, help="Ansible inventory: as isolate.")
 @click.option("--history", type=FILE, help="CSV of fleet history: its lemons are the first to be left out as spare.")
 @click.option("--within", type=seconds(20.0), default=90.0, show_default=True, metavar="SECONDS", help="Time for all.")
-@click.option("--sizes", default="8K,128M", show_default=True, metavar="LIST", help="A small and a large message.")
-@click.option(
-    "--remote", default="gpucheck", show_default=True, metavar="COMMAND", help="Command of gpucheck on the nodes."
-)
+@messages_option
+@remote_option
 @click.option("--lists", type=DIRECTORY, default=Path(), help="Write the lists of nodes there. Default: here.")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, required=True)
 def COMMAND(  # noqa: N802 - the name the command walk looks for
@@ -55,12 +56,11 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     if too few nodes pass, and nothing was started.
     """
     from gpucheck.fleet.row import lemons, read_labels
-    from gpucheck.foreign import UnreadableInput
     from gpucheck.isolate.gate import FAILING, choose, job_environment, vet, write_lists
     from gpucheck.isolate.launch import AllocationEndedError, Launcher
     from gpucheck.isolate.run import peers_of
 
-    with usage_errors(ValueError, UnreadableInput):
+    with usage_errors(ValueError):
         bad_before = lemons(read_labels(history)) if history else ()
         peers, slurm = peers_of(nodes, inventory, os.environ)
     wanted = len(peers) - spare

@@ -11,6 +11,7 @@ import msgspec
 
 from gpucheck.cli._shared.common import (
     fail_on_option,
+    level_option,
     output_options,
     simulation_options,
     start_simulation,
@@ -38,13 +39,7 @@ base_option = click.option("--base", metavar="IMAGE", help="Base image instead o
 
 
 @click.group(invoke_without_command=True)
-@click.option(
-    "--level",
-    type=click.Choice(["quick", "standard", "full"]),
-    default="standard",
-    show_default=True,
-    help="Extent of the run. quick: only what can change in a running container. full: also import the framework.",
-)
+@level_option(". quick: only what can change in a running container. full: also import the framework.")
 @timeout_option()
 @fail_on_option
 @output_options("text", "json")

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucheck.cli._shared.common import Number, OutputFile, Problem, output_options, seconds, separated, usage_errors
+from gpucheck.cli._shared.common import (
+    Number,
+    OutputFile,
+    Problem,
+    messages_option,
+    nodes_option,
+    output_options,
+    remote_option,
+    seconds,
+    several,
+    usage_errors,
+)
 from gpucheck.cli._shared.progress import steps
 from gpucheck.cli._shared.shown import FORMATS, measured, write_report
 from gpucheck.cli.bandwidth import parse_sizes
@@ -21,13 +32,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option(
-    "--nodes",
-    multiple=True,
-    callback=separated,
-    metavar="NODE,...",
-    help="Test these nodes over ssh. Default: the nodes of the present Slurm allocation, with srun.",
-)
+@nodes_option
 @click.option("--inventory", type=FILE, help="Ansible inventory: the connection of NODES, or of its group gpu.")
 @click.option("--switches", type=FILE, help="Switch of each node: CSV (host,switch), also of fleet history.")
 @click.option(
@@ -36,7 +41,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="GB/S",
     help="Bus bandwidth of a healthy all_reduce. With it, all nodes together are tested.",
 )
-@click.option("--nics", multiple=True, callback=separated, metavar="NIC,...", help="Test each of these NICs alone too.")
+@several("--nics", "NIC,...", "Test each of these NICs alone too.")
 @click.option(
     "--repeat",
     type=click.IntRange(1, 16),
@@ -45,7 +50,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="N",
     help="Give each node N first tests, with other nodes each time: for nodes that are slow at times.",
 )
-@click.option("--sizes", default="8K,128M", show_default=True, metavar="LIST", help="A small and a large message.")
+@messages_option
 @click.option(
     "--timeout",
     type=seconds(),
@@ -54,9 +59,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="SECONDS",
     help="Time limit of one test after its ranks started.",
 )
-@click.option(
-    "--remote", default="gpucheck", show_default=True, metavar="COMMAND", help="Command of gpucheck on the nodes."
-)
+@remote_option
 @click.option("--state", type=OutputFile(), metavar="FILE", help="Write each result to FILE, and continue from it.")
 @click.option("--simulate-fleet", "simulated", metavar="SPEC", help="Search a simulated fleet: nodes=1024,bad=20.")
 @output_options(*FORMATS)
@@ -81,7 +84,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     node is named after bad tests with two different nodes; with --expected, all nodes together are tested first.
     """
     from gpucheck.fleet.row import lemons, read_labels
-    from gpucheck.foreign import UnreadableInput
     from gpucheck.isolate.launch import Launcher, SearchProblem
     from gpucheck.isolate.run import SearchOptions, Watch, isolate, peers_of
     from gpucheck.isolate.search import Limits
@@ -90,7 +92,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     if len(parse_sizes(sizes)) != 2:
         raise Problem(f"--sizes {sizes}: expected two sizes, a small and a large one, such as 8K,128M.")
-    with usage_errors(ValueError, UnreadableInput):
+    with usage_errors(ValueError):
         fleet = None if simulated is None else SimulatedFleet(parse_spec(simulated))
         if fleet is not None and (nodes or inventory or switches or nics):
             raise Problem("--simulate-fleet draws its own nodes, switches and NICs.")

@@ -10,7 +10,7 @@ from gpucheck.cli._shared.common import (
     fail_on_option,
     measured_host,
     output_options,
-    separated,
+    several,
     simulation_options,
     start_simulation,
 )
@@ -25,10 +25,11 @@ MOST_SECONDS = 3600
 
 
 @click.command()
-@click.option(
-    "--nics", multiple=True, callback=separated, metavar="mlx5_0,0000:58:00.0",
-    help="Use only these RDMA devices or bus ids. Default: those of the GPUs, else all with an active port.",
-)  # fmt: skip
+@several(
+    "--nics",
+    "mlx5_0,0000:58:00.0",
+    "Use only these RDMA devices or bus ids. Default: those of the GPUs, else all with an active port.",
+)
 @click.option(
     "--gpu-memory", type=click.Choice(["auto", "yes", "no"]), default="auto", show_default=True,
     help="Also test with the memory of a GPU. auto: where a GPU is below the switch of a card.",

@@ -14,12 +14,13 @@ import msgspec
 from gpucheck.cli._shared.common import (
     Problem,
     fail_on_option,
+    level_option,
     open_host,
     output_options,
     recording_option,
     replay_mark,
     seconds,
-    separated,
+    several,
     simulation_options,
     timeout_option,
 )
@@ -40,33 +41,16 @@ if TYPE_CHECKING:
     Comparison = Callable[[Report], Iterable[Finding]]
 
 HOST_S = 10.0
+STEPS = "NAME|TAG,..."
 
 
 @click.command()
-@click.option(
-    "--level",
-    type=click.Choice(["quick", "standard", "full"]),
-    default="standard",
-    show_default=True,
-    help="Extent of the run, like dcgmi diag -r 1, 2 and 3. quick: checks only. standard: also copies, collectives, "
-    "computing and training. full: all training strategies.",
+@level_option(
+    ", like dcgmi diag -r 1, 2 and 3. quick: checks only. standard: also copies, collectives, computing and training. "
+    "full: all training strategies."
 )
-@click.option(
-    "--only",
-    multiple=True,
-    callback=separated,
-    shell_complete=STEP,
-    metavar="NAME|TAG,...",
-    help="Run only these steps (list: gpucheck explain). Repeatable.",
-)
-@click.option(
-    "--skip",
-    multiple=True,
-    callback=separated,
-    shell_complete=STEP,
-    metavar="NAME|TAG,...",
-    help="Skip these steps. Repeatable.",
-)
+@several("--only", STEPS, "Run only these steps (list: gpucheck explain). Repeatable.", shell_complete=STEP)
+@several("--skip", STEPS, "Skip these steps. Repeatable.", shell_complete=STEP)
 @click.option(
     "--expect", type=click.Path(path_type=Path), metavar="FILE", help="Compare the host with expectations (YAML)."
 )

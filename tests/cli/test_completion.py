@@ -8,8 +8,8 @@ import sys
 import pytest
 from click.shell_completion import ShellComplete
 
+from gpucheck import simulator
 from gpucheck.cli import cli
-from gpucheck.cli._shared import completion
 
 
 def completed(line):
@@ -59,7 +59,7 @@ def test_an_error_is_no_completion(monkeypatch):
     def broken(*_):
         raise ValueError("a table is broken")
 
-    monkeypatch.setattr(completion, "_profiles", broken)
+    monkeypatch.setattr(simulator, "profile_names", broken)
 
     assert completed("verify --simulate hgx-") == {}
 

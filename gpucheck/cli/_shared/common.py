@@ -199,9 +199,31 @@ DIRECTORY.name = "dir"  # in help texts
 
 
 def separated(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
-    """Return the values of a repeatable option, each of which may be several separated by commas."""
     return tuple(value.strip() for text in values for value in text.split(","))
 
+
+def several(name: str, metavar: str, about: str, **more: Any) -> Callable[[F], F]:
+    """Add a repeatable option, of which each value may be several separated by commas."""
+    return click.option(name, multiple=True, callback=separated, metavar=metavar, help=about, **more)
+
+
+def level_option(about: str, *levels: str) -> Callable[[F], F]:
+    """Add --level. about: the levels; quick, standard and full without `levels`."""
+    choice = click.Choice(levels or ("quick", "standard", "full"))
+    text = f"Extent of the run{about}"
+    return click.option("--level", type=choice, default="standard", show_default=True, help=text)
+
+
+# Of commands that start gpucheck on other nodes.
+nodes_option = several(
+    "--nodes", "NODE,...", "Test these nodes over ssh. Default: the nodes of the present Slurm allocation, with srun."
+)
+messages_option = click.option(
+    "--sizes", default="8K,128M", show_default=True, metavar="LIST", help="A small and a large message."
+)
+remote_option = click.option(
+    "--remote", default="gpucheck", show_default=True, metavar="COMMAND", help="Command of gpucheck on the nodes."
+)
 
 fail_on_option = click.option(
     "--fail-on",

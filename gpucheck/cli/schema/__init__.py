@@ -1,22 +1,20 @@
 """Print the JSON Schema of a published document"""
 
 import json
-from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 
 import click
-from click.shell_completion import CompletionItem
 
 from gpucheck.cli._shared.common import OutputFile, Problem, write_result
-from gpucheck.cli._shared.completion import completer, matching
+from gpucheck.cli._shared.completion import completer
 from gpucheck.processes.atomic import SHARED
 
 
-def _documents(incomplete: str) -> Iterable[CompletionItem]:
+def _documents(_: str) -> dict[str, str]:
     from gpucheck.cli.schema.documents import DOCUMENTS
 
-    return matching(((name, one.printed) for name, one in DOCUMENTS.items()), incomplete)
+    return {name: one.printed for name, one in DOCUMENTS.items()}
 
 
 @click.command()

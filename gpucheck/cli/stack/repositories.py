@@ -7,7 +7,7 @@ import click
 from click.exceptions import Exit
 
 from gpucheck.cli._shared.common import DIRECTORY, Problem, note, output_options, usage_errors, write_result
-from gpucheck.cli.stack.common import EXIT_IMPOSSIBLE, EXIT_UNKNOWN, ExistingFile, as_json, guarded
+from gpucheck.cli.stack.common import EXIT_IMPOSSIBLE, EXIT_UNKNOWN, ExistingFile, as_json, guarded, lock_option
 
 if TYPE_CHECKING:
     from gpucheck.repositories.fetching import Fetcher
@@ -17,14 +17,7 @@ EXIT_STATUS = {"pass": 0, "fail": EXIT_IMPOSSIBLE, "unknown": EXIT_UNKNOWN}
 
 
 @click.command("check-repositories")
-@click.option(
-    "--lock",
-    "lock_file",
-    type=ExistingFile,
-    default=Path("stack.lock.yml"),
-    show_default=True,
-    help="Lock file with the plans to compare.",
-)
+@lock_option
 @click.option(
     "--group", "groups", multiple=True, metavar="NAME", help="Check only this group of the lock file. Repeatable."
 )
