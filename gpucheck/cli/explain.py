@@ -1,4 +1,4 @@
-"""Describe a cause, check, finding or Xid code and how to fix it"""
+"""Describe a cause, check, finding or Xid code, and the fix"""
 
 import re
 import textwrap

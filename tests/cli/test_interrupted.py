@@ -54,7 +54,7 @@ def cut(tmp_path, marked):
         (programs / program).write_text("#!/bin/sh\n: slow-program\nsleep 600\n")
         (programs / program).chmod(0o755)
 
-    def run(phase, *signals, arguments=(), terminal=False, pause=0.0):
+    def run(phase, *signals, arguments=(), terminal=False, before=heed_interrupts):
         words, at_work = PHASES[phase]
         path = f"{programs}:{os.environ['PATH']}" if phase == "a program" else os.environ["PATH"]
         at_work = str(programs) if phase == "a program" else at_work
@@ -63,14 +63,13 @@ def cut(tmp_path, marked):
         ours, theirs = pty.openpty() if terminal else (None, subprocess.PIPE)
         command = subprocess.Popen(
             [*VERIFY, *words, *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=theirs,
-            stderr=theirs, preexec_fn=heed_interrupts,
+            stderr=theirs, preexec_fn=before,
         )  # fmt: skip
         wait_until(lambda: in_a_step(command.pid, terminal) and running(marked, at_work), 60.0)
         time.sleep(0.2)
         began = time.monotonic()
         for number in signals:
             command.send_signal(number)
-            time.sleep(pause)
         if ours is not None:
             os.close(theirs)
             out, err = read_all(ours), ""
@@ -143,6 +142,14 @@ def test_a_file_keeps_the_last_complete_report(cut, tmp_path):
 
 def test_an_interrupted_report_that_cannot_be_written_is_74(cut):
     assert cut("nvml", signal.SIGINT, arguments=["-o", "/dev/full"])[0] == 74
+
+
+def test_a_hang_up_ends_it_unless_nohup_ignores_it(cut):
+    def nohup():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    assert cut("copies", signal.SIGHUP)[::4] == (129, [])
+    assert cut("copies", signal.SIGHUP, signal.SIGTERM, before=nohup)[::4] == (143, [])
 
 
 @pytest.mark.parametrize("number", sampled(STATUS, (1,)))

@@ -21,6 +21,7 @@ SIMULATE = ["--simulate", "p100-pcie-x2"]
 COMMANDS = {
     "verify": (["verify", *SIMULATE, "--level", "quick", "--format", "json", "-o"], 1.0),
     "smoke": (["smoke", "--framework", "torch", "--steps", "10", "--format", "json", "-o"], 6.0),
+    "collectives": (["collectives", *SIMULATE, "--sizes", "8K,64M", "--format", "json", "-o"], 6.0),
     "bandwidth": (["bandwidth", *SIMULATE, "--format", "json", "-o"], 2.0),
     "record": (["record", *SIMULATE, "-o"], 1.0),
     "simulate": (["simulate", *SIMULATE[1:], "-o"], 1.0),

