@@ -346,7 +346,12 @@ def _pairs(report: Report, stated: Stated) -> Iterator[Finding]:
         if report.topology is None:
             yield stated.not_reported("comparison.topology-unknown", at, wanted)
             continue
-        seen = sum(pair.cls == cls for pair in report.topology.pairs)
+        classes = [pair.cls for pair in report.topology.pairs]
+        seen = classes.count(cls)
+        # A pair whose class is not known may be one of these.
+        if None in classes and seen <= wanted <= seen + classes.count(None):
+            yield stated.not_reported("comparison.topology-unknown", at, wanted)
+            continue
         yield stated.held(at, seen, wanted, "comparison.pairs-differ", unit=f"pairs of {cls}")
 
 
@@ -401,6 +406,9 @@ def limits(report: Report, stated: Stated) -> Iterator[Finding]:
             continue
         name = at.split(".")[1]
         numbers = list(_copies_between(copies, name, cls) if name in MATRICES else _host_links(copies, name))
+        if not numbers and cls is not None and any(pair.cls in (None, cls) for pair in copies.pairs):
+            yield stated.not_reported("comparison.copies-failed", at, limit)
+            continue
         yield _evaluate(numbers, at, cls, limit, least=least, stated=stated)
 
 

@@ -160,6 +160,31 @@ def test_what_nobody_tells_is_unknown_and_no_pass():
     assert judged("pairs: {NV18: 1}", msgspec.structs.replace(report(), topology=None))[0].verdict is Verdict.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("pairs", "verdict"),
+    [
+        ("{NV18: 1}", Verdict.UNKNOWN),
+        ("{NV18: 0}", Verdict.UNKNOWN),
+        ("{NV18: 2}", Verdict.FAIL),
+    ],
+)
+def test_a_pair_of_an_unknown_class_may_be_of_each(pairs, verdict):
+    seen = report(*GPUS)
+    unknown = tuple(msgspec.structs.replace(pair, cls=None) for pair in seen.topology.pairs)
+    seen = msgspec.structs.replace(seen, topology=msgspec.structs.replace(seen.topology, pairs=unknown))
+
+    assert judged(f"pairs: {pairs}", seen)[0].verdict is verdict
+
+
+def test_pairs_without_a_result_are_not_absent():
+    """Their copies failed: another finding states that, and the class is there."""
+    failed = copied() | {"matrices": {}}
+    failed["pairs"] = [pair | {"measured": None} for pair in failed["pairs"]]
+    (only,) = judged("floors: {p2p_uni_gb_s: {NV18: 300}}", report(*GPUS, measured=failed))
+
+    assert (only.verdict, only.code) == (Verdict.UNKNOWN, "comparison.copies-failed")
+
+
 def test_a_floor_is_skipped_where_nothing_was_to_be_measured_and_unknown_where_it_failed():
     floor = "floors: {p2p_uni_gb_s: 300}"
     lost = loud(judged("gpus: {count: 1}", report(*GPUS)))[0]
