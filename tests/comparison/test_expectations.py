@@ -160,6 +160,14 @@ def test_what_nobody_tells_is_unknown_and_no_pass():
     assert judged("pairs: {NV18: 1}", msgspec.structs.replace(report(), topology=None))[0].verdict is Verdict.UNKNOWN
 
 
+@pytest.mark.parametrize("versions", [{}, {"driver": None, "cuda": None, "torch": None}])
+def test_a_version_that_could_not_be_read_is_unknown(versions):
+    """Without NVML there is no CUDA version; after a read that hangs, none at all."""
+    (only,) = judged("versions: {cuda: 12}", msgspec.structs.replace(report(*GPUS), versions=versions))
+
+    assert (only.verdict, only.code) == (Verdict.UNKNOWN, "comparison.version-unknown")
+
+
 @pytest.mark.parametrize(
     ("pairs", "verdict"),
     [
