@@ -362,7 +362,7 @@ def _network(facts: Facts | None, share: Partial | None, stated: Stated) -> Iter
     """RDMA devices that are neither virtual functions nor bridges of switches, and their active ports."""
     wanted = stated.expected.network
     rates = {f"network.ports.{rate}": (float(rate), count) for rate, count in wanted.get("ports", {}).items()}
-    if share is not None or facts is None:
+    if share is not None or facts is None or facts.missing(["rdma"]):
         for at in ("network.devices", *rates) if "devices" in wanted else rates:
             yield stated.not_reported("comparison.network-unknown", at, "those of the whole host")
         return

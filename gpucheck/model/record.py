@@ -31,13 +31,15 @@ MIB = 20
 
 
 class _Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """``measurements["gpu-health"]``. uptime_hours: since boot, None if unknown. nics: an RDMA device each."""
+    """``measurements["gpu-health"]``. uptime_hours: since boot, None if unknown. nics: an RDMA device each,
+    None if they could not be read.
+    """
 
     uptime_hours: float | None = None
     module_flavour: str | None = None
     gpus: tuple[dict[str, Any], ...] = ()
     ports: tuple[dict[str, Any], ...] = ()
-    nics: tuple[dict[str, Any], ...] = ()
+    nics: tuple[dict[str, Any], ...] | None = None
 
 
 def stored(facts: Facts, uptime_hours: float | None) -> dict[str, Any]:
@@ -52,7 +54,7 @@ def stored(facts: Facts, uptime_hours: float | None) -> dict[str, Any]:
                 for one in facts.pci
                 if one.bus_id in on_path
             ),
-            nics=tuple(_nics(facts)),
+            nics=None if facts.missing(["rdma"]) else tuple(_nics(facts)),
         )
     )
     return kept
@@ -92,23 +94,24 @@ def facts_of(measurements: Mapping[str, Any]) -> Facts | None:
     try:
         kept = msgspec.convert(measurements[RECORD], _Stored, strict=False)
         reading = {"driver_version": None, "nvml_version": None, "cuda_version": None, "gpus": [*_gpus(kept.gpus)]}
-        facts = {
+        facts: dict[str, Any] = {
             "nvml": {"type": "reading", **reading},
             "pci": [
                 {"vendor_id": "", "device_id": "", "class_id": "", **port} for port in (*kept.ports, *_functions(kept))
             ],
-            "rdma": [row["device"] for row in kept.nics],
-            "counters_at_start": [one for row in kept.nics for one in row["counters"]],
             "driver": {"loaded_flavour": kept.module_flavour},
             "texts": {UPTIME: None if kept.uptime_hours is None else f"{3600 * kept.uptime_hours}"},
         }
+        if kept.nics is not None:
+            facts["rdma"] = [row["device"] for row in kept.nics]
+            facts["counters_at_start"] = [one for row in kept.nics for one in row["counters"]]
         return msgspec.convert(facts, Facts, strict=False)
     except (msgspec.ValidationError, ValueError, TypeError, KeyError):
         return None  # of another version or written by hand
 
 
 def _functions(kept: _Stored) -> Iterable[dict[str, Any]]:
-    for row in kept.nics:
+    for row in kept.nics or ():
         yield {"bus_id": row["bus_id"], "link": row.get("link", {}), "infiniband_names": [row["device"]["name"]]}
 
 

@@ -6,6 +6,7 @@ import pytest
 from gpucheck import comparison
 from gpucheck.model import Report, Verdict
 from gpucheck.model.host.network import PortCounters
+from gpucheck.model.record import RECORD, stored
 from gpucheck.run import verification as run
 from gpucheck.run.steps.health import record_step
 from tests.checks.network.cards import DOWN, card, named, nic, port
@@ -49,6 +50,18 @@ def test_a_site_states_its_devices_and_ports(text, devices, verdict, cause):
     (found,) = comparison.evaluate(report(devices), wanted)
 
     assert (found.verdict, found.cause, found.subject) == (verdict, cause, "host")
+
+
+def test_cards_that_could_not_be_read_are_neither_gone_nor_missing():
+    """The read of RDMA devices failed, or was ended at its deadline."""
+    before, unread = report([card(), card()], started=THEN), report([card(), card()])
+    kept = unread.measurements[RECORD] | {"nics": None}
+    assert stored(msgspec.structs.replace(whole_host(h100(0)), rdma=msgspec.UNSET), None)["nics"] is None
+    unread = msgspec.structs.replace(unread, measurements={**unread.measurements, RECORD: kept})
+    (found,) = comparison.evaluate(unread, comparison.read("network: {devices: 2}", "site.yml"))
+
+    assert (found.verdict, found.code) == (Verdict.UNKNOWN, "comparison.network-unknown")
+    assert not [one for one in comparison.compare(before, unread) if one.code == "comparison.nic-gone"]
 
 
 TWO = {"devices": [card(card="a"), card(card="b")]}
