@@ -12,8 +12,7 @@ from collections.abc import Iterator
 
 from gpucheck.compute.evaluation import miss_probability
 from gpucheck.compute.running.run import ComputeRun
-from tests.compute.burnin import burnt
-from tests.compute.machines import computed, computed_on, loud, simulated
+from tests.compute.machines import burnt, computed, computed_on, loud, simulated
 
 MACHINES = ("p100-pcie-x2", "a100-sxm-x4", "dgx1-v100", "hgx-h100-x8", "l40s-x4", "rtx4090-x8")
 POWER_LIMIT = "power-limit:gpu=1,watts=70 %"

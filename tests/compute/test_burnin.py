@@ -26,8 +26,7 @@ from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Verdict
 from gpucheck.model.compute import BurnIn, Sample
 from gpucheck.model.device import Device
-from tests.compute.burnin import burnt
-from tests.compute.machines import computed, device, loud, simulated
+from tests.compute.machines import burnt, computed, device, loud, simulated
 from tests.machines import h100
 from tests.shared import sampled
 
