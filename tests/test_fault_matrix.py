@@ -30,6 +30,7 @@ from gpucheck.render.words import observed
 from gpucheck.run import verification as run
 from gpucheck.run.steps import train
 from gpucheck.simulator.faults import all_faults
+from gpucheck.train.spec import SmokeOptions
 from tests.conftest import Figures
 from tests.diagnose import cases
 from tests.fault_rules import LOUD, built, judge, no_judgement, subjects
@@ -297,7 +298,7 @@ def test_a_fault_of_training_reaches_the_ranks_and_alarms_no_check(row, name, ma
     """What the ranks make of it is held by tests/train, with real training; it is not counted here."""
     findings = look(machine(name, row["fault"]), QUICK)
     no_judgement(findings)
-    fault = train.simulated_fault()
+    fault = train.with_fault(SmokeOptions()).fault
 
     assert fault is not None
     assert fault.kind == row["in_ranks"]

@@ -13,6 +13,7 @@ from gpucheck.run import verification as run
 from gpucheck.run.steps import train
 from gpucheck.run.steps.versions import NAME, refused, version_consistency
 from gpucheck.simulator.faults import all_faults
+from gpucheck.train.spec import SmokeOptions
 from tests.fakes import SYSTEM, facts
 from tests.machines import LOADED, on_bus, p100, reading
 from tests.train.outcomes import HANG
@@ -112,7 +113,7 @@ def test_a_fault_of_the_simulated_machine_reaches_the_ranks(monkeypatch, words, 
     directory = simulator.activate("p100-pcie-x2", [words])
     monkeypatch.setenv("GPUCHECK_SIMULATOR", str(directory))
 
-    fault = train.simulated_fault()
+    fault = train.with_fault(SmokeOptions()).fault
 
     assert fault is not None
     assert (fault.kind, (fault.rank, fault.phase, fault.step)) == (kind, where)
@@ -133,4 +134,4 @@ def test_every_training_fault_has_its_form_in_the_ranks(tmp_path):
 def test_a_machine_without_faults_has_none(monkeypatch, tmp_path):
     (tmp_path / "surroundings.json").write_text(json.dumps({"shm_bytes": 1}))
     monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path))
-    assert train.simulated_fault() is None
+    assert train.with_fault(SmokeOptions()) == SmokeOptions()
