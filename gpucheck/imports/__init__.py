@@ -76,7 +76,7 @@ def _no_topology(lines: Lines, problem: ImportProblem | None) -> ImportProblem:
     expected = " or ".join(kind.title for kind in reversed(all_kinds()) if kind.topology)
     return problem or ImportProblem(
         "no topology in the input",
-        where="line 1",
+        line=1,
         why=f"it starts with {quoted(first_line(lines.text))}, which is not {expected}",
         do="Save the dump again and import that: nvidia-smi topo -m > topo.txt",
     )

@@ -26,7 +26,7 @@ class Kind:
     """One kind of dump.
 
     name: as users give it to --as; several kinds may share one (a tool's text and its JSON). title: how a message
-    names it. parse: lines -> what they hold, None for nothing; raises ImportProblem, whose ``line N`` counts from the
+    names it. parse: lines -> what they hold, None for nothing; raises ImportProblem, whose line counts from the
     first of these lines, and nothing else.
 
     How it is found in a text with other content. hints: every text of the kind contains one of these,

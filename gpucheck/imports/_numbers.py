@@ -23,20 +23,20 @@ def refuse_gib(line: str, number: int) -> None:
     if re.search(r"\bGiB\b", line):
         raise ImportProblem(
             "bandwidth in GiB/s",
-            where=f"line {number}",
+            line=number,
             why=f"{quoted(line)} is not in GB/s (10**9 bytes/s), which the tool prints",
             do="Multiply by 1.0737, or paste the tool's own output",
         )
 
 
-def cell(word: str, where: str) -> float | None:
+def cell(word: str, line: int | None = None) -> float | None:
     """Return a measurement, None if the tool printed that it has none. Raises ImportProblem for NaN and the like."""
     if word.lower() in NOT_MEASURED:
         return None
     number = float(word) if CELL.match(word) else math.nan
     if not math.isfinite(number) or not 0 <= number < LARGEST:
         raise ImportProblem(
-            "a value that is not a measurement", where=where, why=f"{quoted(word)} is not a bandwidth or time", do=AGAIN
+            "a value that is not a measurement", line=line, why=f"{quoted(word)} is not a bandwidth or time", do=AGAIN
         )
     return number if number >= SMALLEST else None
 
@@ -76,7 +76,7 @@ def table(lines: Sequence[str], start: int, what: str) -> Grid:
     for label in range(max(found, default=-1) + 1):
         words = found.get(label, [])
         if len(words) == len(heads) + 1 and not _is_cut(words[-1], min(places, default=0)):
-            rows.append(tuple(cell(word, f"line {start + 1}") for word in words[1:]))
+            rows.append(tuple(cell(word, start + 1) for word in words[1:]))
         else:
             rows.append((None,) * len(heads))
             lost.append(label)
@@ -199,4 +199,4 @@ def tables(lines: Sequence[str], heads: Iterable[tuple[int, str, bool]], devices
 
 
 def _shape(what: str, at: int, why: str) -> ImportProblem:
-    return ImportProblem(f"{what}: not a square table", where=f"line {at + 1}", why=why, do=AGAIN)
+    return ImportProblem(f"{what}: not a square table", line=at + 1, why=why, do=AGAIN)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpucheck.imports._kind import LINE, AnyCase, Kind
+from gpucheck.imports._kind import AnyCase, Kind
 from gpucheck.imports._text import QUOTE_LIMIT, WHOLE, ImportProblem, first_line, quoted, regex
 from gpucheck.imports._unwrap import Lines
 from gpucheck.model.diagnosis import ReadRange, UnreadRange, is_output
@@ -284,15 +284,12 @@ def _read(section: Section, text: list[str], source: str) -> Part:
 
 def _moved(problem: ImportProblem, at: list[int]) -> ImportProblem:
     """The same problem with lines of the whole input in place of those of the section."""
-
-    def whole(match: re.Match[str]) -> str:
-        number = int(match[1])
-        return f"line {at[number - 1] + 1}" if 0 < number <= len(at) else match[0]
-
-    where = LINE.sub(whole, problem.where)
+    where, line = problem.where, problem.line
     if where == WHOLE:
         where = f"lines {at[0] + 1}-{at[-1] + 1}"
-    return ImportProblem(problem.what, where=where, why=problem.why, do=problem.do)
+    if line is not None and line <= len(at):
+        line = at[line - 1] + 1
+    return ImportProblem(problem.what, where=where, line=line, why=problem.why, do=problem.do)
 
 
 def _runs(at: Iterable[int], text: list[str]) -> Iterator[tuple[int, int]]:

@@ -17,19 +17,20 @@ WHOLE = "entire input"
 class ImportProblem(ValueError):
     """Input that cannot be read as what it should be.
 
-    what: what was wanted and not got. where: the line, or WHOLE. why: what was seen there. do: the next step.
+    what: what was wanted and not got. line: in the text, else where. why: what was seen there. do: the next step.
     As text it is one line of at most a few hundred characters, whatever the input was.
     """
 
-    def __init__(self, what: str, *, why: str, do: str, where: str = WHOLE) -> None:
+    def __init__(self, what: str, *, why: str, do: str, where: str = WHOLE, line: int | None = None) -> None:
         super().__init__(what, where, why, do)
         self.what = what
+        self.line = line
         self.where = where
         self.why = why
         self.do = do
 
     def __str__(self) -> str:
-        return f"{self.what} ({self.where}): {self.why}. {self.do}"
+        return f"{self.what} ({f'line {self.line}' if self.line else self.where}): {self.why}. {self.do}"
 
 
 def absent(what: str, why: str, do: str) -> ImportProblem:
@@ -254,9 +255,7 @@ def json_object(lines: Sequence[str], tool: str) -> dict[str, Any]:
             f"{tool}: damaged JSON", why=why, do="Save the file again; it is cut short or edited"
         ) from None
     if not isinstance(value, dict):
-        raise ImportProblem(
-            f"{tool}: not a JSON object", where="line 1", why="it holds something else", do="Save it again"
-        )
+        raise ImportProblem(f"{tool}: not a JSON object", line=1, why="it holds something else", do="Save it again")
     return value
 
 

@@ -223,9 +223,8 @@ def _cut(found: dict[int, list[str]], width: int) -> list[int]:
 
 def _text_row(words: list[str], number: int, columns: _Columns) -> Row:
     tail, half = words[-columns.width :], columns.width // 2
-    where = f"line {number}"
     sides = [tail[:half], tail[half:]]
-    found = [(cell(side[1], where), cell(side[2], where), _errors(side, columns)) for side in sides]
+    found = [(cell(side[1], number), cell(side[2], number), _errors(side, columns)) for side in sides]
     best = max(found, key=lambda numbers: numbers[1] or 0.0, default=(None, None, None))
     wrong = [numbers[2] for numbers in found if numbers[2] is not None]
     return Row(int(words[0]), best[0], best[1], sum(wrong) if wrong else None)
@@ -326,7 +325,7 @@ def _json_row(result: dict[str, Any]) -> Row | None:
 
 
 def _number(value: Any) -> float | None:
-    return cell(str(value), "results") if value is not None else None
+    return cell(str(value)) if value is not None else None
 
 
 JSON = Kind(

@@ -87,7 +87,7 @@ class _Reader:
 
     def problem(self, why: str) -> ImportProblem:
         line = self.parser.CurrentLineNumber + self.first_line - 1
-        return ImportProblem(f"{TITLE} cannot be read", where=f"line {line}", why=why, do=AGAIN)
+        return ImportProblem(f"{TITLE} cannot be read", line=line, why=why, do=AGAIN)
 
     def _doctype(self, name: str, *_: object) -> None:
         raise self.problem(
@@ -334,7 +334,7 @@ def parse(lines: list[str]) -> Part:
         why = "it has neither a gpu element nor a pci element of class 0x0302"
         if root.tag != "system":
             why = f"the outermost element is {quoted(root.tag)}, not system"
-        raise ImportProblem(f"no GPU in this {TITLE}", where=f"line {root.line}", why=why, do=AGAIN)
+        raise ImportProblem(f"no GPU in this {TITLE}", line=root.line, why=why, do=AGAIN)
     return of_topology(_topology(system))
 
 

@@ -76,12 +76,12 @@ def _nothing(lines: list[str]) -> ImportProblem:
     header, row = lone_header(lines), lone_row(lines)
     if header is not None:
         why = "this line names the columns, but no GPU row follows; the paste is cut short"
-        return ImportProblem(what, where=f"line {header}", why=why, do=AGAIN)
+        return ImportProblem(what, line=header, why=why, do=AGAIN)
     if row is not None:
         why = f"row {quoted(lines[row - 1])} has no line above it that names the columns"
-        return ImportProblem(what, where=f"line {row}", why=why, do=AGAIN)
+        return ImportProblem(what, line=row, why=why, do=AGAIN)
     first = first_line(lines)
-    return ImportProblem(what, where="line 1", why=f"it starts with {quoted(first)}", do=AGAIN)
+    return ImportProblem(what, line=1, why=f"it starts with {quoted(first)}", do=AGAIN)
 
 
 class _Table:

@@ -27,24 +27,28 @@ PLAIN = re.compile(r"\\[^A-Za-z0-9]|[^\\\[()^$.+*?{|].*")
 SHORTEST = 3
 
 
-class KnownMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One message.
-
-    key: unique over all files, the part before the first dot is the file's name. patterns: regular expressions,
-    searched in a line, case-sensitive unless they begin with (?i); a group named ``gpu`` is a bus id or an index.
-    verdict: ``pass`` for a known harmless message. ``says``: its meaning in one phrase. why and steps: as in a
-    finding; where a cause is named its steps follow. versions: where the wording was seen. bare: it states only that
-    something failed, and adds nothing to a message that states what.
-    """
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """A line with a known meaning. says: it in one phrase. why, steps: as in a finding; those of its cause follow."""
 
     key: str
     patterns: tuple[str, ...]
-    verdict: Literal["pass", "warn", "fail", "unknown"]
     says: str
     source: str
     why: str = ""
     steps: tuple[Advice, ...] = ()
     cause: str | None = None
+
+
+class KnownMessage(Line, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One message.
+
+    key: unique over all files, the part before the first dot is the file's name. patterns: regular expressions,
+    searched in a line, case-sensitive unless they begin with (?i); a group named ``gpu`` is a bus id or an index.
+    verdict: ``pass`` for a known harmless message. versions: where the wording was seen. bare: it states only that
+    something failed, and adds nothing to a message that states what.
+    """
+
+    verdict: Literal["pass", "warn", "fail", "unknown"]
     confidence: Literal["certain", "likely", "possible"] | None = None
     versions: str = ""
     bare: bool = False
@@ -198,19 +202,12 @@ Verdict = Literal["note", "warn", "fail"]
 Confidence = Literal["certain", "likely", "possible"]
 
 
-class KernelMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KernelMessage(Line, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One class of messages; the head of kernel_messages.yml describes each field."""
 
-    key: str
     words: tuple[str, ...]
-    patterns: tuple[str, ...]
     verdict: Verdict
-    says: str
-    source: str
     about: Literal["gpu", "device", "port", "switch", "nic", "host"] = "host"
-    why: str = ""
-    steps: tuple[Advice, ...] = ()
-    cause: str | None = None
     confidence: Confidence = "certain"
     follows: tuple[str, ...] = ()
     cleared_by: str | None = None

@@ -11,7 +11,6 @@ from gpucheck.checks.network import counters as nic_counters
 from gpucheck.checks.network import ports as nic_ports
 from gpucheck.checks.nvlink import fabric
 from gpucheck.diagnose import diagnose
-from gpucheck.diagnose.messages import of_messages
 from gpucheck.knowledge.causes import with_actions
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
@@ -29,7 +28,7 @@ from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, Obs
 from gpucheck.model.facts import Facts
 from gpucheck.model.paste import Part, Reading
 from gpucheck.run.conclusion import conclude
-from gpucheck.run.pastes.about import damaged, no_evidence, no_host, too_many
+from gpucheck.run.pastes.about import damaged, no_evidence, no_host, of_messages, too_many
 from gpucheck.run.pastes.merge import NOTHING, Merged, bus_ids_by_index, has_bus_id, has_index, merged
 
 __all__ = ["NoSuchMachine", "diagnosis"]

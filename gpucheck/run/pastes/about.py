@@ -1,17 +1,21 @@
-"""Findings about pasted text itself: what is damaged, contradicts something else, or covers some of the GPUs only."""
+"""Findings of pasted text: its messages, and what is damaged, contradicts something else or covers some GPUs only."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpucheck.knowledge.codes import Subject
+from gpucheck.knowledge.messages import KnownMessage
 from gpucheck.knowledge.messages import row as known_message
-from gpucheck.model import Finding
+from gpucheck.model import Finding, Verdict
 from gpucheck.model.diagnosis import UnreadRange
-from gpucheck.model.paste import Part
+from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
 PASTE = Subject(check="paste")
 MOST_DAMAGED, MOST_LINES = 8, 8
 GIVEN = "--observations"
+MOST_SHOWN = 5
+WORST = ("fail", "warn", "unknown")
+LONGEST = 500  # characters of a line that are evidence
 
 
 def place(part: Part) -> str:
@@ -75,3 +79,35 @@ def too_many(parts: Sequence[Part]) -> Finding:
     """What was left when the limit of machines in one text was reached."""
     subject, seen = PASTE.with_evidence(*map(place, parts[:MOST_LINES])), f"{counted(len(parts), 'part')} not evaluated"
     return subject.unknown("pastes.too-many-machines", seen)
+
+
+def of_messages(messages: Iterable[Message]) -> Iterator[Finding]:
+    """One finding for each cause and GPU, or for each meaning without a cause, with the lines as evidence.
+
+    The worst of the meanings leads. Harmless messages give none, and bare ones none next to others.
+    """
+    known = [(message, known_message(message.key)) for message in messages]
+    known = [(message, meaning) for message, meaning in known if meaning.verdict != "pass"]
+    known = [one for one in known if not one[1].bare] or known
+    groups: dict[tuple[str, str | None], list[tuple[Message, KnownMessage]]] = {}
+    for message, meaning in known:
+        groups.setdefault((meaning.cause or message.key, message.gpu), []).append((message, meaning))
+    for (_, gpu), members in groups.items():
+        known_as = min((meaning for _, meaning in members), key=lambda meaning: WORST.index(meaning.verdict))
+        texts = (message.text for message, _ in members)
+        lines = [*dict.fromkeys(text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..." for text in texts)]
+        more = len(lines) - MOST_SHOWN
+        yield Subject(
+            check=known_as.key.split(".", 1)[0],
+            name="host" if gpu is None else f"gpu:{gpu}",
+            evidence=(*lines[:MOST_SHOWN], *((f"and {more} more",) if more > 0 else ())),
+        ).finding(
+            Verdict(known_as.verdict),
+            "message.known-line",
+            known_as.says,
+            cause=known_as.cause,
+            confidence=known_as.confidence,
+            advice=known_as.steps,
+            message=known_as.key,
+            meaning=known_as.why or known_as.says,
+        )
