@@ -1,4 +1,6 @@
-"""Lines that decide and that beginners paste: errors in other languages, remarks, screens of other viewers.
+"""Lines that decide: errors in other languages, remarks, screens of other viewers, of NCCL and perftest about cards.
+
+The cause of each is a row of gpucheck/knowledge/messages.
 
 tests/data/words.tsv: key of the message, source, line. Sources are repository and issue; a number is a file of a public
 code index; texts of programs that translate are those of the GNU C library and of bash (po/de, fr, zh_CN, ja).
