@@ -28,7 +28,10 @@ SHORTEST = 3
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
-    """A line with a known meaning. says: it in one phrase. why, steps: as in a finding; those of its cause follow."""
+    """A line with a known meaning. ``says``: the meaning in one phrase.
+
+    why and steps: as in a finding; where a cause is named its steps follow.
+    """
 
     key: str
     patterns: tuple[str, ...]
