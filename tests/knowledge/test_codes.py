@@ -13,6 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.checks import all_checks
+from gpucheck.checks.pcie.link import FIELDS
+from gpucheck.diagnose.rules.collectives import BELOW
+from gpucheck.diagnose.rules.copies import CODES
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.causes import Advice, fix_of
 from gpucheck.knowledge.codes import ANY, Subject, code_of, groups, known, of_several, reported, reporting, rows
@@ -134,6 +137,19 @@ def test_a_rule_passes_the_values_that_its_sentences_need():
     missing = {code: sorted(places(code) - names - OF_SUBJECT) for code, _, names in calls() if names is not None}
 
     assert {code: names for code, names in missing.items() if names} == {}
+
+
+@pytest.mark.parametrize(
+    ("codes", "values"),
+    [
+        (BELOW.values(), {"collective", "basis"}),
+        ((with_cause for with_cause, _ in CODES.values()), {"basis", "suspect"}),
+        ((without for _, without in CODES.values()), {"basis"}),
+        ((code for row in FIELDS.values() for code in row[1:]), {"now", "limit"}),
+    ],
+)
+def test_a_rule_that_chooses_a_code_by_a_table_passes_the_values_of_every_row(codes, values):
+    assert {code: places(code) - values - OF_SUBJECT for code in codes if places(code) - values - OF_SUBJECT} == {}
 
 
 @pytest.mark.parametrize("code", EVERY)
