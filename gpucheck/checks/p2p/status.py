@@ -13,7 +13,7 @@ from gpucheck.checks._case import Case, Claim, listed, span
 from gpucheck.checks._healthy import Level, staged
 from gpucheck.checks._machine import Machine, Pair, is_geforce_without_p2p, nvlink_of
 from gpucheck.checks._nvml import LOST, evidence, gaps_of, with_gpus
-from gpucheck.checks.nvlink.fabric import NOT_SET_UP
+from gpucheck.checks.nvlink.fabric import NOT_SET_UP, is_tray_gpu
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DEFECT, Check, Finding, Gpu, NvmlGap, NvmlReading, Verdict
@@ -140,7 +140,7 @@ def _links_without_p2p(nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]
 
     While the fabric is being set up there is no access, which the fabric check reports.
     """
-    if any(gpu.fabric is not None and gpu.fabric.state != "completed" for gpu in nvml.gpus):
+    if any(map(_waits_for_fabric, nvml.gpus)):
         return
     dead = [
         pair
@@ -154,6 +154,13 @@ def _links_without_p2p(nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]
         subject = _subject(nvml, dead, "NVLink not OK", name="host")
         code = NOT_SET_UP if switched else "p2p.nvlinks-unused"
         yield subject.fails(code, f"{len(dead)} pair{'s' * (len(dead) > 1)} without NVLink P2P", "OK")
+
+
+def _waits_for_fabric(gpu: Gpu) -> bool:
+    """GPUs at bridges have no fabric and wait for none; those of a rack wait for its switch trays."""
+    if gpu.fabric is None or gpu.fabric.state == "completed":
+        return False
+    return gpu.fabric.state != "not-supported" or is_tray_gpu(gpu)
 
 
 def _subject(

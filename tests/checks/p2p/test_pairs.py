@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from gpucheck.checks.p2p import status as p2p_status
 from gpucheck.checks.p2p import topology
-from gpucheck.model import DEFECT, NvmlGap
+from gpucheck.model import DEFECT, Fabric, NvmlGap
 from tests.checks.gpu.hosts import ALL_OK, REFUSED, geforce
 from tests.checks.judging import PASS, codes, judge, with_health
 from tests.fakes import SYSTEM, facts
@@ -18,6 +18,15 @@ def pairs(*gpus, read=REFUSED, write=None, nvlink=None, gaps=(), virtual=None):
     status = {"read": read, "write": write or read, **({"nvlink": nvlink} if nvlink else {})}
     nvml = replace(reading(*gpus), p2p=status if read else {}, gaps=gaps)
     return facts(nvml=nvml, system=replace(SYSTEM, virtual=virtual))
+
+
+def bridged(index):
+    """One of two H100 NVL: the driver has the fabric call, and no fabric for it."""
+    links = tuple(
+        replace(link, remote_kind="gpu", remote_bus_id=h100(1 - index).pci_bus_id) for link in h100(index).nvlinks
+    )
+    gpu = replace(h100(index), name="NVIDIA H100 NVL", device_id="2321", nvlinks=links)
+    return with_health(replace(gpu, fabric=Fabric(state="not-supported")))
 
 
 def one_way(code=None, status=None):
@@ -40,6 +49,8 @@ def one_way(code=None, status=None):
             pairs(with_health(h100(0)), with_health(h100(1)), read=ALL_OK, nvlink=REFUSED),
             [None, "p2p.fabric-not-set-up"],
         ),
+        # As are those of Hopper at bridges, which have no fabric to wait for.
+        (pairs(*map(bridged, range(2)), read=ALL_OK, nvlink=REFUSED), [None, "p2p.nvlinks-unused"]),
         (pairs(*P100S, read=()), ["p2p.status-not-reported"]),
         # One direction proves nothing of the other, and hides no status that is bad.
         (one_way(15), ["p2p.gpu-lost"]),
