@@ -409,10 +409,14 @@ def limits(report: Report, stated: Stated) -> Iterator[Finding]:
             continue
         name = at.split(".")[1]
         numbers = list(_copies_between(copies, name, cls) if name in MATRICES else _host_links(copies, name))
-        if not numbers and cls is not None and any(pair.cls in (None, cls) for pair in copies.pairs):
-            yield stated.not_reported("comparison.copies-failed", at, limit)
-            continue
-        yield _evaluate(numbers, at, cls, limit, least=least, stated=stated)
+        between = sum(cls is None or pair.cls in (None, cls) for pair in copies.pairs)
+        asked = between if name in MATRICES else len(copies.host_device)
+        found = _evaluate(numbers, at, cls, limit, least=least, stated=stated)
+        if len(numbers) == asked or (numbers and found.verdict is Verdict.FAIL):
+            yield found
+        else:
+            lost, code = asked - len(numbers), "comparison.copies-failed"
+            yield stated.about(at).unknown(code, "not reported", limit, key=at, missing=lost, of=asked)
 
 
 def _stated(stated: Stated) -> Iterator[tuple[str, str | None, float, bool]]:
@@ -428,7 +432,7 @@ def _stated(stated: Stated) -> Iterator[tuple[str, str | None, float, bool]]:
 def _nothing(report: Report, at: str, limit: float, stated: Stated) -> Finding:
     tried = [f for f in report.findings if f.check.startswith(COPIES) and f.verdict is not Verdict.SKIP]
     if any(f.check != "p2p-status" for f in tried):
-        return stated.not_reported("comparison.copies-failed", at, limit)
+        return stated.not_reported("comparison.no-copies", at, limit)
     return stated.not_measured("comparison.copies-skipped", at, limit)
 
 

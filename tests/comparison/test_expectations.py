@@ -184,13 +184,24 @@ def test_a_pair_of_an_unknown_class_may_be_of_each(pairs, verdict):
     assert judged(f"pairs: {pairs}", seen)[0].verdict is verdict
 
 
-def test_pairs_without_a_result_are_not_absent():
-    """Their copies failed: another finding states that, and the class is there."""
-    failed = copied() | {"matrices": {}}
-    failed["pairs"] = [pair | {"measured": None} for pair in failed["pairs"]]
-    (only,) = judged("floors: {p2p_uni_gb_s: {NV18: 300}}", report(*GPUS, measured=failed))
+@pytest.mark.parametrize(
+    ("without", "floor", "code"),
+    [
+        (2, 100, "comparison.copies-failed"),
+        (1, 100, "comparison.copies-failed"),
+        (1, 900, "comparison.below-floor"),
+        (0, 100, None),
+    ],
+)
+def test_pairs_without_a_result_meet_no_floor(without, floor, code):
+    """Their copies failed: another finding states that, and the class is there. One that is below it decides."""
+    measured = copied() | {"matrices": {}}
+    lost = [pair | {"measured": None} for pair in measured["pairs"][:without]]
+    measured["pairs"] = lost + measured["pairs"][without:]
+    (only,) = judged(f"floors: {{p2p_uni_gb_s: {{NV18: {floor}}}}}", report(*GPUS, measured=measured))
 
-    assert (only.verdict, only.code) == (Verdict.UNKNOWN, "comparison.copies-failed")
+    assert only.code == code
+    assert (only.verdict is Verdict.PASS) is (code is None)
 
 
 def test_a_floor_is_skipped_where_nothing_was_to_be_measured_and_unknown_where_it_failed():
