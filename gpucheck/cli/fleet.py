@@ -29,8 +29,9 @@ from gpucheck.cli._shared.progress import steps
 from gpucheck.cli._shared.shown import write_rendered
 from gpucheck.cli._shared.width import columns
 from gpucheck.foreign import opened, shown
-from gpucheck.model import FleetReport, FleetRow, Verdict
+from gpucheck.model import Verdict
 from gpucheck.model.finding import EXIT_STATUS, exit_status
+from gpucheck.model.fleet import FleetReport, FleetRow
 from gpucheck.processes.atomic import PRIVATE
 
 if TYPE_CHECKING:

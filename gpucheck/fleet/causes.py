@@ -5,7 +5,9 @@ from collections.abc import Iterator, Sequence
 from math import exp, lgamma, log
 
 from gpucheck.fleet.outliers import fisher
-from gpucheck.model import CommonCause, FleetRow, Outlier, Verdict, by_root, metric_title
+from gpucheck.model import Verdict, by_root
+from gpucheck.model.fleet import CommonCause, FleetRow, Outlier
+from gpucheck.model.measurements import metric_title
 
 # Two hosts share something by chance in any fleet.
 ENOUGH_FAILING = 3

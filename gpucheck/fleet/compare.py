@@ -7,9 +7,9 @@ from typing import Literal
 import msgspec
 
 from gpucheck.foreign import read_bytes
-from gpucheck.model import Change, Finding, FleetReport, FleetRow, Verdict, by_root, where
+from gpucheck.model import Finding, Verdict, by_root, where
 from gpucheck.model.finding import RANK
-from gpucheck.model.fleet import SCHEMA
+from gpucheck.model.fleet import SCHEMA, Change, FleetReport, FleetRow
 
 MAX_PREVIOUS_BYTES = 4 * 1024**3
 ANOTHER = "Make one: gpucheck fleet report --format json -o FILE"

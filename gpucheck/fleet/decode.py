@@ -10,8 +10,9 @@ import msgspec
 from gpucheck.fleet import document as documents
 from gpucheck.fleet.document import UNREADABLE
 from gpucheck.fleet.row import LONGEST, PROBLEMS, REPORT, row
-from gpucheck.model import FleetRow, Verdict
+from gpucheck.model import Verdict
 from gpucheck.model.fleet import SCHEMA as FLEET_SCHEMA
+from gpucheck.model.fleet import FleetRow
 from gpucheck.model.record import SCHEMA as REPORT_SCHEMA
 
 # Written by provisioning next to the reports, by name and schema: what it did to each host, and what it would do.

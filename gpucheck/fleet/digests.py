@@ -9,8 +9,9 @@ from typing import Literal, NamedTuple
 
 from gpucheck.fleet.outliers import with_findings
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Agreement, Finding, FleetRow
+from gpucheck.model import Finding
 from gpucheck.model.compute import ComputeReport
+from gpucheck.model.fleet import Agreement, FleetRow
 from gpucheck.model.measurements import ROUNDED
 from gpucheck.model.smoke import SmokeResult
 

@@ -14,8 +14,9 @@ from gpucheck.fleet.decode import origin
 from gpucheck.fleet.digests import with_votes
 from gpucheck.fleet.outliers import find_outliers, with_outliers
 from gpucheck.fleet.row import LONGEST, REPORT, Labels, labelled
-from gpucheck.model import Drift, DriftValue, Finding, FleetProblem, FleetReport, FleetRow, HostMetric, Verdict, worst
+from gpucheck.model import Finding, Verdict, worst
 from gpucheck.model.finding import RANK
+from gpucheck.model.fleet import Drift, DriftValue, FleetProblem, FleetReport, FleetRow, HostMetric
 
 # Shared values appear early and often. Beyond this limit values are kept per host: to remember them costs memory.
 MAX_KNOWN = 50_000

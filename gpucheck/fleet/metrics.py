@@ -17,8 +17,9 @@ from operator import itemgetter
 from typing import Any, Literal, NamedTuple, TypeGuard
 
 from gpucheck.fleet.document import HostReport
-from gpucheck.model import HostMetric, Pair, Verdict
+from gpucheck.model import Pair, Verdict
 from gpucheck.model.compute import ComputeDevice, ComputeReport
+from gpucheck.model.fleet import HostMetric
 
 UNITS = ("gb_s", "us", "ms", "seconds", "s", "percent", "ratio", "w", "c", "mhz", "bytes", "count", "per_second")
 # Keys that are a unit themselves.

@@ -10,18 +10,10 @@ from msgspec.structs import replace
 
 from gpucheck.fleet.metrics import worse
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import (
-    Finding,
-    FleetRow,
-    HostMetric,
-    MetricGroup,
-    Outlier,
-    metric_title,
-    named,
-    worst,
-)
+from gpucheck.model import Finding, named, worst
 from gpucheck.model.device import Device
-from gpucheck.model.fleet import Level
+from gpucheck.model.fleet import FleetRow, HostMetric, Level, MetricGroup, Outlier
+from gpucheck.model.measurements import metric_title
 
 # 1 / 0.6745: makes the median absolute deviation of normal noise its standard deviation.
 NORMAL = 1.4826

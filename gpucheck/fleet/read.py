@@ -29,7 +29,7 @@ from gpucheck.fleet.decode import (
     unreadable,
 )
 from gpucheck.foreign import UnreadableInput, opened
-from gpucheck.model import FleetRow
+from gpucheck.model.fleet import FleetRow
 
 ENDINGS = (".json", ".ndjson", ".jsonl")
 REPORTS = tuple(f"{ending}{packed}" for ending in ENDINGS for packed in ("", *PACKED))

@@ -16,8 +16,9 @@ from gpucheck.foreign import read_text
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.causes import fix_of, with_actions
 from gpucheck.knowledge.codes import Subject, rows, words_of
-from gpucheck.model import Finding, FleetRow, Verdict, counted, follows, named, worst
+from gpucheck.model import Finding, Verdict, counted, follows, named, worst
 from gpucheck.model.finding import Step, Values, bus_ids
+from gpucheck.model.fleet import FleetRow
 from gpucheck.model.measurements import gpu_computed_of, gpu_trainings_of
 
 REPORT = Subject(check="report")

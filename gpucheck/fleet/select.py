@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpucheck.fleet.decode import HOST_NAME
-from gpucheck.model import FleetReport, FleetRow, Verdict
+from gpucheck.model import Verdict
+from gpucheck.model.fleet import FleetReport, FleetRow
 
 # Names that mean more than one host, or the controller.
 NOT_HOSTS = frozenset({"all", "ungrouped", "localhost", "localhost.localdomain"})

@@ -12,19 +12,6 @@ from gpucheck.model.finding import (
     where,
     worst,
 )
-from gpucheck.model.fleet import (
-    Agreement,
-    Change,
-    CommonCause,
-    Drift,
-    DriftValue,
-    FleetProblem,
-    FleetReport,
-    FleetRow,
-    HostMetric,
-    MetricGroup,
-    Outlier,
-)
 from gpucheck.model.host import NotRecorded
 from gpucheck.model.host.hardware import (
     NVSWITCH,
@@ -78,6 +65,5 @@ from gpucheck.model.host.readings import (
     Simulation,
     System,
 )
-from gpucheck.model.measurements import metric_title
 from gpucheck.model.record import Partial, Report
 from gpucheck.model.topology import Advice, Topology

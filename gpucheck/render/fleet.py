@@ -5,7 +5,7 @@ from importlib import import_module
 
 import msgspec
 
-from gpucheck.model import FleetReport
+from gpucheck.model.fleet import FleetReport
 from gpucheck.render.formats import Change, show
 from gpucheck.render.json import line, to_json
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.fleet.merge import Interner
-from gpucheck.model import Finding, FleetRow, HostMetric, Verdict
+from gpucheck.model import Finding, Verdict
+from gpucheck.model.fleet import FleetRow, HostMetric
 
 WORDS = st.sampled_from(["a", "b", "0-1", "nvlink"])
 NUMBERS = st.sampled_from([0.0, 1.0, 8.0, 380.25])

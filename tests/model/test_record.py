@@ -6,8 +6,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.model import Gpu, Limits, NotRecorded, NvLink, PackageVersion, metric_title
+from gpucheck.model import Gpu, Limits, NotRecorded, NvLink, PackageVersion
 from gpucheck.model.facts import Facts
+from gpucheck.model.measurements import metric_title
 from gpucheck.model.record import RECORD, UPTIME, facts_of, stored
 from tests.machines import h100, on_bus, p100, whole_host
 

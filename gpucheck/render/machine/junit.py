@@ -10,8 +10,9 @@ from itertools import groupby
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from gpucheck.model import Finding, FleetReport, FleetRow, Report, Verdict, by_root, follows
+from gpucheck.model import Finding, Report, Verdict, by_root, follows
 from gpucheck.model.finding import FAIL_ON
+from gpucheck.model.fleet import FleetReport, FleetRow
 from gpucheck.printable import folded, indented, of_printable, one_line, printable
 from gpucheck.render.words import count_models, describe_simulation, headline, observed
 

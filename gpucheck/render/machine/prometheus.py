@@ -11,8 +11,9 @@ import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from gpucheck.model import EXIT_STATUS, Finding, FleetReport, Report, Topology, Verdict, follows, worst
+from gpucheck.model import EXIT_STATUS, Finding, Report, Topology, Verdict, follows, worst
 from gpucheck.model.bandwidth import BandwidthReport
+from gpucheck.model.fleet import FleetReport
 from gpucheck.model.measurements import copies_of, trainings_of
 from gpucheck.printable import one_line
 from gpucheck.render.subjects.copies import by_class

@@ -4,7 +4,8 @@ import csv
 import io
 from typing import Any
 
-from gpucheck.model import FleetReport, FleetRow, metric_title
+from gpucheck.model.fleet import FleetReport, FleetRow
+from gpucheck.model.measurements import metric_title
 from gpucheck.printable import one_line
 
 COLUMNS = ("host", "verdict", "simulated", "group", "gpus", "gpu_count", "driver", "system", "training", "started")

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.knowledge.codes import of_several
-from gpucheck.model import Agreement, Finding, FleetReport, FleetRow, Outlier, Verdict, by_root, metric_title
+from gpucheck.model import Finding, Verdict, by_root
 from gpucheck.model.finding import Step, gpu_name
+from gpucheck.model.fleet import Agreement, FleetReport, FleetRow, Outlier
+from gpucheck.model.measurements import metric_title
 from gpucheck.printable import cleaned, one_line, ranges
 from gpucheck.render.blocks import Block, Cell, Document, Findings, Lines, Row, Table, words
 from gpucheck.render.findings import Group, group_equal, identity, where_all

@@ -5,7 +5,9 @@ from typing import Any
 
 import msgspec
 
-from gpucheck.model import FleetReport, FleetRow, Verdict, by_root, metric_title, where
+from gpucheck.model import Verdict, by_root, where
+from gpucheck.model.fleet import FleetReport, FleetRow
+from gpucheck.model.measurements import metric_title
 from gpucheck.render.findings import not_run
 from gpucheck.render.subjects.fleet import NO_CAUSE, by_cause, place, results
 from gpucheck.render.words import headline, observed

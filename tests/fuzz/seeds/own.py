@@ -12,8 +12,9 @@ import msgspec
 
 from gpucheck import fleet
 from gpucheck.host.recording import Recording, recording
-from gpucheck.model import FleetReport, NvmlReading, Report
+from gpucheck.model import NvmlReading, Report
 from gpucheck.model.facts import Facts
+from gpucheck.model.fleet import FleetReport
 from gpucheck.run import verification as run
 from gpucheck.stack.lock import Lock, lock, write_lock
 from gpucheck.stack.plan import plan

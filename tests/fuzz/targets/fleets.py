@@ -4,7 +4,8 @@ from datetime import datetime, timezone
 from functools import cache
 
 from gpucheck import fleet
-from gpucheck.model import FleetReport, FleetRow, Verdict
+from gpucheck.model import Verdict
+from gpucheck.model.fleet import FleetReport, FleetRow
 from tests.fuzz.oracles import CHECKS, Wrong, no_better, refusing, simulated, terminal
 from tests.fuzz.seeds import attacks, own
 from tests.fuzz.target import file, target

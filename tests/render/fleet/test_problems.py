@@ -8,7 +8,8 @@ import pytest
 
 from gpucheck.fleet.compare import changes
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, Outlier, Verdict
+from gpucheck.model import Finding, Verdict
+from gpucheck.model.fleet import Outlier
 from gpucheck.render.fleet import render
 from gpucheck.render.subjects.fleet import by_cause
 from gpucheck.render.write.fleet_page import to_html

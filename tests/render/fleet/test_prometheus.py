@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpucheck import fleet
-from gpucheck.model import HostMetric
+from gpucheck.model.fleet import HostMetric
 from gpucheck.render.machine.prometheus import Family, write
 from gpucheck.render.machine.prometheus import fleet_to_prometheus as to_prometheus
 from tests.fleet.reports import merged, report, rows
