@@ -48,8 +48,10 @@ SUBJECTS = {
     "collectives": (CollectivesReport, collectives),
 }
 TROUBLE = ("fail", "warn", "unknown")
+# What rose between two readings is stated as it was read; its cause is what is possible.
 HEDGES = re.compile(
-    r"suspect|\bmay\b|might|possibl|probabl|likely|usual|unknown|not known|\bor\b|\bif\b|does not name|not read",
+    r"suspect|\bmay\b|might|possibl|probabl|likely|usual|unknown|not known|\bor\b|\bif\b|does not name|not read|"
+    r"between readings",
     re.IGNORECASE,
 )
 

@@ -175,8 +175,10 @@ def _number(index: int | None) -> str:
 def _topology(topology: Topology) -> Iterator[Family]:
     gpus = {f"GPU{gpu.index}": _gpu(gpu.index, gpu.uuid, gpu.pci_bus_id) for gpu in topology.gpus}
     yield Family("gpucheck_gpus", "GPUs that NVML shows.", [({}, len(topology.gpus))])
-    names = [{"index": str(gpu.index), "name": gpu.name or "", "uuid": gpu.uuid or ""} for gpu in topology.gpus]
-    info = [(own | more, 1) for own, more in zip(gpus.values(), names, strict=True)]
+    info = [
+        (gpus[f"GPU{gpu.index}"] | {"index": str(gpu.index), "name": gpu.name or "", "uuid": gpu.uuid or ""}, 1)
+        for gpu in topology.gpus
+    ]
     yield Family("gpucheck_gpu_info", "A GPU, with what else it is called.", info)
     functions = topology.wiring.functions if topology.wiring else ()
     ends = [({"device": f.bus_id, "kind": f.kind}, f.link) for f in functions]
