@@ -27,7 +27,7 @@ def on_all(first):
         started = []
         for rank, address in enumerate(addresses):
             words = [*ssh, f"{variables['ansible_user']}@{address}", *meeting, f"MASTER_PORT={port}"]
-            words += [f"GROUP_RANK={rank}", "timeout", "120", GPUCHECK, *command]
+            words += [f"GROUP_RANK={rank}", "timeout", "600", GPUCHECK, *command]
             started.append(subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
         said = [process.communicate() for process in started]
         assert [process.returncode for process in started] == [0] * len(started), said
