@@ -16,7 +16,7 @@ from gpucheck.run.step import evaluated
 from gpucheck.topology import of
 from gpucheck.topology.nics import NEEDS, cards_of_gpus, roles, variables
 
-LINKS = (links.CHECK, link.CHECK, path.CHECK, acs.CHECK, ports.CHECK, rails.CHECK)
+CHECKS = (links.CHECK, link.CHECK, path.CHECK, acs.CHECK, ports.CHECK, rails.CHECK)
 
 
 def examine(source: Source) -> Topology:
@@ -28,8 +28,8 @@ def examine(source: Source) -> Topology:
     absent = [one for one in _evaluated(inventory.CHECK, source) if one.verdict is not Verdict.PASS]
     if not topology.gpus:
         return _empty(source, absent)
-    links = [one for check in LINKS for one in _evaluated(check, source) if one.verdict not in GOOD]
-    found = (*topology.findings, *links, *absent)
+    evaluations = [one for check in CHECKS for one in _evaluated(check, source) if one.verdict not in GOOD]
+    found = (*topology.findings, *evaluations, *absent)
     return _with_network(replace(topology, findings=found), source)
 
 
