@@ -152,8 +152,11 @@ def _links_without_p2p(nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]
     if dead and not any(_divided(nvml.gpus[place]) for pair in dead for place in pair):
         switched = any(nvlinks.switches(place) for pair in dead for place in pair)
         subject = _subject(nvml, dead, "NVLink not OK", name="host")
-        code = NOT_SET_UP if switched else "p2p.nvlinks-unused"
-        yield subject.fails(code, f"{len(dead)} pair{'s' * (len(dead) > 1)} without NVLink P2P", "OK")
+        seen = f"{len(dead)} pair{'s' * (len(dead) > 1)} without NVLink P2P"
+        if not switched and nvml.confidential is not None and nvml.confidential.enabled:
+            yield subject.unknown("p2p.nvlinks-confidential", seen, "OK")
+        else:
+            yield subject.fails(NOT_SET_UP if switched else "p2p.nvlinks-unused", seen, "OK")
 
 
 def _waits_for_fabric(gpu: Gpu) -> bool:

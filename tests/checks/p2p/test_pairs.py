@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from gpucheck.checks.p2p import status as p2p_status
 from gpucheck.checks.p2p import topology
-from gpucheck.model import DEFECT, Fabric, NvmlGap
+from gpucheck.model import DEFECT, Confidential, Fabric, NvmlGap
 from tests.checks.gpu.hosts import ALL_OK, REFUSED, geforce
 from tests.checks.judging import PASS, codes, judge, with_health
 from tests.fakes import SYSTEM, facts
@@ -14,9 +14,9 @@ from tests.machines import h100, on_bus, p100, reading
 P100S = (with_health(p100(0)), with_health(p100(1)))
 
 
-def pairs(*gpus, read=REFUSED, write=None, nvlink=None, gaps=(), virtual=None):
+def pairs(*gpus, read=REFUSED, write=None, nvlink=None, gaps=(), virtual=None, **more):
     status = {"read": read, "write": write or read, **({"nvlink": nvlink} if nvlink else {})}
-    nvml = replace(reading(*gpus), p2p=status if read else {}, gaps=gaps)
+    nvml = replace(reading(*gpus), p2p=status if read else {}, gaps=gaps, **more)
     return facts(nvml=nvml, system=replace(SYSTEM, virtual=virtual))
 
 
@@ -51,6 +51,10 @@ def one_way(code=None, status=None):
         ),
         # As are those of Hopper at bridges, which have no fabric to wait for.
         (pairs(*map(bridged, range(2)), read=ALL_OK, nvlink=REFUSED), [None, "p2p.nvlinks-unused"]),
+        (
+            pairs(*map(bridged, range(2)), read=ALL_OK, nvlink=REFUSED, confidential=Confidential(enabled=True)),
+            [None, "p2p.nvlinks-confidential"],
+        ),
         (pairs(*P100S, read=()), ["p2p.status-not-reported"]),
         # One direction proves nothing of the other, and hides no status that is bad.
         (one_way(15), ["p2p.gpu-lost"]),
