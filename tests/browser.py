@@ -67,4 +67,4 @@ def crowded(browser, selector):
 def wait(browser, condition):
     from selenium.webdriver.support.wait import WebDriverWait
 
-    return WebDriverWait(browser, 10).until(lambda _: condition())
+    return WebDriverWait(browser, 120).until(lambda _: condition())

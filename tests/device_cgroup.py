@@ -9,6 +9,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from tests.shared import END_S
+
 V1, V2 = Path("/sys/fs/cgroup/devices"), Path("/sys/fs/cgroup")
 MAJOR = 195  # of the driver, registered with the kernel: Documentation/admin-guide/devices.txt
 BPF, PROG_LOAD, PROG_ATTACH = 321, 5, 8  # x86-64; linux/bpf.h
@@ -41,7 +43,7 @@ def run(version, minors, command, **options):
         else:
             _attach(group, minors)
         inside = ["sh", "-c", 'echo $$ >"$0" && exec "$@"', group / "cgroup.procs", *command]
-        return subprocess.run(inside, capture_output=True, text=True, check=False, timeout=120, **options)
+        return subprocess.run(inside, capture_output=True, text=True, check=False, timeout=END_S, **options)
     finally:
         with suppress(OSError):
             group.rmdir()

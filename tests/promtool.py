@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.shared import END_S
+
 PROMTOOL = shutil.which("promtool") or shutil.which("promtool", path=str(Path(sys.executable).parent))
 needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool: make tools")
 
@@ -15,6 +17,6 @@ def promtool(*words: str, folder: Path | None = None, text: str | None = None) -
     """Run promtool; return its exit status and all that it printed. folder: where it runs. text: its input."""
     assert PROMTOOL is not None
     done = subprocess.run(
-        [PROMTOOL, *words], cwd=folder, input=text, capture_output=True, text=True, check=False, timeout=120
+        [PROMTOOL, *words], cwd=folder, input=text, capture_output=True, text=True, check=False, timeout=END_S
     )
     return done.returncode, done.stdout + done.stderr

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+# The most for what a test waits for: it ends a hang, and no busy machine comes near it.
+END_S = 900.0
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C: test tables are read by every process of a run
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from tests.shared import END_S
+
 # Slurm reads the role of a program from the name it is started by, and Debian's files have other names.
 CONF = """ClusterName=gpucheck
 SlurmctldHost={host}({address})
@@ -69,7 +71,7 @@ class Slurm:
         for name in self.nodes:
             words = before(name)
             self.open(*words, self._path("slurmd") if words else "slurmd", "-D", "-N", name, "-d", str(step))
-        self.until(self.is_idle, 90)
+        self.until(self.is_idle)
 
     def is_idle(self) -> bool:
         """Return whether all nodes are."""
@@ -103,13 +105,13 @@ class Slurm:
 
     def run(self, *words: str) -> "subprocess.CompletedProcess[str]":
         """Run a command of Slurm."""
-        return subprocess.run(words, env=self.environment, capture_output=True, text=True, check=False, timeout=60)
+        return subprocess.run(words, env=self.environment, capture_output=True, text=True, check=False, timeout=END_S)
 
     def ask(self, *words: str) -> str:
         """Return what a command of Slurm prints."""
         return self.run(*words).stdout
 
-    def until(self, condition: Callable[[], bool], seconds: float = 30) -> None:
+    def until(self, condition: Callable[[], bool], seconds: float = 300) -> None:
         """Wait. Raises AssertionError with the state of the nodes."""
         end = time.monotonic() + seconds
         while not condition():

@@ -19,7 +19,7 @@ from gpucheck.bundle import wheels
 from gpucheck.host.recording import read_recording
 from gpucheck.lab.wheelhouse import own_wheel
 from gpucheck.render.formats import FORMATS
-from tests.shared import made_once
+from tests.shared import END_S, made_once
 
 pytestmark = pytest.mark.more
 
@@ -52,7 +52,7 @@ def call(words: list[object], **options: object) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=END_S,
         **options,  # type: ignore[call-overload]
     )
     assert done.returncode == 0, f"{words}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
@@ -95,7 +95,7 @@ def gpucheck(environment, tmp_path):
     def run(*arguments: object, status: int | None = 0) -> str:
         words = [str(environment / "bin/gpucheck"), *map(str, arguments)]
         done = subprocess.run(
-            words, capture_output=True, text=True, env=variables, cwd=tmp_path, timeout=120, check=False
+            words, capture_output=True, text=True, env=variables, cwd=tmp_path, timeout=END_S, check=False
         )
         assert status in (None, done.returncode), f"{words}\n{done.stderr[-2000:]}"
         assert "Traceback" not in done.stderr

@@ -14,6 +14,8 @@ from gpucheck.processes.atomic import SHARED, write_atomic
 
 # The lab's packages and wheels take 1 GiB a host; NVIDIA's own, which they replace, take ten times as much.
 FREE_GIB = 2
+# All hosts of a lab share the processors and the disk of one machine, on which much else may run.
+LIMIT_S = 3600
 # The boot id is the engine's machine's, the same before and after: PID 1's start time is the container's own.
 BOOT_TIME_COMMAND = "cut -d' ' -f22 /proc/1/stat"
 
@@ -46,6 +48,8 @@ def inventory(lab: Lab, flavour: Flavour, hosts: Sequence[HostSpec] = HOSTS, **m
             str(lab.mirror_ip),
         ],
         "preflight_minimum_free_gib": FREE_GIB,
+        "quick_verify_timeout_s": LIMIT_S,
+        "verify_timeout_s": LIMIT_S,
         **more,
     }
     return {"gpu": {"vars": variables, "children": children}}

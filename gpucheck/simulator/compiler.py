@@ -1,6 +1,7 @@
 """The simulator's libraries: contained in this installation, or compiled by the system's C compiler and cached."""
 
 import hashlib
+import os
 import platform
 import shutil
 import subprocess
@@ -86,7 +87,9 @@ def _compile(what: str, output: Path, words: Iterable[str | Path], compiler: Seq
             )
         compiler = (found, *WARNINGS)
     command = [*compiler, *FLAGS, f"-Wl,-soname,{output.name}.1", "-o", output, *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    # Its temporary files too: a compiler that a signal ends leaves them, and this folder is removed.
+    environment = os.environ | {"TMPDIR": str(output.parent)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise OSError(
             f"{compiler[0]} could not compile the simulated {what} library: {done.stderr.strip()[-1000:]}\n"

@@ -24,6 +24,7 @@ from gpucheck.bundle.folder import described, signed, take, verify
 from gpucheck.processes import gnupg
 from tests.bundle.collecting import new_key
 from tests.bundle.site import WHEEL, manifest
+from tests.shared import END_S
 
 APT = "ubuntu-22.04-x86_64-15f8x2"
 SYSTEM = "ubuntu-22.04-x86_64"
@@ -116,7 +117,7 @@ def test_a_medium_that_shows_the_signed_manifest_only_to_gpg_is_refused(key, tmp
     exchanging.start()
     with pytest.raises(BundleDamaged, match="does not match"):
         verify(medium, key.fingerprint)
-    exchanging.join(60)
+    exchanging.join(END_S)
     assert (medium / MANIFEST).read_bytes() == original
 
 

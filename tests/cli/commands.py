@@ -10,6 +10,7 @@ from contextlib import suppress
 import pytest
 
 from gpucheck.cli import main
+from tests.shared import END_S
 
 GPUCHECK = [sys.executable, "-m", "gpucheck"]
 
@@ -46,4 +47,4 @@ def on_a_terminal(*words, stream="stdout", **environment):
     )
     os.close(other)
     text = read_all(main)
-    return command.wait(timeout=120), text
+    return command.wait(timeout=END_S), text

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from gpucheck.cli import compute
+from tests.shared import END_S
 
 P100 = ("compute", "--level", "burn-in", "--simulate", "p100-pcie-x2")
 
@@ -106,11 +107,11 @@ def test_the_options_of_a_burn_in_need_its_level(run):
 def test_a_signal_ends_it_with_what_is_proven_and_the_file_has_each_round(folder):
     words = (sys.executable, "-m", "gpucheck", *P100, "--duration", "48h", "--state", "state", "--format", "json")
     command = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + END_S
     while time.monotonic() < deadline and not ((folder / "state").exists() and rounds(folder / "state") > 1):
         time.sleep(0.02)
     command.terminate()
-    out, err = command.communicate(timeout=60)
+    out, err = command.communicate(timeout=END_S)
     report = json.loads(out)
 
     assert command.returncode == 143, err

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.forked import gpucheck
-from tests.shared import sampled
+from tests.shared import END_S, sampled
 
 READ = ("stack", "check-repositories", "--lock", "lock.yml")
 COMMANDS = {
@@ -92,7 +92,7 @@ def test_a_hostile_file_ends_in_one_line(place, command, kind):
     if (command, kind) == ("stack lock -o", "fifo"):
         pytest.skip("not applicable: an output waits for the reader of its FIFO, as every program's does")
     name = hostile(place, kind)
-    done = gpucheck(*(word.replace("FILE", name) for word in COMMANDS[command]), cwd=place, timeout_s=60)
+    done = gpucheck(*(word.replace("FILE", name) for word in COMMANDS[command]), cwd=place, timeout_s=END_S)
     error = done.stderr
 
     assert done.returncode == 64 or (done.returncode in (0, 2) and command == "stack lock -o"), (done.stdout, error)

@@ -12,7 +12,7 @@ import pytest
 
 from gpucheck.cli import cli
 from gpucheck.processes.environment import ROOT, python_module
-from tests.shared import sampled
+from tests.shared import END_S, sampled
 
 pytestmark = [
     pytest.mark.slow,
@@ -179,7 +179,7 @@ def run(place, line, before=(), **environment):
     }
     done = subprocess.run(
         [*before, *python_module("gpucheck"), *words], env=kept | {"DOCKER_HOST": "unix:///nonexistent"} | environment,
-        cwd=place.folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=240, check=False,
+        cwd=place.folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=END_S, check=False,
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 

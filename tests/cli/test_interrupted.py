@@ -13,7 +13,7 @@ import pytest
 
 from tests import forked
 from tests.cli.commands import GPUCHECK, read_all
-from tests.shared import sampled
+from tests.shared import END_S, sampled
 from tests.train.conftest import heed_interrupts, hidden_gpus, wait_until
 
 pytestmark = pytest.mark.slow
@@ -65,7 +65,7 @@ def cut(tmp_path, marked):
             [*VERIFY, *words, *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=theirs,
             stderr=theirs, preexec_fn=before,
         )  # fmt: skip
-        wait_until(lambda: in_a_step(command.pid, terminal) and running(marked, at_work), 60.0)
+        wait_until(lambda: in_a_step(command.pid, terminal) and running(marked, at_work))
         time.sleep(0.2)
         began = time.monotonic()
         for number in signals:
@@ -73,9 +73,9 @@ def cut(tmp_path, marked):
         if ours is not None:
             os.close(theirs)
             out, err = read_all(ours), ""
-            status = command.wait(60)
+            status = command.wait(END_S)
         else:
-            out, err = (text.decode() for text in command.communicate(timeout=60))
+            out, err = (text.decode() for text in command.communicate(timeout=END_S))
             status = command.returncode
         seconds = time.monotonic() - began
         return status, seconds, out, err, marked.running(), list(temporary.iterdir())
@@ -182,7 +182,7 @@ def test_a_second_ctrl_c_ends_at_once(marked):
         process.send_signal(signal.SIGINT)
         time.sleep(0.5)
 
-    assert process.wait(20) == 130
+    assert process.wait(END_S) == 130
     wait_until(lambda: marked.running() == [])
 
 

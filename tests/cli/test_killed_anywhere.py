@@ -11,7 +11,7 @@ import pytest
 
 from gpucheck.processes.temporary import temporary_folder
 from tests.cli.commands import GPUCHECK
-from tests.shared import sampled
+from tests.shared import END_S, sampled
 from tests.train.conftest import heed_interrupts, hidden_gpus, wait_until
 
 pytestmark = pytest.mark.slow
@@ -56,8 +56,8 @@ def test_a_signal_at_any_moment_leaves_nothing(tmp_path, monkeypatch, marked, co
     )  # fmt: skip
     time.sleep(random.Random(f"{command} {number} {seed}").uniform(0.05, longest))
     process.send_signal(number)
-    _, printed = process.communicate(timeout=30)
-    wait_until(lambda: marked.running() == [], 3.0)
+    _, printed = process.communicate(timeout=END_S)
+    wait_until(lambda: marked.running() == [], 30.0)
 
     # Python's own start and end cannot be interrupted cleanly, and have nothing of ours yet or any more.
     assert process.returncode in (-number, 128 + number, 0, 1, 2, 3), printed

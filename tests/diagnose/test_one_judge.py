@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from gpucheck.cli.diagnose import COMMAND as DIAGNOSE
 from gpucheck.diagnose.document import read
 from tests.forked import gpucheck
-from tests.shared import sampled
+from tests.shared import END_S, sampled
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +62,7 @@ def in_sample(_, case):
 @pytest.mark.parametrize(("profile", "fault"), sampled(CASES, in_sample))
 def test_both_commands_find_the_same(profile, fault, tmp_path):
     words = ["--simulate", profile, *(["--fault", fault] if fault else []), "--level", "standard"]
-    done = gpucheck("bandwidth", *words, "--format", "json", timeout_s=180)
+    done = gpucheck("bandwidth", *words, "--format", "json", timeout_s=END_S)
     assert done.returncode in (0, 1, 2, 3), done.stderr
     report = json.loads(done.stdout)
     own = [finding for finding in report["findings"] if (finding["check"], finding["verdict"]) not in GAPS]

@@ -12,6 +12,7 @@ import pytest
 from gpucheck import fleet
 from gpucheck.model import Verdict
 from tests.fleet.reports import report, write
+from tests.shared import END_S
 
 
 def seen(row):
@@ -43,7 +44,7 @@ def limited(path, mib=600):
     code = "import pathlib, sys; from gpucheck import fleet; (row,) = fleet.read_file(pathlib.Path(sys.argv[1]))"
     done = subprocess.run(
         [sys.executable, "-c", f"{code}; print(row.problems[0].seen)", path],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=END_S, check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (mib << 20, mib << 20)),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

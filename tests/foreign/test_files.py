@@ -10,6 +10,7 @@ import tracemalloc
 import pytest
 
 from gpucheck.foreign import UnreadableInput, read_bytes, read_text, text_of, unpacked
+from tests.shared import END_S
 
 MIB = 1 << 20
 
@@ -86,7 +87,7 @@ def test_a_pipe_that_was_given_is_read(name):
     """As <(command) of a shell and /dev/stdin are; the writer may be slow."""
     code = f"from gpucheck.foreign import read_bytes; print(read_bytes({name!r}, 9))"
     command = f"(sleep 0.3; echo late) | {sys.executable} -c '{code.replace(chr(39), chr(34))}'"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=END_S, check=True)
 
     assert done.stdout == "b'late\\n'\n"
 

@@ -88,7 +88,7 @@ def test_a_pair_agrees_with_nvbandwidth(opened, kept):
     if program is None:
         pytest.skip("nvbandwidth is not installed")
     words = [program, "-t", "device_to_device_memcpy_write_ce", "-j"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=100, check=True)
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
     tests = json.loads(done.stdout)["nvbandwidth"]["testcases"]
     theirs = float(tests[0]["bandwidth_matrix"][0][1])
     (ours,) = bandwidth(opened[0], Flow(src=0, dst=1))
@@ -98,6 +98,6 @@ def test_a_pair_agrees_with_nvbandwidth(opened, kept):
 
 def test_collectives_between_the_gpus_are_right(cuda):
     words = [sys.executable, "-m", "gpucheck", "collectives", "--format", "json"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=110, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
 
     assert json.loads(done.stdout)["verdict"] in ("pass", "warn"), done.stderr

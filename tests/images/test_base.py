@@ -10,6 +10,7 @@ import pytest
 from gpucheck.lab.images import ensure_base
 from gpucheck.lab.system import engine
 from tests.images.containers import ROOT
+from tests.shared import END_S
 
 pytestmark = pytest.mark.images
 
@@ -26,7 +27,7 @@ def after_the_step(before):
     script = f"set -e; {before}; {NO_APT}; sh /common/system-layer python3; set +e; {SHOW}"
     words = ["docker", "run", "--rm", "--network", "none", "--volume", f"{ROOT / 'images/common'}:/common:ro"]
     done = subprocess.run(
-        [*words, ensure_base(engine()), "sh", "-c", script], capture_output=True, text=True, check=False, timeout=120
+        [*words, ensure_base(engine()), "sh", "-c", script], capture_output=True, text=True, check=False, timeout=END_S
     )
     return done.stdout, done.stderr
 

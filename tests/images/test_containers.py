@@ -9,6 +9,7 @@ from gpucheck.images.build import SBOM, read_file
 from gpucheck.simulator import profile_names
 from tests.images.containers import ASKED, Image
 from tests.images.test_text import DRIVER_FOLDERS
+from tests.shared import END_S
 
 pytestmark = pytest.mark.images
 
@@ -136,11 +137,11 @@ def test_a_signal_reaches_the_program(image, shell):
     words = ["sh", "-c", 'trap : TERM; python -c "$CODE"; exit $?'] if shell else ["python", "-c", code]
     container = image.start(*words, environment={"CODE": code})
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + END_S
         while b"up" not in container.logs() and time.monotonic() < deadline:
             time.sleep(0.1)
         container.kill("SIGTERM")
-        status = container.wait(timeout=60)["StatusCode"]
+        status = container.wait(timeout=END_S)["StatusCode"]
         assert b"checkpoint" in container.logs()
         assert status == 42
     finally:

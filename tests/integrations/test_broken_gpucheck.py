@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integrations.test_statuses import DRAINED, IDLE, PAGES, REASON, SCONTROL, slurm, whole
-from tests.shared import sampled
+from tests.shared import END_S, sampled
 
 ROOT = Path(__file__).parents[2]
 REAL = f"{sys.executable} -m gpucheck"
@@ -64,7 +64,7 @@ def broken(tmp_path, request):
             "GPUCHECK_SLURM_RESULTS": str(tmp_path / "results"),
             **more,
         }
-        done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=60)
+        done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=END_S)
         return done, notes.read_text() if notes.exists() else ""
 
     return run

@@ -206,7 +206,7 @@ def test_the_prolog_drains_with_our_reason_and_the_job_is_queued_again(without_h
     slurm.ask("scancel", job)
     slurm.answers("n1", PASS)
     slurm.ask("scontrol", "update", "NodeName=n1", "State=RESUME")
-    slurm.until(lambda: slurm.state("n1") == "IDLE", 60)
+    slurm.until(lambda: slurm.state("n1") == "IDLE")
 
 
 def test_the_epilog_drains_after_the_job_that_broke_a_gpu(without_health_check):
@@ -214,7 +214,7 @@ def test_the_epilog_drains_after_the_job_that_broke_a_gpu(without_health_check):
     answer = slurm.folder / "answers" / "n2"
     text = FAIL.replace("\n", "\\n")
     job = submit(slurm, "n2", f"printf '{text}' >{answer}")
-    slurm.until(lambda: slurm.state("n2") == "IDLE+DRAIN", 60)
+    slurm.until(lambda: slurm.state("n2") == "IDLE+DRAIN")
 
     assert slurm.reason("n2") == LINK
     assert job_state(slurm, job) == "COMPLETED"
@@ -287,7 +287,7 @@ def test_the_prolog_reads_the_last_test(with_idle_tests):
     slurm.until(lambda: "DRAIN" in (slurm.state("n1") or "") and job_state(slurm, job) == "PENDING")
     assert slurm.reason("n1") == LINK
     slurm.ask("scancel", job)
-    slurm.until(lambda: slurm.state("n1") == "IDLE+DRAIN", 60)
+    slurm.until(lambda: slurm.state("n1") == "IDLE+DRAIN")
     assert by_hand(slurm, "n1") == 0
     health.write_text(text)
     slurm.until(lambda: slurm.state("n1") == "IDLE")
@@ -299,7 +299,7 @@ def test_a_job_preempts_a_test(with_idle_tests):
     slurm = with_idle_tests
     slurm.until(lambda: "n2" in slurm.lines("started"))
     job = submit(slurm, "n2")
-    slurm.until(lambda: job_state(slurm, job) == "COMPLETED", 60)
+    slurm.until(lambda: job_state(slurm, job) == "COMPLETED")
     assert "n2" not in slurm.lines("tested")
     assert not (slurm.folder / "tests/n2").exists()
     (slurm.folder / "slow").unlink()

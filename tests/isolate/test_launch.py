@@ -20,6 +20,7 @@ from gpucheck.isolate.launch import (
 )
 from gpucheck.isolate.run import peers_of
 from gpucheck.model.isolation import GroupTest
+from tests.shared import END_S
 
 
 def launcher(*names: str, **options: object) -> Launcher:
@@ -87,7 +88,7 @@ def test_nothing_is_left_where_a_search_ends_early(stand_ins, state):
     assert next(running)[1].state == "done"
     assert processes(nodes)
     running.close()
-    until = time.monotonic() + 60
+    until = time.monotonic() + END_S
     while processes(nodes) and time.monotonic() < until:
         time.sleep(0.05)
     assert not processes(nodes)

@@ -22,6 +22,7 @@ import pytest
 from tests.isolate.nodes import nodes, run, shape
 from tests.isolate.slurm import CGROUP_V1, DEVICES, GPUS, slurm
 from tests.isolate.test_evidence import HAS, members
+from tests.shared import END_S
 
 NEEDED = ("ip", "tc", "ssh", "ssh-keygen", "/usr/sbin/sshd")
 pytestmark = [
@@ -281,7 +282,7 @@ def test_a_signal_reaches_the_job(allocation, on_node, tmp_path):
         return subprocess.run(words, env=allocation.environment, capture_output=True, text=True, check=True).stdout
 
     def until(text: str, seen: Callable[[], str]) -> None:
-        end = time.monotonic() + 200
+        end = time.monotonic() + END_S
         while text not in seen():
             assert time.monotonic() < end, (seen(), out.read_text() if out.exists() else "")
             time.sleep(0.5)

@@ -12,6 +12,7 @@ import pytest
 
 from gpucheck.lab import system as machine_engine
 from tests.lab.e2e import ROOT, until
+from tests.shared import END_S
 
 pytestmark = [pytest.mark.lab, pytest.mark.skipif(os.geteuid() != 0, reason="a second engine needs root")]
 
@@ -46,7 +47,7 @@ def engine(tmp_path) -> Iterator[Engine]:
         yield running
     finally:
         running.process.terminate()
-        running.process.wait(timeout=60)
+        running.process.wait(timeout=END_S)
 
 
 def test_a_running_docker_knows_the_runtime_after_a_reload(engine):

@@ -23,6 +23,7 @@ from tests import fakes
 from tests.checks.network.cards import host
 from tests.machines import h100
 from tests.measure.collectives import samples as collectives
+from tests.shared import END_S
 from tests.train.conftest import heed_interrupts
 
 # Server and client as perftest; its environment says what goes wrong.
@@ -106,8 +107,8 @@ def test_nothing_runs_or_listens_after_a_signal(tool, monkeypatch, number):
     while len(left(tool)) < 2:
         time.sleep(0.02)
     process.send_signal(number)
-    process.wait(10)
-    limit = time.monotonic() + 5
+    process.wait(END_S)
+    limit = time.monotonic() + END_S
     while left(tool) and time.monotonic() < limit:
         time.sleep(0.02)
 

@@ -15,6 +15,7 @@ import pytest
 from tests.playbooks.modules import PLAYBOOKS, action, shared
 from tests.playbooks.test_rollout import PLAY
 from tests.playbooks.test_runs import BIN, environment
+from tests.shared import END_S
 
 lock = shared("lock")
 plugin = action("host_lock")
@@ -167,7 +168,7 @@ class Site:
 
     def at_work(self, who):
         """Wait until this run changes the host."""
-        end = time.monotonic() + 300
+        end = time.monotonic() + END_S
         while f"{who} begins" not in self.log():
             assert time.monotonic() < end, "the run never began"
             time.sleep(0.1)
@@ -177,7 +178,7 @@ class Site:
 
 
 def ended(process):
-    out, _ = process.communicate(timeout=600)
+    out, _ = process.communicate(timeout=END_S)
     return " ".join(out.split())
 
 

@@ -82,4 +82,4 @@ def test_a_child_ends_with_the_process_that_waits_for_it():
         time.sleep(0.5)
         waiting.kill()
         waiting.wait()
-        wait_until(lambda: not marked.running(), 3.0)
+        wait_until(lambda: not marked.running(), 30.0)

@@ -11,6 +11,7 @@ import pytest
 
 from gpucheck.processes.child import Child, Ending
 from tests.processes.test_group import state
+from tests.shared import END_S
 
 
 @contextmanager
@@ -24,7 +25,7 @@ def child(body, *arguments, **options):
 
 
 def soon():
-    return time.monotonic() + 20
+    return time.monotonic() + END_S
 
 
 def test_lines_arrive_in_order_and_none_follows_the_last():
@@ -42,7 +43,7 @@ def test_child_responds_to_what_it_is_sent():
 
 def test_child_that_ended_can_be_sent_a_line():
     with child("", stdin=subprocess.PIPE) as ended:
-        ended.process.wait(20)
+        ended.process.wait(END_S)
         ended.send(b"x" * (1 << 20))
 
         assert ended.read_line(soon()) is None

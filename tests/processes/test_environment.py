@@ -19,6 +19,7 @@ from gpucheck.processes.environment import copying_environment, independent, ncc
 from gpucheck.processes.group import Group
 from gpucheck.processes.ranks.nodes import Nodes
 from tests.measure.benches import TWO_PCIE
+from tests.shared import END_S
 
 TWO_HOSTS = Nodes(count=2, rank=0, host="node01", port=29500, interface="eth0")
 
@@ -160,10 +161,10 @@ def test_a_child_runs_elsewhere_and_a_named_folder_is_kept(hostile, tmp_path):
     child = Child(
         [sys.executable, "-c", "import os, sys; os.write(int(sys.argv[1]), os.getcwd().encode())"], os.environ
     )
-    assert child.group.wait(60.0) == 0
+    assert child.group.wait(END_S) == 0
     child.end()
     own = Group([sys.executable, "-c", "import os; raise SystemExit(os.getcwd() != '/usr')"], os.environ, folder="/usr")
-    assert own.wait(60.0) == 0
+    assert own.wait(END_S) == 0
     own.reap()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpucheck.processes.group import Group, end
+from tests.shared import END_S
 from tests.train.conftest import wait_until
 
 # Starts a grandchild that ignores SIGTERM, tells its number, and waits.
@@ -40,7 +41,7 @@ def test_a_dead_leader_keeps_its_number_until_it_is_collected():
     """Otherwise a signal to its group could reach strangers."""
     group = started("raise SystemExit(7)")
 
-    assert group.wait(20.0) == 7
+    assert group.wait(END_S) == 7
     os.kill(group.process.pid, 0)
     assert end([group], PATIENCE) == ()
     with pytest.raises(ProcessLookupError):
@@ -50,7 +51,7 @@ def test_a_dead_leader_keeps_its_number_until_it_is_collected():
 def test_a_signal_is_a_negative_status_before_and_after_it_is_collected():
     group = started("import os, signal; os.kill(os.getpid(), signal.SIGABRT)")
 
-    assert group.wait(20.0) == -signal.SIGABRT
+    assert group.wait(END_S) == -signal.SIGABRT
     end([group], PATIENCE)
     assert group.status() == -signal.SIGABRT
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shared import sampled
+from tests.shared import END_S, sampled
 from tests.train.conftest import Marked, heed_interrupts, hidden_gpus, wait_until
 
 pytestmark = pytest.mark.slow
@@ -60,13 +60,12 @@ def test_no_child_outlives_a_killed_command(tmp_path, kind, number):
         wait_until(
             lambda: (
                 len(found := marked.running()) >= count and any(program in command_line(process) for process in found)
-            ),
-            60.0,
+            )
         )
         time.sleep(0.3)
         command.send_signal(number)
-        assert command.wait(10) == -number
-        wait_until(lambda: not marked.running(), 3.0)
+        assert command.wait(END_S) == -number
+        wait_until(lambda: not marked.running(), 30.0)
 
 
 def test_a_child_whose_parent_is_gone_before_it_begins_ends_at_once():

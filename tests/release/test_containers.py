@@ -11,7 +11,7 @@ import pytest
 from release import source
 from release.python import wheel
 from tests.release.conftest import DATE, MACHINE, PYTHON, TOP, only, own
-from tests.shared import made_once
+from tests.shared import END_S, made_once
 
 pytestmark = [pytest.mark.more_labs, pytest.mark.skipif(shutil.which("docker") is None, reason="Docker is missing")]
 
@@ -54,7 +54,7 @@ def container(images, release, dependencies, tmp_path):
         volumes = {release: "/release", dependencies: "/wheels", tmp_path: "/test"}
         mounts = [word for here, there in volumes.items() for word in ("--volume", f"{here}:{there}:ro")]
         words = ["docker", "run", "--rm", "--network", "none", *mounts, images[role], "sh", "-euxc", script]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, timeout=END_S, check=False)
         assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         return done.stdout
 

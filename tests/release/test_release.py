@@ -18,6 +18,7 @@ from release.libraries import releases
 from release.problem import ReleaseError
 from release.python import licenses, metadata_text
 from tests.release.conftest import MACHINE, PYTHON, TOP, URL, only, own
+from tests.shared import END_S
 
 pytestmark = pytest.mark.more
 LOADERS = {"ld-linux-aarch64.so.1", "ld-linux-x86-64.so.2"}
@@ -57,7 +58,7 @@ def runs(command: Path, environment: dict[str, str]) -> None:
     assert (told.returncode, told.stdout, told.stderr) == (0, "gpucheck, version 0.1.0\n", "")
 
     words: list[str | Path] = [command, "verify", "--level", "quick", "--format", "json"]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=END_S)
     report = json.loads(done.stdout)
     assert done.returncode in (0, 1, 2, 3), done.stderr
     assert (report["schema"], report["versions"]["gpucheck"]) == ("gpucheck.report/1", "0.1.0")
@@ -71,7 +72,7 @@ def runs(command: Path, environment: dict[str, str]) -> None:
         ["bandwidth", *simulated, "--level", "quick"],
     ):
         words = [command, *more]
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False, timeout=END_S)
         # 3: on a busy machine some values are not read in time. What cannot be simulated prints nothing on stdout.
         assert done.returncode in (0, 1, 3), done.stdout + done.stderr
         assert "SIMULATED" in done.stdout, done.stderr
@@ -255,7 +256,7 @@ def test_tests_run_from_the_source_distribution(release, tmp_path):
     files = ["tests/model", "tests/test_printable.py", "tests/cli/test_help.py", "tests/playbooks/test_python_wheel.py"]
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/t", *files]
 
-    done = subprocess.run(words, cwd=top, capture_output=True, text=True, check=False, timeout=600)
+    done = subprocess.run(words, cwd=top, capture_output=True, text=True, check=False, timeout=END_S)
 
     assert done.returncode == 0, done.stdout[-3000:]
     assert source.tracked(top) == source.tracked(TOP)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpucheck.processes.environment import python_module
-from tests.shared import sampled
+from tests.shared import END_S, sampled
 
 # The wall clock, as settimeofday changes it: the kernel's monotonic clock does not jump.
 CLOCK = Path(__file__).with_name("jumping_clock.c")
@@ -102,7 +102,7 @@ def test_a_healthy_host_never_fails(tmp_path, caches, resource, command):
     script = script.replace("COMMAND", words)
     made = environment(user if "setpriv" in script else root) | {"D": str(folder)}
     done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", script], env=made, cwd="/", capture_output=True, text=True, timeout=300,
+        ["unshare", "--mount", "sh", "-c", script], env=made, cwd="/", capture_output=True, text=True, timeout=END_S,
         check=False,
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ import pynvml
 import pytest
 
 from gpucheck import simulator
+from tests.shared import END_S
 
 DRIVER = "580.178.04"
 
@@ -93,6 +94,6 @@ def run_sanitized(runtime: str, libraries: Path, code: str) -> None:
     environment = {"LD_PRELOAD": runtime, "LD_LIBRARY_PATH": str(libraries), "ASAN_OPTIONS": "detect_leaks=0"}
     command = [sys.executable, str(program)]
     done = subprocess.run(
-        command, env=os.environ | environment, capture_output=True, text=True, timeout=100, check=False
+        command, env=os.environ | environment, capture_output=True, text=True, timeout=END_S, check=False
     )
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-3000:]

@@ -9,6 +9,7 @@ import pytest
 
 from gpucheck import simulator
 from tests import forked
+from tests.shared import END_S
 
 pytestmark = pytest.mark.slow
 
@@ -78,7 +79,7 @@ def test_interrupt_is_the_commands_to_handle(monkeypatch, cache):
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
 
-        assert process.wait(30) == 5
+        assert process.wait(END_S) == 5
 
 
 def test_options_of_the_command_are_not_ours(gpucheck):

@@ -12,6 +12,7 @@ import pytest
 from gpucheck import simulator
 from gpucheck.simulator import mount
 from tests import forked
+from tests.shared import END_S
 
 pytestmark = pytest.mark.slow
 
@@ -25,7 +26,7 @@ STAYS_DUMPABLE = 4  # PR_SET_DUMPABLE: what changes its user loses it, and with 
 
 def python(code, *arguments, **options):
     return subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=60, **options
+        [sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=END_S, **options
     )
 
 
@@ -155,6 +156,6 @@ def test_faults_change_under_a_program_that_runs(machine, tmp_path):
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         simulator.switch(own, ["xid:gpu=1,code=79"])
-        out, _ = process.communicate("\n", timeout=60)
+        out, _ = process.communicate("\n", timeout=END_S)
 
     assert "Xid (PCI:" in out

@@ -15,6 +15,7 @@ import pytest
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.train.smoke import conclude, rank_environment, train_in_ranks
 from gpucheck.train.spec import SmokeOptions, TrainingFault
+from tests.shared import END_S
 
 ROOT = Path(__file__).parents[2]
 STALL_S = 1.0  # for runs that are to hang; short, and long enough for a busy machine
@@ -95,7 +96,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         yield go
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(true: Callable[[], bool], seconds: float = END_S) -> None:
     """Raises AssertionError where it does not come true."""
     until = time.monotonic() + seconds
     while not true():

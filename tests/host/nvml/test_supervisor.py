@@ -20,6 +20,7 @@ from gpucheck.model import (
     NvmlFailure,
     NvmlReading,
 )
+from tests.shared import END_S
 
 # A child that responds.
 NOT_LOADED = """os.write(pipe, b'= {"type":"failure","call":"nvmlInit","code":9,"name":"DriverNotLoaded"}\\n')"""
@@ -106,7 +107,7 @@ def test_asking_begins_at_once_and_the_answer_is_there_when_it_is_wanted(activat
     host = live_source(isolated=True, deadline_s=20, begin=True)
     child = host.place.begun
     assert child is not None
-    child.child.process.wait(20)
+    child.child.process.wait(END_S)
 
     assert child.child.process.returncode == 0
     assert isinstance(host.read("nvml").nvml, NvmlReading)
@@ -115,7 +116,7 @@ def test_asking_begins_at_once_and_the_answer_is_there_when_it_is_wanted(activat
 def test_who_comes_late_still_gets_the_answer():
     """The deadline is for the child; what it said in time counts, however long we were busy."""
     child = NvmlChild(0.01, script(NOT_LOADED))
-    child.child.process.wait(10)
+    child.child.process.wait(END_S)
 
     assert failure_of(child.answer()).code == 9
 
@@ -127,7 +128,7 @@ def test_a_child_that_nobody_asks_leaves_no_zombie_behind(monkeypatch):
     (kill,) = registered
     kill()
 
-    assert child.child.process.wait(5) == -9
+    assert child.child.process.wait(END_S) == -9
     assert failure_of(child.answer()).code == NOT_STARTED
 
 

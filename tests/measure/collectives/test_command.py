@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from gpucheck.measure.collectives.values import ALL
+from tests.shared import END_S
 
 pytestmark = pytest.mark.slow
 
@@ -14,7 +15,9 @@ GPUCHECK = [sys.executable, "-m", "gpucheck", "collectives"]
 
 
 def test_two_cpu_ranks_run_every_collective_exactly():
-    done = subprocess.run([*GPUCHECK, "--sizes", "4K", "--format", "json"], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [*GPUCHECK, "--sizes", "4K", "--format", "json"], capture_output=True, text=True, timeout=END_S
+    )
 
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)

@@ -12,7 +12,7 @@ from gpucheck.measure.reporting.report import host_links
 from gpucheck.measure.running.runner import Results
 from gpucheck.measure.values import HOST, Flow, Opened, Timing
 from gpucheck.model.device import Device
-from tests.shared import sampled
+from tests.shared import END_S, sampled
 
 PAIR = "p100-pcie-x2"
 CHANNEL = "nvidia-caps-imex-channels/channel0"
@@ -24,7 +24,7 @@ def run(profile, *faults, level="quick", before="", **environment):
     words += [word for fault in faults for word in ("--fault", fault)]
     own = {**os.environ, **environment, "GPUCHECK_COMMAND": json.dumps(words)}
     command = [sys.executable, "-c", before] if before else words
-    done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=END_S, check=False)
     assert done.stdout, done.stderr
     return json.loads(done.stdout)
 
@@ -169,7 +169,7 @@ print("good")
 
 
 def test_buffers_shrink_to_the_memory_that_is_free_and_no_framework_is_imported():
-    done = subprocess.run([sys.executable, "-c", INSIDE], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", INSIDE], capture_output=True, text=True, timeout=END_S, check=False)
 
     assert done.stdout.strip() == "good", done.stderr
 
@@ -248,7 +248,7 @@ def test_a_gpu_that_disappears_during_the_copies_is_named(tmp_path):
         env={**os.environ, "GPUCHECK_SIMULATOR": ""},
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=END_S,
         check=False,
     )
     assert done.stdout, done.stderr[-2000:]
@@ -267,7 +267,7 @@ def test_verify_without_training_does_not_import_torch(tmp_path):
     own = {**os.environ, "PYTHONPATH": str(tmp_path), "GPUCHECK_SIMULATOR": ""}
     words = [sys.executable, "-m", "gpucheck", "verify", "--simulate", "p100-pcie-x2", "--skip", "training"]
     done = subprocess.run(
-        [*words, "--format", "json"], env=own, capture_output=True, text=True, timeout=280, check=False
+        [*words, "--format", "json"], env=own, capture_output=True, text=True, timeout=END_S, check=False
     )
 
     assert '"p2p-bandwidth"' in done.stdout, done.stderr

@@ -19,7 +19,7 @@ from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate
 from gpucheck.measure.engines.driver.gpu import PTX, Peers, imported
 from gpucheck.measure.values import MIB, NotShared, NotTimed
 from gpucheck.model import Confidential, NvmlReading
-from tests.shared import sampled
+from tests.shared import END_S, sampled
 
 MOST_PEERS = 8  # of a GPU without NVSwitch
 ARCHITECTURES = ("60", "70", "75", "80", "86", "89", "90", "100", "103", "120", "121")
@@ -264,7 +264,7 @@ def test_ptxas_assembles_the_kernels_without_a_warning(tmp_path, architecture):
         [folder / "bin/ptxas", f"-arch=sm_{architecture}", "-o", tmp_path / "out.cubin", PTX],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=END_S,
         check=False,
     )
 

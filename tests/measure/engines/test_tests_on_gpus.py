@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.shared import sampled
+from tests.shared import END_S, sampled
 
 ROOT = Path(__file__).parents[3]
 # Of the development environment; a Python on a GPU host has gpucheck's own packages and pytest.
@@ -28,8 +28,9 @@ RECORD = """
 import sys
 from gpucheck.cli import main
 from gpucheck.run import full_record
-full_record.PROGRAMS = tuple(one for one in full_record.PROGRAMS if one.name in ("cuda", "copies"))
-main(["record", "--full", "--yes", "-o", sys.argv[1]])
+named = [one for one in full_record.PROGRAMS if one.name in ("cuda", "copies")]
+full_record.PROGRAMS = tuple(one._replace(limit_s=900) for one in named)
+main(["record", "--full", "--yes", "--within", "1800", "-o", sys.argv[1]])
 """
 WITH_TORCH = (
     *(
@@ -70,7 +71,7 @@ def test_they_pass_on_simulated_machines(activate, tmp_path, profile, pair, skip
         env=environment,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=END_S,
         check=False,
     )
 

@@ -6,6 +6,7 @@ import pytest
 
 from gpucheck.host.nvml.gauge import LinkReading
 from gpucheck.measure.running.sampler import Sampler
+from tests.shared import END_S
 
 LINE = r'{"bus_id": "0000:07:00.0", "generation": 3, "width": 16, "reasons": ["idle"]}'
 READING = LinkReading(bus_id="0000:07:00.0", generation=3, width=16, reasons=("idle",))
@@ -60,7 +61,7 @@ def test_a_reading_that_ends_after_the_copies_is_not_taken_nor_waited_for():
         pass
 
     assert sampler.readings() == ()
-    sampler._thread.join(20)
+    sampler._thread.join(END_S)
     assert not sampler._thread.is_alive(), "the child was ended"
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.shared import END_S
+
 HELPERS = Path(__file__).with_name("helpers.py")
 Run = Callable[..., str]
 
@@ -32,7 +34,7 @@ def run(activate, tmp_path) -> Run:
             env={**os.environ, "LD_LIBRARY_PATH": str(machine / "lib"), **environment},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=END_S,
             check=False,
         )
         assert done.returncode == status, done.stderr[-2000:]

@@ -19,7 +19,7 @@ from gpucheck.simulator.faults import texts, xid_line
 from gpucheck.simulator.faults.nvml import CALLS
 from gpucheck.simulator.machine import UPTIME_S
 from gpucheck.simulator.nvml.library import OWN, all_exports, exports
-from tests.shared import sampled
+from tests.shared import END_S, sampled
 from tests.simulator.helpers import DRIVER, code_of, exported, handle, library_of, python, write
 
 
@@ -139,7 +139,7 @@ def test_hang_is_where_it_was_ordered_and_looks_as_ordered(activate, how, letter
     """Asleep, SIGTERM ends it; in the kernel, only SIGKILL, and nothing is left behind."""
     machine = activate("p100-pcie-x2", [f"nvml-hang:call=nvmlDeviceGetCount,state={how}"])
     process = hanging(machine, "import pynvml; pynvml.nvmlInit(); pynvml.nvmlDeviceGetCount()")
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + END_S
     loaded = Path(f"/proc/{process.pid}/maps")
     while time.monotonic() < deadline and not (
         "libnvidia-ml" in loaded.read_text() and kernel_state(process.pid) == letter
@@ -152,14 +152,14 @@ def test_hang_is_where_it_was_ordered_and_looks_as_ordered(activate, how, letter
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(0.2)
         process.kill()
-    assert process.wait(10) == (-signal.SIGTERM if how == "sleeping" else -signal.SIGKILL)
+    assert process.wait(END_S) == (-signal.SIGTERM if how == "sleeping" else -signal.SIGKILL)
 
 
 def test_crash_is_an_abort_of_the_caller(activate):
     machine = activate("p100-pcie-x2", ["nvml-crash:call=nvmlDeviceGetUUID"])
     code = "import pynvml; pynvml.nvmlInit(); pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(0))"
 
-    assert hanging(machine, code).wait(30) == -signal.SIGABRT
+    assert hanging(machine, code).wait(END_S) == -signal.SIGABRT
 
 
 @pytest.mark.parametrize(("branch", "answer"), [(450, "NVMLLibraryMismatchError"), (550, "[]")])

@@ -140,3 +140,10 @@ def test_library_has_no_memory_error(activate, tmp_path):
         "pynvml.nvmlShutdown()\nprint('done')\n"
     )
     run_sanitized(runtime, tmp_path, program)
+
+
+def test_what_a_compiler_that_is_ended_leaves_is_in_the_folder_of_the_library(tmp_path):
+    """cc removes its temporary files on SIGTERM, not on SIGKILL."""
+    compile_library(tmp_path, exports(DRIVER), compiler=("sh", "-c", 'touch "$TMPDIR/cc.s"'))
+
+    assert (tmp_path / "cc.s").exists()
