@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests.train.conftest import heed_interrupts
+
 NAMES = [f"n{at}" for at in range(8)]
 NODES = ("--nodes", ",".join(NAMES))
 
@@ -99,7 +101,8 @@ def test_a_search_goes_on_where_it_was_ended(stand_ins, tmp_path):
     """A signal prints what is known; the next run makes the missing tests only."""
     nodes, state = stand_ins(n3="hangs"), tmp_path / "state"
     command = [sys.executable, "-m", "gpucheck", "isolate", *NODES, "--timeout", "600", "--format", "json"]
-    with subprocess.Popen([*command, "--state", str(state)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([*command, "--state", str(state)], preexec_fn=heed_interrupts, **pipes) as running:
         while not state.exists() or len(state.read_text().splitlines()) < 4:  # the head and three good pairs
             time.sleep(0.05)
         running.send_signal(signal.SIGINT)
