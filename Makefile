@@ -87,7 +87,7 @@ check: lint ## lint, and the fast tests that need no Docker, no root and no GPU;
 endif
 
 # The lab waits for disks and package managers most of its time: everything else is checked meanwhile.
-test: $(VENV)/.test tools ## what each change is tested with, all at once: lint, test-here, test-lab
+test: $(VENV)/.test tools bundle-tools ## what each change is tested with, all at once: lint, test-here, test-lab
 	@echo "gpucheck: lint, tests and lab run at the same time, and each prints its output when it ends" >&2
 	@$(MAKE) --jobs=3 --output-sync=target lint test-here test-lab
 

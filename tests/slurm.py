@@ -1,4 +1,7 @@
-"""A real Slurm in a directory of this machine, from Debian's packages: a controller and one slurmd a node."""
+"""A real Slurm in a directory of this machine: a controller and one slurmd a node.
+
+Its programs come from Debian's packages, which are unpacked and not installed, as a service of theirs would start.
+"""
 
 import os
 import shutil
@@ -11,6 +14,9 @@ from pathlib import Path
 
 from tests.shared import END_S
 
+PACKAGES = (
+    "slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "libmunge2", "libhwloc15", "libjson-c5",
+)  # fmt: skip
 # Slurm reads the role of a program from the name it is started by, and Debian's files have other names.
 CONF = """ClusterName=gpucheck
 SlurmctldHost={host}({address})
@@ -37,8 +43,16 @@ PartitionName=p Nodes=ALL Default=YES MaxTime=30 State=UP
 HOST = socket.gethostname().partition(".")[0]
 
 
+def unpack(folder: Path) -> None:
+    """Put Slurm's programs into this directory. Raises CalledProcessError where the packages cannot be had."""
+    subprocess.run(["apt-get", "-qq", "download", *PACKAGES], cwd=folder, check=True, capture_output=True)
+    for package in folder.glob("*.deb"):
+        subprocess.run(["dpkg", "-x", str(package), str(folder)], check=True)
+        package.unlink()
+
+
 def find(name: str, root: Path) -> str | None:
-    """Return the path of a program of Slurm, of packages that are unpacked below root or installed."""
+    """Return the path of a program of Slurm, of packages that are unpacked below root."""
     path = f"{root}/usr/bin:{root}/usr/sbin"
     return shutil.which(f"{name}-wlm", path=path) or shutil.which(name, path=path)
 

@@ -1,29 +1,23 @@
 """docs/integrations/slurm under a real slurmctld and three slurmd on localhost, which run the scripts themselves.
 
-Needs Slurm's programs, as root: installed, or unpacked with GPUCHECK_SLURM_ROOT naming the directory:
-``apt-get download slurmctld slurmd slurm-client slurm-wlm-basic-plugins libmunge2 libhwloc15``, then
-``dpkg -x FILE DIR`` for each. Nothing is started outside a temporary directory. gpucheck is a stub with an answer for
-each node.
+Nothing is started outside a temporary directory. gpucheck is a stub with an answer for each node.
 """
 
 import os
 import re
+import shutil
 import subprocess
 import time
-from pathlib import Path
 
 import pytest
 
 from tests.integrations.test_statuses import PAGES
-from tests.slurm import HOST, Slurm, find, free_ports
+from tests.shared import made_once
+from tests.slurm import HOST, Slurm, free_ports, unpack
 
-ROOT = Path(os.environ.get("GPUCHECK_SLURM_ROOT", "/"))
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(
-        os.geteuid() != 0 or None in [find(name, ROOT) for name in ("slurmctld", "slurmd", "slurmstepd", "scontrol")],
-        reason="needs Slurm and root; see the docstring of the module",
-    ),
+    pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("apt-get"), reason="needs root, and Slurm of Debian"),
 ]
 NODES = ("n1", "n2", "n3")
 PASS = "gpucheck.slurm/1 pass 0\nend\n"
@@ -122,7 +116,11 @@ class Cluster(Slurm):
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
-    cluster = Cluster(tmp_path_factory.mktemp("slurm"), ROOT, NODES)
+    try:
+        programs = made_once(tmp_path_factory, "slurm-programs", unpack)
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"Slurm's packages cannot be had here: {error.stderr.decode().strip()[-200:]}")
+    cluster = Cluster(tmp_path_factory.mktemp("slurm"), programs, NODES)
     cluster.write()
     try:
         cluster.start()

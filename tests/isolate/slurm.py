@@ -1,42 +1,29 @@
 """A real Slurm on the nodes of tests/isolate/nodes.py: munge, a controller here and a slurmd in each namespace.
 
-With proctrack/cgroup, task/cgroup and ConstrainDevices where this machine has the hierarchies of cgroup v1. Debian's
-packages are unpacked, not installed; GPUCHECK_SLURM_ROOT names a directory that has them already.
+With proctrack/cgroup, task/cgroup and ConstrainDevices where this machine has the hierarchies of cgroup v1.
 """
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.isolate.nodes import NETWORK, run
-from tests.slurm import HOST, Slurm
+from tests.isolate.nodes import NETWORK
+from tests.slurm import HOST, Slurm, unpack
 
-PACKAGES = (
-    "slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins", "munge", "libmunge2", "libhwloc15", "libjson-c5",
-)  # fmt: skip
 GPUS = 2
 DEVICES = Path("/dev/gpucheck-test")
 CGROUP_V1 = all(Path("/sys/fs/cgroup", name).is_dir() for name in ("devices", "freezer", "cpuset", "memory"))
 
 
-def programs(folder: Path) -> Path:
-    """Return a directory with Slurm's programs. Raises CalledProcessError where the packages cannot be had."""
-    if named := os.environ.get("GPUCHECK_SLURM_ROOT"):
-        return Path(named)
-    folder.mkdir()
-    subprocess.run(["apt-get", "-qq", "download", *PACKAGES], cwd=folder, check=True, capture_output=True)
-    for package in folder.glob("*.deb"):
-        run("dpkg", "-x", str(package), str(folder))
-    return folder
-
-
 @contextmanager
 def slurm(folder: Path, names: Sequence[str]) -> Iterator[Slurm]:
     """Yield a running Slurm; nothing is left of it."""
-    made = Slurm(folder, programs(folder / "programs"), names)
+    programs = folder / "programs"
+    programs.mkdir()
+    unpack(programs)
+    made = Slurm(folder, programs, names)
     _configure(made)
     try:
         shutil.rmtree(DEVICES, ignore_errors=True)
