@@ -85,6 +85,24 @@ def test_a_chipset_that_nvidia_does_not_support_is_named():
     assert "emulate" in guest, guest
 
 
+def islands(model: str, *groups: int) -> dict[str, Any]:
+    """Groups of GPUs with peer access inside, and none between them."""
+    of = [group for group, size in enumerate(groups) for _ in range(size)]
+    numbers = square(len(of), lambda i, j: 272.0 if of[i] == of[j] else 19.5)
+    access = square(len(of), lambda i, j: of[i] == of[j])
+    return {"gpus": [{"model": model}] * len(of), "p2p_access": access, "measured": {"p2p_uni_gb_s": numbers}}
+
+
+def test_gpu_without_peer_access_on_a_board_that_joins_all_is_not_of_another_socket():
+    assert verdict(diagnosed(islands("NVIDIA A100-SXM4-80GB", 3, 1))) is not Verdict.PASS
+    assert verdict(diagnosed(islands("NVIDIA A100-SXM4-80GB", 4, 4))) is not Verdict.PASS
+
+
+def test_one_gpu_that_no_other_may_access_is_not_taken_for_the_only_one_of_a_socket():
+    assert "cross-socket" in named(diagnosed(islands("Tesla P100-PCIE-16GB", 2, 2)))
+    assert "cross-socket" not in named(diagnosed(islands("Tesla P100-PCIE-16GB", 3, 1)))
+
+
 def test_what_is_not_known_stays_unknown():
     assert verdict(diagnosed({"gpus": {"count": 2}})) is Verdict.UNKNOWN
     assert verdict(diagnosed({"gpus": {"count": 1}})) is Verdict.UNKNOWN

@@ -11,7 +11,7 @@ from itertools import combinations
 
 from gpucheck.checks._case import Case, Claim, listed, span
 from gpucheck.checks._healthy import Level, staged
-from gpucheck.checks._machine import Machine, Pair, is_geforce_without_p2p, nvlink_of
+from gpucheck.checks._machine import MESHED, Machine, Pair, is_geforce_without_p2p, nvlink_of
 from gpucheck.checks._nvml import LOST, evidence, gaps_of, with_gpus
 from gpucheck.checks.nvlink.fabric import NOT_SET_UP, is_tray_gpu
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
@@ -244,14 +244,23 @@ def _reason(m: Machine, pair: Pair) -> tuple[Claim, str]:
 
 
 def _only_far_refused(m: Machine, pair: Pair) -> bool:
-    """Return whether pairs inside a node have P2P and pairs across do not; without classes, islands of equal GPUs."""
-    if not m.granted:
+    """Return whether pairs inside a node have P2P and pairs across do not; without classes, islands of equal GPUs.
+
+    No board of GPUs with NVLink is divided, but for the meshes; and one GPU alone may have lost its peers.
+    """
+    if not m.granted or _is_on_one_board(m, pair):
         return False
     if m.crosses(pair) is not None:
         return bool(m.crosses(pair)) and not any(m.crosses(other) and not m.links(other) for other in m.granted)
     island = {i: {j for other in m.granted if i in other for j in other} | {i} for i in range(m.count)}
-    whole = all(island[j] == island[i] for i in island for j in island[i])
+    whole = all(island[j] == island[i] and len(island[i]) > 1 for i in island for j in island[i])
     return whole and island[pair[0]] != island[pair[1]] and m.host.sockets != 1
+
+
+def _is_on_one_board(m: Machine, pair: Pair) -> bool:
+    """Return whether both GPUs are of a product whose NVLinks join all GPUs of a host."""
+    links = [model.nvlink for i in pair if (model := m.models[i]) and model.nvlink and not model.nvlink.bridge]
+    return len(links) == len(pair) and not any(one.links in MESHED for one in links)
 
 
 def _costs_nothing(m: Machine, pairs: list[Pair]) -> bool:

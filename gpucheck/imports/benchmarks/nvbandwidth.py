@@ -40,20 +40,24 @@ class Table(NamedTuple):
     rows: Matrix
 
 
-def granted(found: list[Matrix], count: int) -> Flags | None:
-    """Peer access of the pairs that were measured: nvbandwidth skips a pair unless CUDA grants it in both directions.
+def granted(found: list[Matrix], count: int, *, whole: bool = False) -> Flags | None:
+    """Peer access by what was measured: nvbandwidth skips a pair unless CUDA grants it in both directions.
+
+    whole: every row was read, so a pair without a number has no access.
 
     Source: NVIDIA/nvbandwidth memcpy.cpp, enablePeerAcess (cuDeviceCanAccessPeer, then cuCtxEnablePeerAccess of both).
     Tests over several hosts map memory in another way and prove nothing of it.
     """
     pairs = {(i, j) for rows in found for i, row in enumerate(rows) for j, value in enumerate(row) if value}
-    return by_pair({way: True for i, j in pairs for way in ((i, j), (j, i))}, count) if pairs else None
+    access = {(i, j): False for i in range(count) for j in range(count)} if whole and found else {}
+    access |= {way: True for i, j in pairs for way in ((i, j), (j, i))}
+    return by_pair(access, count) if access else None
 
 
-def measured(found: list[Table], gpus: tuple[ObservedGpu, ...], *, peers: bool = True) -> Observations:
+def measured(found: list[Table], gpus: tuple[ObservedGpu, ...], *, peers: bool, whole: bool) -> Observations:
     """All tables as one import; copy engines win over kernels, writes over reads.
 
-    peers: whether pairs were measured by peer access, as all tests on one host do.
+    peers: whether pairs were measured by peer access, as all tests on one host do. whole: no row was lost.
     """
     fields: dict[str, Any] = {}
     h2d: tuple[float | None, ...] = ()
@@ -91,7 +95,7 @@ def measured(found: list[Table], gpus: tuple[ObservedGpu, ...], *, peers: bool =
     pairs = [one.rows for one in found if one.case.startswith("device_to_device")]
     return Observations(
         gpus=gpus or tuple(ObservedGpu() for _ in range(count)),
-        p2p_access=granted(pairs, count) if peers else None,
+        p2p_access=granted(pairs, count, whole=whole) if peers else None,
         measured=Measured(method=method, **fields),
     )
 
@@ -160,7 +164,7 @@ def text_parse(lines: list[str]) -> Part:
     looked_at: tuple[str, ...] = ()
     if found or not (messages or broken or any(SOME.match(line.strip()) for line in lines)):
         several = any(line.startswith("Running multinode_") or PROCESS.match(line.strip()) for line in lines)
-        seen = measured(found, gpus, peers=not several)
+        seen = measured(found, gpus, peers=not several, whole=not unread)
     elif broken is not None and not messages:
         raise broken
     else:
