@@ -103,6 +103,13 @@ def test_one_gpu_that_no_other_may_access_is_not_taken_for_the_only_one_of_a_soc
     assert "cross-socket" not in named(diagnosed(islands("Tesla P100-PCIE-16GB", 3, 1)))
 
 
+def test_gpu_that_a_complete_table_leaves_out_is_unknown():
+    seen = {"gpus": {"count": 4, "model": "NVIDIA L40S"}, "matrix": square(4, lambda *_: "PIX")}
+    numbers = square(4, lambda i, j: None if 3 in (i, j) else 26.2)
+
+    assert verdict(diagnosed({**seen, "measured": {"p2p_uni_gb_s": numbers}})) is Verdict.UNKNOWN
+
+
 def test_what_is_not_known_stays_unknown():
     assert verdict(diagnosed({"gpus": {"count": 2}})) is Verdict.UNKNOWN
     assert verdict(diagnosed({"gpus": {"count": 1}})) is Verdict.UNKNOWN

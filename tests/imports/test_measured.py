@@ -173,6 +173,14 @@ def test_pair_of_a_whole_table_without_a_number_has_no_peer_access():
     )  # fmt: skip
 
 
+def test_cell_of_zero_is_no_rate_that_was_reached():
+    """p2pBandwidthLatencyTest copies between all pairs, with or without access."""
+    table = "Unidirectional P2P=Enabled Bandwidth (P2P Writes) Matrix (GB/s)\n D\\D 0 1\n 0 900.0 {}\n 1 22.1 900.0\n"
+
+    assert not read(table.format("22.1")).unread
+    assert "GPU 0 to 1" in read(table.format("0.00")).unread[0].why
+
+
 CONNECTIVITY = """P2P Connectivity Matrix
      D\\D     0     1     2
      0\t     1     1     0

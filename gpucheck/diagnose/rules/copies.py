@@ -74,6 +74,21 @@ def rule(case: Case) -> Iterator[Finding]:
     yield from _by_class(case)
     if blind:
         yield from without_rate(case, {pair: median(m.one_way(pair)) for pair in blind})
+    yield from _unmeasured(m)
+
+
+def _unmeasured(m: Machine) -> Iterator[Finding]:
+    """GPUs without a number in an otherwise complete table. Pairs without access are evaluated by that."""
+    seen = [pair for pair in m.pairs if m.one_way(pair)]
+    among = {i for pair in seen for i in pair}
+    left = [pair for pair in m.pairs if m.access[pair] is not False and pair not in seen]
+    if left and len(seen) > 2 and not any(among >= {*pair} for pair in left):
+        yield Claim(CHECK, Verdict.UNKNOWN).finding(
+            "copies.pairs-unmeasured",
+            subject=m.subject(left),
+            seen=f"{len(left)} of {counted(len(m.pairs), 'GPU pair')} not measured",
+            evidence=(f"pairs: {listed(left)}",),
+        )
 
 
 # --- Findings --------------------------------------------------------------------------------------------------------

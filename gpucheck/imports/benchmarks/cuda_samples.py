@@ -119,6 +119,10 @@ def p2p_parse(lines: list[str]) -> Part | None:
     found: dict[str, Matrix] = {}
     direction: Literal["write", "read"] | None = None
     for at, grid in grids.items():
+        ways = [f"{i} to {j}" for i, row in enumerate(grid.rows) for j, one in enumerate(row) if i != j and one is None]
+        if ways and not grid.lost:  # every pair is copied, with or without access
+            why = f"no rate or time, which is never zero, of GPU {', '.join(ways[:6])}"
+            unread = (*unread, left_out(at + 1, grid.end, why, lines[at]))
         written = P2P_HEADING.search(lines[at])
         of_reads = written is not None and (written[4] or "").lower() == "reads"
         if keys[at] not in found or not of_reads:
