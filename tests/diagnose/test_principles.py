@@ -103,6 +103,16 @@ def test_one_gpu_that_no_other_may_access_is_not_taken_for_the_only_one_of_a_soc
     assert "cross-socket" not in named(diagnosed(islands("Tesla P100-PCIE-16GB", 3, 1)))
 
 
+def test_number_that_no_wiring_of_the_product_carries_is_not_healthy():
+    """With 150 GB/s of six links; POWER9 hosts join two V100 with three."""
+    seen = two("Tesla V100-SXM2-16GB", p2p_uni_gb_s=70.0)
+    del seen["matrix"]
+    assert verdict(diagnosed(seen)) is Verdict.PASS
+
+    seen["measured"] = two("Tesla V100-SXM2-16GB", p2p_uni_gb_s=1e8)["measured"]
+    assert verdict(diagnosed(seen)) is Verdict.WARN
+
+
 def test_gpu_that_a_complete_table_leaves_out_is_unknown():
     seen = {"gpus": {"count": 4, "model": "NVIDIA L40S"}, "matrix": square(4, lambda *_: "PIX")}
     numbers = square(4, lambda i, j: None if 3 in (i, j) else 26.2)

@@ -87,6 +87,29 @@ def test_the_error_column_of_old_versions_is_a_difference_and_no_count():
     assert measured(old.replace("values : 0 OK", "values : 2 FAILED")).measured.collectives[0].wrong == 2
 
 
+def test_results_that_were_not_compared_are_not_called_right():
+    """With -c 0 the column holds N/A, and the summary is "0 OK" all the same."""
+    unchecked = NCCL.replace("      0    15980", "    N/A    15980").replace("      0   127010", "    N/A   127010")
+    # An operation without an in-place form has N/A on that side alone.
+    assert measured(unchecked).measured.collectives[0].wrong == 0
+
+    unchecked = unchecked.replace("12.60      0", "12.60    N/A").replace("12.68      0", "12.68    N/A")
+    assert measured(unchecked).measured.collectives[0].wrong is None
+    assert measured(unchecked.replace("values : 0 OK", "values : 2 FAILED")).measured.collectives[0].wrong == 2
+    with pytest.raises(ImportProblem, match="nan"):
+        read(without_log(NCCL).replace("12.60      0", "12.60    nan"))
+
+
+def test_run_that_stops_before_its_largest_message_is_not_complete():
+    whole = without_log(NCCL)
+    end = whole[: whole.index("# Out of bounds")]
+    assert not read(end).unread
+    assert "ended early" in read(end.replace("maxBytes 1073741824", "maxBytes 8589934592")).unread[0].why
+    # The last step is smaller than the largest message that was asked for.
+    assert not read(end.replace("maxBytes 1073741824", "maxBytes 2000000000")).unread
+    assert not read(whole.replace("maxBytes 1073741824", "maxBytes 8589934592")).unread
+
+
 def test_ranks_of_two_hosts_are_no_one_machine():
     found = measured(NCCL.replace("gpu59 device  3", "gpu60 device  3"))
 

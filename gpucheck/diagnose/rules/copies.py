@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gpucheck.checks._case import Case, Claim, listed, percent, span
 from gpucheck.checks._healthy import OVER, Level, direct, level, levels, staged, verdict_of
-from gpucheck.checks._machine import NEAR, Machine, Pair, link_of
+from gpucheck.checks._machine import NEAR, Machine, Pair, link_of, nvlink_of
 from gpucheck.checks.p2p.status import copied_as_staged
 from gpucheck.checks.pcie.link import low_link
 from gpucheck.checks.pcie.path import low_uplinks
@@ -441,8 +441,7 @@ def without_rate(case: Case, values: dict[Pair, float], check: str = CHECK) -> I
 
 
 def _too_fast(m: Machine, rows: dict[Pair, Level]) -> Iterator[Finding]:
-    known = {pair: row for pair, row in rows.items() if not row.usual.vague and (not row.links or m.links(pair))}
-    fast = {pair: row for pair, row in known.items() if max(m.one_way(pair)) > OVER * row.usual.line}
+    fast = {pair: row for pair, row in rows.items() if max(m.one_way(pair)) > OVER * _line(m, pair, row)}
     if fast:
         yield Claim(CHECK, Verdict.WARN).finding(
             "copies.above-line-rate",
@@ -451,3 +450,11 @@ def _too_fast(m: Machine, rows: dict[Pair, Level]) -> Iterator[Finding]:
             wanted=min(row.usual.line for row in fast.values()),
             pairs=listed(fast),
         )
+
+
+def _line(m: Machine, pair: Pair, row: Level) -> float:
+    """Return the rate that nothing between the two exceeds: of all NVLinks of a GPU where the wiring is not known."""
+    model, rate = m.models[pair[0]], nvlink_of(m.gpu(pair[0]).model)
+    if not row.links or m.links(pair) or model is None or model.nvlink is None or rate is None:
+        return row.usual.line
+    return max(row.usual.line, model.nvlink.links * rate.gb_s)

@@ -30,7 +30,8 @@ REST = regex(
     r"Failed to bind NVLink SHARP \(NVLS\)|configuration error in the Fabric Manager or NVSwitches"
     r"|Disable NVLS \(NCCL_NVLS_ENABLE=0\)|shared memory segment /dev/shm/nccl-|failed to extend /dev/shm/nccl-"
     r"|Mismatched NCCL version detected|Duplicate GPU detected : rank|P2P is disabled between NVLINK connected GPUs"
-    r"|Test NCCL failure \S{1,120}:\d"
+    r"|Test NCCL failure \S{1,120}:\d|Test timeout \(\d{1,9}s\) \S{1,120}:\d"
+    r"|Avg bus bandwidth\s{0,9}: [\d.e+-]{1,20} FAILED"
 )
 
 
@@ -47,7 +48,7 @@ class Record(NamedTuple):
 USUAL = regex(r"(?:^|:\d{1,10}:\d{1,20} (?:\[-?\d{1,4}\] )?|\[-?\d{1,4}\] )NCCL (?:INFO|WARN|TRACE) ")
 # Every line of the log holds one of these.
 MARKS = (MARK, "(NVLS)", "Fabric Manager or NVSwitches", "/dev/shm/nccl-", "NCCL_NVLS_ENABLE=0",  # noqa: S108 - a text
-         "Duplicate GPU detected : rank", "P2P is disabled between NVLINK")  # fmt: skip
+         "Duplicate GPU detected : rank", "P2P is disabled between NVLINK", "Test timeout (", "Avg bus bandwidth")  # fmt: skip
 
 
 def is_line(line: str) -> bool:
@@ -275,7 +276,7 @@ KIND = Kind(
     name=NAME,
     title="a log of NCCL (NCCL_DEBUG)",
     parse=parse,
-    hints=("NCCL", "/shm/nccl-"),
+    hints=("NCCL", "/shm/nccl-", "Test timeout", "bus bandwidth"),
     line=is_line,
     marks=MARKS,
 )

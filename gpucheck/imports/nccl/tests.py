@@ -151,6 +151,7 @@ RANK = regex(
 )
 # MPICH and srun write the rank before every piece that a process printed, in the middle of a row too.
 PIECE = regex(r"\[\d{1,6}\] ?")
+STEPS = regex(r"\bmaxBytes (\d{1,18}) step: (\d{1,18})\((factor|bytes)\)")
 SUMMARY = regex(r"^#?\s{0,9}Out of bounds values\s{0,9}: {0,9}(\d{1,12})\b")
 # Of -T: when the row was printed.
 STAMP = regex(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")
@@ -164,7 +165,7 @@ def text_parse(lines: list[str]) -> Part:
     lines = [_plain(line) for line in lines]
     words: dict[int, list[str]] = {}
     numbers: dict[int, int] = {}
-    ranks, columns, out_of_bounds = [], _Columns(), None
+    ranks, columns, out_of_bounds, steps = [], _Columns(), None, None
     for number, line in enumerate(lines, start=1):
         if HEADING.match(line):
             heads = line.split()
@@ -175,6 +176,8 @@ def text_parse(lines: list[str]) -> Part:
             words[number] = STAMP.sub("", line).split()
         elif summary := SUMMARY.search(line):
             out_of_bounds = max(int(summary[1]), out_of_bounds or 0)
+        elif found := STEPS.search(line):
+            steps = found
         elif found := RANK.match(line.strip()):
             gpu = ObservedGpu(model=found[4].strip(), bus_id=bus_id_of(found[3]))
             ranks.append(Rank(found[2], gpu))
@@ -182,12 +185,20 @@ def text_parse(lines: list[str]) -> Part:
     cut = _cut(words, columns.width)
     rows = [_text_row(row, number, columns) for number, row in words.items() if number not in cut]
     unread = [left_out(number, number, "the row breaks off", lines[number - 1]) for number in cut]
+    if words and out_of_bounds is None and steps and not cut and _next(rows[-1].bytes, steps) <= int(steps[1]):
+        unread.append(left_out(max(words), len(lines), "the run ended early, or its end is missing", lines[-1]))
+    if not out_of_bounds and all(row.count("N/A") > 1 for row in words.values()):
+        out_of_bounds = None  # the summary of a run without comparison is 0, too
     if set(numbers) != set(range(len(numbers))):  # a count of what is left would be a smaller run
         unread.append(left_out(min(numbers.values()), max(numbers.values()), "lines of ranks are missing", ""))
         ranks = []
     environment = leftovers(set_by_environment("\n".join(lines)))
     seen = imported(rows, ranks, operation_in(text), slowest(VIA.findall(text)), environment, out_of_bounds)
     return Part(facts=Facts(observed=seen), ran_on=only_host(rank.host for rank in ranks), unread=tuple(unread))
+
+
+def _next(size: int, steps: re.Match[str]) -> int:
+    return size * int(steps[2]) if steps[3] == "factor" else size + int(steps[2])
 
 
 def _plain(line: str) -> str:
@@ -224,15 +235,15 @@ def _cut(found: dict[int, list[str]], width: int) -> list[int]:
 def _text_row(words: list[str], number: int, columns: _Columns) -> Row:
     tail, half = words[-columns.width :], columns.width // 2
     sides = [tail[:half], tail[half:]]
-    found = [(cell(side[1], number), cell(side[2], number), _errors(side, columns)) for side in sides]
+    found = [(cell(side[1], number), cell(side[2], number), _errors(side, columns, number)) for side in sides]
     best = max(found, key=lambda numbers: numbers[1] or 0.0, default=(None, None, None))
     wrong = [numbers[2] for numbers in found if numbers[2] is not None]
     return Row(int(words[0]), best[0], best[1], sum(wrong) if wrong else None)
 
 
-def _errors(side: list[str], columns: _Columns) -> int | None:
-    word = side[3] if columns.counted else ""
-    return int(float(word)) if re.fullmatch(r"\d{1,15}(\.\d+)?(e\+\d{1,2})?", word) else None
+def _errors(side: list[str], columns: _Columns, number: int) -> int | None:
+    word = side[3] if columns.counted else "N/A"
+    return None if word.upper() == "N/A" else int(cell(word, number) or 0)
 
 
 FIRST = regex(r"^#?\s*nThread\s+\d|^# nccl-tests version ")
