@@ -33,6 +33,8 @@ PCIE_RING, PCIE_NEAR, PCIE_FAR, PCIE_STAGED_MOST, PCIE_STAGED, PCIE_FAIL = 0.65,
 SM_WARN, SM_FAIL, NEAR_NORMAL = 0.82, 0.70, 0.95
 # NCCL uses fewer channels between two ranks than for a ring: 180 GB/s of 300 is a healthy plateau (nccl-tests#268).
 POINT_TO_POINT = 0.60
+# Sums in the switch (NVLS) reach 1.3 of a healthy ring: 480 of 369 GB/s. No published result reaches twice as much.
+BEYOND, MOST_LINKS = 2.0, 18
 # Below what the links carry, by whether NCCL copied through the host, and whether another finding names the cause.
 BELOW = {
     (False, False): "collectives.below-links",
@@ -105,6 +107,11 @@ def _row(case: Case, row: Collective, value: float, *, explained: bool) -> Findi
     name = f"{row.op or 'collective'}{f' on {row.ranks} GPUs' if row.ranks else ''}"
     if goal is None:
         return Claim(CHECK, Verdict.UNKNOWN).finding("collectives.rate-unknown", seen=value, collective=name)
+    boards = (MOST_LINKS * rate.gb_s for gpu in m.seen.gpus if (rate := nvlink_of(gpu.model)))
+    if value > BEYOND * max((goal.gb_s, *boards)):
+        return Claim(CHECK, Verdict.UNKNOWN).finding(
+            "collectives.above-links", seen=value, wanted=goal.gb_s, collective=name, basis=goal.basis
+        )
     if value >= goal.warn:
         limit: Confidence | None = "likely" if value < NEAR_NORMAL * goal.gb_s else None
         return Claim(CHECK, Verdict.PASS, "expected-limit" if limit else None, limit).finding(

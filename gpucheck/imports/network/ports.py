@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._text import objects, regex, spans, with_lines_above
+from gpucheck.imports._text import left_out, objects, regex, spans, with_lines_above
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.network import PortCounters, RdmaDevice, RdmaPort
 from gpucheck.model.paste import Message, Part
@@ -71,10 +71,11 @@ def kind(name: str, title: str, hint: str, card: re.Pattern[str], port: re.Patte
 
     def parse(lines: list[str]) -> Part | None:
         found: list[Port] = []
-        device, values = "", dict[str, str]()
+        device, values, named = "", dict[str, str](), set[str]()
         for line in lines:
             if match := card.match(line):
                 device, values = match[1], {}
+                named.add(device)
             if match := port.match(line):
                 number = int(match[match.re.groups])
                 found.append(Port(device, RdmaPort(number=number), values.get("model"), values.get("card")))
@@ -85,7 +86,11 @@ def kind(name: str, title: str, hint: str, card: re.Pattern[str], port: re.Patte
                 values[field] = value[:60]
             elif field and found and found[-1].device == device:
                 found[-1] = found[-1]._replace(port=_with(found[-1].port, field, value))
-        return part_of(found) if found else None
+        whole = {one.device for one in found} - {one.device for one in found if one.port.state is None}
+        cut = sorted(named - whole)
+        why = f"no state of a port of {', '.join(cut[:6])}: the paste is cut short"
+        unread = (left_out(len(lines), len(lines), why, lines[-1]),) if cut else ()
+        return replace(part_of(found), unread=unread) if found else None
 
     within = regex(inside)
     return Kind(name, title, parse, hints=(hint,), blocks=lambda lines: spans(lines, card, within))

@@ -192,3 +192,15 @@ def test_the_speed_of_each_tool_is_a_rate(speed, width, rate):
     (device,) = read(f'mlxlink -d mlx5_0 --json\n{{ "Operational Info" : {{\n {values}}}}}').parts[0].facts.rdma
 
     assert device.ports[0].rate_gbit_s == rate
+
+
+IBSTAT = "CA '{0}'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n\t\tRate: 400\n"
+
+
+@pytest.mark.parametrize("lines", [1, 3, 4])
+def test_a_card_of_which_the_port_is_cut_off_is_not_left_out(lines):
+    """The others are active, and this one is not known to be."""
+    second = "\n".join(IBSTAT.format("mlx5_1").split("\n")[:lines])
+
+    assert diagnosed(IBSTAT.format("mlx5_0") + IBSTAT.format("mlx5_1")).verdict is Verdict.PASS
+    assert diagnosed(IBSTAT.format("mlx5_0") + second).verdict is Verdict.UNKNOWN
