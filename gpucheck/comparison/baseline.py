@@ -16,7 +16,17 @@ import msgspec
 
 from gpucheck.checks.network.counters import Place, of_dated
 from gpucheck.checks.pcie.errors import up_hours
-from gpucheck.comparison.rates import NAME, SETTINGS, changed_settings, changes, of_gpu, of_port, rises, slower
+from gpucheck.comparison.rates import (
+    NAME,
+    SETTINGS,
+    changed_settings,
+    changes,
+    of_gpu,
+    of_port,
+    rises,
+    slower,
+    unread_nvlinks,
+)
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Gpu, PciDevice, PcieLink, Report, Verdict
 from gpucheck.model.facts import Facts
@@ -55,7 +65,7 @@ def compare(before: Report, now: Report) -> Iterator[Finding]:
     if then is None or today is None:
         found.append(host.skips("comparison.counters-missing", report="baseline" if then is None else "report"))
     else:
-        found += [*_gone(then, today, before.started), *_parts(then, today, before.started, hours)]
+        found += [*_gone(then, today, before.started), *_parts(then, today, before.started, hours, now.findings)]
     found += slower(before, now)
     found += changed_results(before, now)
     found += _unreported(_verdicts(before, now), found)
@@ -154,13 +164,16 @@ def _gone(before: Facts, now: Facts, started: str) -> Iterator[Finding]:
             yield subject.fails("comparison.gpu-gone", "gone", f"{gpu.name}, as on {started}")
 
 
-def _parts(before: Facts, now: Facts, started: str, hours: float) -> Iterator[Finding]:
+def _parts(before: Facts, now: Facts, started: str, hours: float, found: Iterable[Finding]) -> Iterator[Finding]:
+    """found: of the checks of this run, one of which tells NVLinks that sleep or are not reported from lost ones."""
+    unread, asleep = unread_nvlinks(found), {one.subject for one in found if one.code == "nvlink.links-asleep"}
     gpus, uptime = {gpu.uuid: gpu for gpu in before.gpus}, up_hours(now.texts[UPTIME])
     for gpu in now.gpus:
         if (old := gpus.get(gpu.uuid)) is not None:
             if old.pci_bus_id == gpu.pci_bus_id:
                 yield from _narrower(f"gpu:{gpu.pci_bus_id}", old.pcie, gpu.pcie)
-                yield from _fewer(old, gpu)
+                if (subject := f"gpu:{gpu.pci_bus_id}") not in asleep:
+                    yield from _fewer(old, gpu, unread=subject in unread)
             yield from rises(f"gpu:{gpu.pci_bus_id}", of_gpu(old, gpu), hours, uptime)
     yield from _nics(before, now, started, hours, uptime)
     ports, own = {port.bus_id: port for port in before.pci}, {gpu.pci_bus_id: gpu for gpu in now.gpus}
@@ -191,8 +204,11 @@ def _narrower(name: str, before: PcieLink, now: PcieLink) -> Iterator[Finding]:
         yield subject.fails("comparison.generation-lost", f"Gen{new}", f"Gen{old}")
 
 
-def _fewer(before: Gpu, now: Gpu) -> Iterator[Finding]:
-    lost = sorted({n.link for n in before.nvlinks if n.active} - {n.link for n in now.nvlinks if n.active})
+def _fewer(before: Gpu, now: Gpu, *, unread: bool) -> Iterator[Finding]:
+    """Compare NVLinks. unread: NVML did not report a state, so links that are not listed may be up."""
+    up = {one.link for one in before.nvlinks if one.active}
+    off = {one.link for one in now.nvlinks if not one.active}
+    lost = sorted(up & off if unread else up - {one.link for one in now.nvlinks if one.active})
     if lost:
         evidence = (f"down since the baseline: {', '.join(map(str, lost))}",)
         subject = Subject(check=NAME, name=f"gpu:{now.pci_bus_id}", unit="links", evidence=evidence)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from gpucheck.comparison.rates import unread_nvlinks
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.strict import InputProblem, Value, did_you_mean, document
@@ -239,7 +240,7 @@ def evaluate(report: Report, expected: Expectations) -> Iterator[Finding]:
     stated = Stated(expected)
     facts = facts_of(report.measurements)
     yield from _versions(report, facts, stated)
-    yield from _gpus(facts, stated, report.partial)
+    yield from _gpus(facts, stated, report.partial, unread_nvlinks(report.findings))
     yield from _pairs(report, stated)
     yield from _network(facts, report.partial, stated)
     yield from limits(report, stated)
@@ -268,7 +269,8 @@ def _versions(report: Report, facts: Facts | None, stated: Stated) -> Iterator[F
             yield stated.held(at, seen, wanted, "comparison.flavor-differs")
 
 
-def _gpus(facts: Facts | None, stated: Stated, share: Partial | None) -> Iterator[Finding]:
+def _gpus(facts: Facts | None, stated: Stated, share: Partial | None, unread: set[str]) -> Iterator[Finding]:
+    """unread: subjects of GPUs with NVLinks whose state is not known."""
     gpus = stated.expected.gpus
     if not gpus:
         return
@@ -293,7 +295,7 @@ def _gpus(facts: Facts | None, stated: Stated, share: Partial | None) -> Iterato
         yield from _model(facts, gpus["model"], stated)
     for trait in TRAITS:
         if trait.key in gpus:
-            yield from _trait(facts, trait, gpus[trait.key], stated)
+            yield from _trait(facts, trait, gpus[trait.key], stated, unread if trait.key == "nvlinks" else set())
 
 
 def _count(seen: int, wanted: int, at: str, unit: str, stated: Stated) -> Finding:
@@ -324,11 +326,11 @@ def _model(facts: Facts, name: str, stated: Stated) -> Iterator[Finding]:
         yield stated.about("gpus.model").passes(f"{len(facts.gpus)} x {facts.gpus[0].name}", name)
 
 
-def _trait(facts: Facts, trait: Trait, wanted: Any, stated: Stated) -> Iterator[Finding]:
+def _trait(facts: Facts, trait: Trait, wanted: Any, stated: Stated, unread: set[str]) -> Iterator[Finding]:
     at, met = f"gpus.{trait.key}", 0
     for gpu in facts.gpus:
         subject, seen = f"gpu:{gpu.pci_bus_id}", trait.seen(gpu)
-        if seen is None:
+        if seen is None or (subject in unread and not trait.matches(seen, wanted)):
             yield stated.not_reported("comparison.value-missing", at, wanted, subject=subject)
         elif trait.matches(seen, wanted):
             met += 1
@@ -352,7 +354,8 @@ def _pairs(report: Report, stated: Stated) -> Iterator[Finding]:
         classes = [pair.cls for pair in report.topology.pairs]
         seen = classes.count(cls)
         # A pair whose class is not known may be one of these.
-        if None in classes and seen <= wanted <= seen + classes.count(None):
+        possible = None in classes and seen <= wanted <= seen + classes.count(None)
+        if possible or (seen != wanted and cls.startswith("NV") and unread_nvlinks(report.findings)):
             yield stated.not_reported("comparison.topology-unknown", at, wanted)
             continue
         yield stated.held(at, seen, wanted, "comparison.pairs-differ", unit=f"pairs of {cls}")

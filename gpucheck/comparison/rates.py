@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from gpucheck.checks.nvlink.links import NAME as NVLINK
 from gpucheck.checks.pcie.errors import PER_HOUR
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import AerCounts, Finding, Gpu, NvLink, PciDevice, PcieErrors, Report, Verdict, measurements
@@ -42,6 +43,15 @@ def of_gpu(before: Gpu, now: Gpu) -> Iterator[Counter]:
     for name, was, rows in _replaced(before, now):
         yield Counter(name, was, rows, "comparison.memory-retired")
     yield from _nvlinks(before, now)
+
+
+NOT_READ = NVLINK, Verdict.UNKNOWN
+
+
+def unread_nvlinks(findings: Iterable[Finding]) -> set[str]:
+    """Return the subjects of GPUs with NVLinks whose state NVML did not report."""
+    known = "nvlink.model-unknown"
+    return {one.subject for one in findings if (one.check, one.verdict) == NOT_READ and one.code != known}
 
 
 def _pcie(name: str, old: PcieErrors | AerCounts, new: PcieErrors | AerCounts) -> Iterator[Counter]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from gpucheck import comparison
 from gpucheck.model import EccCounts, NvLink, PcieErrors, PcieLink, RetiredPages, RowRemap, Verdict
 from gpucheck.model.record import RECORD
-from tests.comparison.reports import GPUS, NOW, THEN, copied, healthy, loud, report
+from tests.comparison.reports import GPUS, NOW, THEN, copied, healthy, loud, report, without_state
 from tests.machines import h100
 from tests.render.reports import finding, passed, skipped
 
@@ -156,6 +156,17 @@ def test_a_link_that_lost_something_is_a_failure(gpu, cause, seen, wanted):
     assert {(f.verdict, f.cause, f.seen, f.wanted, f.subject) for f in found} == {
         (Verdict.FAIL, cause, seen, wanted, f"gpu:{BUS[1]}")
     }
+
+
+def test_an_nvlink_that_nvml_does_not_report_or_that_sleeps_is_not_lost():
+    """The check of NVLinks calls the one UNKNOWN and the other WARN."""
+    gpu, gap = without_state(GPUS[1], 3)
+    assert not loud(comparison.compare(BEFORE, report(GPUS[0], gpu, gaps=(gap,))))
+    assert loud(comparison.compare(BEFORE, report(GPUS[0], gpu)))
+
+    asleep = replace(GPUS[1], nvlinks=(NvLink(link=0, active=False, state="asleep"), *GPUS[1].nvlinks[1:]))
+    found = comparison.compare(BEFORE, report(GPUS[0], asleep, gaps=()))
+    assert Verdict.FAIL not in {finding.verdict for finding in found}
 
 
 def test_an_idle_link_that_slowed_down_is_not_worse():

@@ -6,7 +6,7 @@ import pytest
 from gpucheck import comparison
 from gpucheck.knowledge.strict import InputProblem
 from gpucheck.model import Verdict
-from tests.comparison.reports import GPUS, copied, healthy, loud, report
+from tests.comparison.reports import GPUS, copied, healthy, loud, report, without_state
 from tests.machines import h100, p100
 
 WHOLE = """
@@ -158,6 +158,15 @@ def test_what_nobody_tells_is_unknown_and_no_pass():
     assert (blind.verdict, blind.wanted) == (Verdict.UNKNOWN, 8)
     assert judged("gpus: {count: 0}", report())[0].verdict is Verdict.PASS
     assert judged("pairs: {NV18: 1}", msgspec.structs.replace(report(), topology=None))[0].verdict is Verdict.UNKNOWN
+
+
+def test_an_nvlink_that_nvml_does_not_report_may_be_up():
+    gpu, gap = without_state(h100(1), 3)
+    seen = report(h100(0), gpu, gaps=(gap,))
+
+    assert [f.verdict for f in judged("gpus: {nvlinks: 18}", seen)] == [Verdict.UNKNOWN]
+    assert [f.verdict for f in judged("gpus: {nvlinks: 17}", seen)] == [Verdict.PASS]
+    assert [f.verdict for f in judged("pairs: {NV18: 1}", seen)] == [Verdict.UNKNOWN]
 
 
 @pytest.mark.parametrize("versions", [{}, {"driver": None, "cuda": None, "torch": None}])

@@ -187,7 +187,9 @@ def test_number_between_two_gpus_proves_peer_access():
 
 def test_pair_of_a_whole_table_without_a_number_has_no_peer_access():
     """What nvbandwidth skips is N/A, and 0.00 in version 0.2; a row that was cut says nothing."""
-    table = "memcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)\n  0  1  2\n0 N/A 274.1 {0}\n1 274.2 N/A {0}\n2 {0} {0} N/A"
+    table = (
+        "memcpy CE GPU(row) <- GPU(column) bandwidth (GB/s)\n  0  1  2\n0 N/A 274.1 {0}\n1 274.2 N/A {0}\n2 {0} {0} N/A"
+    )
     denied = ((None, True, False), (True, None, False), (False, False, None))
 
     assert measured(table.format("N/A")).p2p_access == measured(table.format("0.00")).p2p_access == denied

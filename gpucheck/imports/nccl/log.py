@@ -48,7 +48,8 @@ class Record(NamedTuple):
 USUAL = regex(r"(?:^|:\d{1,10}:\d{1,20} (?:\[-?\d{1,4}\] )?|\[-?\d{1,4}\] )NCCL (?:INFO|WARN|TRACE) ")
 # Every line of the log holds one of these.
 MARKS = (MARK, "(NVLS)", "Fabric Manager or NVSwitches", "/dev/shm/nccl-", "NCCL_NVLS_ENABLE=0",  # noqa: S108 - a text
-         "Duplicate GPU detected : rank", "P2P is disabled between NVLINK", "Test timeout (", "Avg bus bandwidth")  # fmt: skip
+         "Duplicate GPU detected : rank", "P2P is disabled between NVLINK",
+         "Test timeout (", "Avg bus bandwidth")  # fmt: skip
 
 
 def is_line(line: str) -> bool:
