@@ -165,7 +165,7 @@ def _gone(before: Facts, now: Facts, started: str) -> Iterator[Finding]:
 
 
 def _parts(before: Facts, now: Facts, started: str, hours: float, found: Iterable[Finding]) -> Iterator[Finding]:
-    """found: of the checks of this run, one of which tells NVLinks that sleep or are not reported from lost ones."""
+    """found: of the checks of this run, which distinguish NVLinks that sleep or are not reported from lost ones."""
     unread, asleep = unread_nvlinks(found), {one.subject for one in found if one.code == "nvlink.links-asleep"}
     gpus, uptime = {gpu.uuid: gpu for gpu in before.gpus}, up_hours(now.texts[UPTIME])
     for gpu in now.gpus:

@@ -37,13 +37,15 @@ class _Found(msgspec.Struct):
 
 class _Report(msgspec.Struct):
     verdict: str
+    topology: dict[str, object] | None = None
     findings: list[_Found] = []
+    interrupted: bool = False
 
 
 def vet(launcher: Launcher, seconds: float, progress: Callable[[str], None] = lambda _: None) -> Vetted:
     """Vet all nodes of the launcher within about these seconds. A node that cannot be vetted does not pass.
 
-    Only FAIL and no answer leave a node out: a user's quick checks are UNKNOWN where they need root.
+    Only FAIL, no whole answer and no GPU leave a node out: a user's quick checks are UNKNOWN where they need root.
     Raises AllocationEndedError.
     """
     began = time.monotonic()
@@ -90,7 +92,8 @@ def _unfit(answer: Ended) -> str | None:
         lines = answer.errors.decode(errors="replace").strip().splitlines()
         return f"no report: {one_line(lines[-1])}" if lines else "no report in time"
     if found.verdict != "fail":
-        return None
+        read = (found.topology or {}).get("gpus")
+        return "its quick checks did not end in time" if found.interrupted else None if read else "no GPU was read"
     worst = next((one for one in found.findings if one.verdict == "fail" and one.because_of is None), None)
     return one_line(f"{worst.check}: {worst.seen}") if worst else "fail"
 

@@ -43,7 +43,9 @@ elif sys.argv[1] == "record":
     os.execv(sys.executable, [sys.executable, "-m", "gpucheck", *sys.argv[1:], *simulated])
 elif sys.argv[1] == "verify":
     finding = {{"verdict": "fail", "check": "nvlink-status", "seen": "17 NVLinks active"}}
-    print(json.dumps({{"verdict": "fail" if state == "sick" else "pass", "findings": [finding] * (state == "sick")}}))
+    gpus = {{"gpus": [{{"index": 0}}]}}
+    print(json.dumps({{"verdict": "fail" if state == "sick" else "pass", "topology": gpus,
+                      "findings": [finding] * (state == "sick")}}))
 else:
     count, rank, port = (os.environ[name] for name in ("GROUP_WORLD_SIZE", "GROUP_RANK", "MASTER_PORT"))
     port += os.environ["MASTER_ADDR"]
