@@ -81,6 +81,10 @@ def too_many(parts: Sequence[Part]) -> Finding:
     return subject.unknown("pastes.too-many-machines", seen)
 
 
+# gpu_burn calls a GPU faulty at the end if results were wrong, and also if its process had died.
+WRONG, FAULTY, DIED = (f"cuda-error.gpu-burn{end}" for end in ("", "-faulty", "-died"))
+
+
 def of_messages(messages: Iterable[Message]) -> Iterator[Finding]:
     """One finding for each cause and GPU, or for each meaning without a cause, with the lines as evidence.
 
@@ -89,6 +93,9 @@ def of_messages(messages: Iterable[Message]) -> Iterator[Finding]:
     known = [(message, known_message(message.key)) for message in messages]
     known = [(message, meaning) for message, meaning in known if meaning.verdict != "pass"]
     known = [one for one in known if not one[1].bare] or known
+    keys = {message.key for message, _ in known}
+    if DIED in keys and WRONG not in keys:
+        known = [one for one in known if one[0].key != FAULTY]
     groups: dict[tuple[str, str | None], list[tuple[Message, KnownMessage]]] = {}
     for message, meaning in known:
         groups.setdefault((meaning.cause or message.key, message.gpu), []).append((message, meaning))
