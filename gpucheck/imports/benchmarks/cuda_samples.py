@@ -36,6 +36,7 @@ CSV = regex(
     r"^\s*bandwidthTest-(H2D|D2H|D2D)(?:-(Pinned|Paged))?[\w-]{0,20}, Bandwidth = (\d{1,8}(?:\.\d{1,6})?) ([GM])B/s,"
     r" Time = [\d.]{1,12} s, Size = (\d{1,12}) bytes, NumDevsUsed = (\d{1,2})"
 )
+FAILED = regex(r"^\s*Result = FAIL")
 WAYS = {"Host to Device": "H2D", "Device to Host": "D2H", "Device to Device": "D2D"}
 BANDWIDTH_BEGIN = regex(f"{BANDWIDTH_FIRST.pattern}|{BANDWIDTH_HEADING.pattern}|{CSV.pattern}")
 DEVICE_BEFORE = regex(f"{BANDWIDTH_DEVICE.pattern}|{MODE.pattern}|" + r"^\s*Running on\.\.\.")
@@ -60,7 +61,11 @@ def bandwidth_parse(lines: list[str]) -> Part | None:
     gpus = (*(ObservedGpu() for _ in range(index)), ObservedGpu(model=devices.get(index)))
     row = HostDevice(gpu=index, h2d_gb_s=best.get("H2D"), d2h_gb_s=best.get("D2H"))
     measured = Measured(method=Method(engine="ce"), host_device=(row,))
-    return Part(facts=Facts(observed=Observations(gpus=gpus, measured=measured)), looked_at=looked_at)
+    seen = Observations(gpus=gpus, measured=measured)
+    why = "" if all(gb_s for _, gb_s, _ in copies) else "a copy has no rate"
+    why = "the run failed" if any(map(FAILED.match, lines)) else why
+    unread = (left_out(1, len(lines), why, lines[-1]),) if why else ()
+    return Part(facts=Facts(observed=seen), looked_at=looked_at, unread=unread)
 
 
 def _of_tables(lines: list[str]) -> Iterator[tuple[str, float, bool]]:

@@ -80,6 +80,15 @@ def test_copies_that_say_nothing_of_the_link_are_left_out(words, new):
     assert observed(text.replace(words, new)).measured.host_device == ()
 
 
+def test_a_copy_that_moved_nothing_or_a_run_that_failed_is_not_healthy():
+    back = HOST_COPY.format(0).replace("Host to Device", "Device to Host")
+    whole = f"{HOST_COPY.format(0)}{back.partition(chr(10))[2]}Result = PASS\n"
+
+    assert not read(whole).unread
+    assert "failed" in read(whole.replace("PASS", "FAIL")).unread[0].why
+    assert "no rate" in read(whole.replace("12.1\nResult", "0.0\nResult")).unread[0].why
+
+
 def test_simple_p2p_that_passed_says_that_the_data_was_right():
     text = "CUDA-capable device count: 2\ncudaMemcpyPeer / cudaMemcpy between GPU0 and GPU1: 10.00GB/s\nTest passed\n"
 
