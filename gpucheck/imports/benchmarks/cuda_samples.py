@@ -255,11 +255,12 @@ def simple_parse(lines: list[str]) -> Part | None:
         p2p_access=by_pair(access, count) if access else None,
         measured=measured,
     )
-    unread = left_out(len(lines), len(lines), "it ends before the data was compared", lines[-1])
+    why = "it ends before the data was compared" if not compared else "the copy has no rate"
+    unread = left_out(len(lines), len(lines), why, lines[-1])
     return Part(
         facts=Facts(observed=seen),
         looked_at=("peer access and data copied between two GPUs (simpleP2P)",),
-        unread=(unread,) if copy and not compared else (),
+        unread=(unread,) if copy and not (compared and float(copy[3])) else (),
     )
 
 

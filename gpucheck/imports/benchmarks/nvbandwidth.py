@@ -15,6 +15,7 @@ from gpucheck.imports._text import (
     by_pair,
     in_order,
     json_object,
+    left_out,
     objects,
     regex,
     rows_of,
@@ -232,7 +233,13 @@ def json_parse(lines: list[str]) -> Part:
     part = text_parse(list(_as_printed(root))) if isinstance(root, dict) else Part()
     if part.unread:
         raise ImportProblem(f"{TOOL} -j", why=part.unread[0].why.partition(";")[0], do=AGAIN)
-    return replace(part, messages=messages_in(TOOL, lines))
+    failed = [
+        f"{string_of(test.get('name'))[:80]} ({status})"
+        for test in (rows_of(root.get("testcases")) if isinstance(root, dict) else ())
+        if (status := string_of(test.get("status"))) in FAILED
+    ]
+    unread = (left_out(1, len(lines), f"without a result: {', '.join(failed[:6])}", lines[0]),) if failed else ()
+    return replace(part, messages=messages_in(TOOL, lines), unread=unread)
 
 
 def _as_printed(root: dict[str, Any]) -> Iterator[str]:
@@ -255,6 +262,7 @@ def _as_printed(root: dict[str, Any]) -> Iterator[str]:
             yield ""
 
 
+FAILED = ("Error", "Running")  # of a test; one that was ended keeps the second
 JSON = Kind(
     TOOL,
     "the JSON of nvbandwidth",

@@ -4,7 +4,7 @@ from typing import Any
 
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._numbers import MOST_GPUS
-from gpucheck.imports._text import ImportProblem, by_pair, in_order, json_object, objects, regex
+from gpucheck.imports._text import ImportProblem, by_pair, in_order, json_object, left_out, objects, regex
 from gpucheck.imports.benchmarks.nvbandwidth import granted
 from gpucheck.model.diagnosis.observations import (
     Collective,
@@ -24,6 +24,9 @@ COLLECTIVE = regex(r"(?:nccl|rccl)-bw[\w:-]{0,40}/(?:(\w{3,20})_)?(\d{1,13})_bus
 PAIR = regex(
     r"nvbandwidth[\w:-]{0,40}/device_to_device_memcpy_(read|write)_ce_gpu(\d{1,2})_gpu(\d{1,2})_bw(?::\d{1,4})?"
 )
+CODE = regex(r"/return_code(?::\d{1,4})?\Z")  # of a benchmark; 0 is success
+# Of large copies, which are never zero; the bus bandwidth of a small collective is.
+RATE = regex(r"/(?:[HD]2[HD]_Mem_BW|device_to_device_\w{1,60}_bw)(?::\d{1,4})?\Z")
 OPS = {"allreduce": "all_reduce", "allgather": "all_gather", "alltoall": "alltoall", "reducescatter": "reduce_scatter"}
 MARKS = ('"mem-bw', '"nccl-bw', '"rccl-bw', '"nvbandwidth', '"kernel-launch', '"gemm-flops', '"ib-')
 
@@ -48,7 +51,13 @@ def parse(lines: list[str]) -> Part:
         p2p_access=granted([matrix], count) if matrix else None,
         measured=measured,
     )
-    return Part(machine=node[:100], facts=Facts(observed=seen), looked_at=("results of SuperBench",))
+    bad = [
+        key[:80]
+        for key, value in root.items()
+        if (CODE.search(key) and value != 0) or (RATE.search(key) and key not in numbers)
+    ]
+    unread = (left_out(1, len(lines), f"benchmarks that failed: {', '.join(bad[:6])}", lines[0]),) if bad else ()
+    return Part(machine=node[:100], facts=Facts(observed=seen), looked_at=("results of SuperBench",), unread=unread)
 
 
 def _host(numbers: dict[str, Any]) -> tuple[HostDevice, ...]:

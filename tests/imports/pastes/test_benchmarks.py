@@ -95,3 +95,22 @@ def test_simple_p2p_that_passed_says_that_the_data_was_right():
     assert observed(text).measured.integrity_bad_pairs == ()
     assert observed(text.replace("count: 2", "count: 4")).measured.integrity_bad_pairs is None
     assert observed(text).measured.p2p_uni_gb_s[0][1] == pytest.approx(10.737, abs=1e-3)
+    assert not read(text).unread
+    assert "no rate" in read(text.replace("10.00", "0.00")).unread[0].why
+
+
+FAILED_TEST = """{{"nvbandwidth": {{"devices": ["0: NVIDIA A10 (00000000:18:00)", "1: NVIDIA A10 (00000000:2a:00)"],
+"testcases": [
+{{"name": "host_to_device_memcpy_ce", "status": "Passed", "bandwidth_matrix": [["25.4", "25.3"]],
+"bandwidth_description": "memcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)"}},
+{{"name": "device_to_device_memcpy_read_ce", "status": "{}"}}]}}}}"""
+ONE_NODE = '{{"node": "n0", "mem-bw/return_code": 0, "mem-bw/H2D_Mem_BW:0": {}, "nccl-bw/return_code": {}}}'
+
+
+def test_a_test_that_failed_is_not_left_out():
+    """Of nvbandwidth by its status, of SuperBench by the code that the benchmark returned."""
+    assert not read(FAILED_TEST.format("Waived")).unread
+    assert "device_to_device_memcpy_read_ce" in read(FAILED_TEST.format("Error")).unread[0].why
+    assert not read(ONE_NODE.format(25.4, 0)).unread
+    assert "nccl-bw/return_code" in read(ONE_NODE.format(25.4, 32)).unread[0].why
+    assert "H2D_Mem_BW:0" in read(ONE_NODE.format(0, 0)).unread[0].why
