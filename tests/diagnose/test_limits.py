@@ -185,3 +185,18 @@ def test_error_802_names_the_fabric_manager_where_there_may_be_one(model: str, c
     found = diagnosed({"gpus": {"count": 1, "model": model}, "measured": {"failures": [failure]}})
 
     assert [f.cause for f in found if f.verdict is Verdict.FAIL] == [cause], found
+
+
+@pytest.mark.parametrize(
+    "measured",
+    [
+        "by_class: {PIX: [1000, 26000]}",
+        "p2p_uni_gb_s: [[null, 26], [26, null]], p2p_bidir_gb_s: [[null, 9e9], [9e9, null]]",
+        "host_device: [{gpu: 0, h2d_gb_s: 9999, d2h_gb_s: 9999}]",
+        "integrity_bad_pairs: [], bytes_compared: 0",
+    ],
+)
+def test_a_number_that_nothing_reaches_is_not_healthy_and_nothing_compared_is_not_right(measured):
+    text = f"gpus: {{count: 2, model: NVIDIA L40S}}\nmatrix: [[X, PIX], [PIX, X]]\nmeasured: {{{measured}}}\n"
+
+    assert verdict(diagnose(read(text))) is not Verdict.PASS

@@ -404,6 +404,10 @@ def _by_class(case: Case) -> Iterator[Finding]:
         found = [row for value in ends if value and (row := level(value, direct(m, pairs[0], cls)))]
         if not found:
             yield from without_rate(case, {pairs[0]: median(ends)})
+        elif any(row.value > OVER * row.usual.line for row in found):
+            yield Claim(CHECK, Verdict.WARN).finding(
+                "copies.above-line-rate", seen=max(ends), wanted=found[0].usual.line, pairs=cls
+            )
         elif verdict_of(found) is Verdict.PASS:
             yield Claim(CHECK, Verdict.PASS).finding(
                 "copies.pairs-healthy",
@@ -441,12 +445,15 @@ def without_rate(case: Case, values: dict[Pair, float], check: str = CHECK) -> I
 
 
 def _too_fast(m: Machine, rows: dict[Pair, Level]) -> Iterator[Finding]:
-    fast = {pair: row for pair, row in rows.items() if max(m.one_way(pair)) > OVER * _line(m, pair, row)}
+    both = m.measured.p2p_bidir_gb_s
+    sums = {(i, j): [value / 2 for value in (both[i][j], both[j][i]) if value] if both else [] for i, j in rows}
+    most = {pair: max(*m.one_way(pair), *sums[pair], 0.0) for pair in rows}
+    fast = {pair: row for pair, row in rows.items() if most[pair] > OVER * _line(m, pair, row)}
     if fast:
         yield Claim(CHECK, Verdict.WARN).finding(
             "copies.above-line-rate",
             subject=m.subject(list(fast)),
-            seen=round(max(row.value for row in fast.values()), 1),
+            seen=round(max(most[pair] for pair in fast), 1),
             wanted=min(row.usual.line for row in fast.values()),
             pairs=listed(fast),
         )

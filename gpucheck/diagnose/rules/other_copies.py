@@ -198,6 +198,7 @@ def _together(flow: Flow, singles: list[float], groups: list[frozenset[int]]) ->
 # Copies between host memory and each GPU: memory of the wrong NUMA node, the link, or host memory itself.
 ALIKE = 0.70  # of the fastest GPU: all are slow for one reason
 FAIL_BELOW = 0.60  # of the healthy median
+MOST_TO_HOST = 1000.0  # GB/s; no link to host memory carries more, NVLink-C2C 450 each way
 
 
 def host_rule(case: Case) -> Iterator[Finding]:
@@ -225,7 +226,7 @@ def host_rule(case: Case) -> Iterator[Finding]:
         node = m.gpu(i).numa_node
         far = None if best.numa_node is None or node is None else best.numa_node != node
         row = level(best.slower, host_copy(m, i, far=far))
-        if row is None and best.slower <= ABOVE_PCIE * FASTEST_SLOT:
+        if best.slower > MOST_TO_HOST or (row is None and best.slower <= ABOVE_PCIE * FASTEST_SLOT):
             blind[i] = best.slower
         elif row is None:
             continue
