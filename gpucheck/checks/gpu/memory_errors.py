@@ -2,8 +2,8 @@
 
 Sources: nvmlDeviceGetTotalEccErrors (volatile = since the driver was loaded, aggregate = over the board's life),
 nvmlDeviceGetSramEccErrorStatus (caches and registers, with the driver's threshold), nvmlDeviceGetRemappedRows and
-nvmlDeviceGetRowRemapperHistogram (Ampere and newer), nvmlDeviceGetRetiredPages (older), NVML field 230 (recovery
-action).
+nvmlDeviceGetRowRemapperHistogram (Ampere and newer), nvmlDeviceGetRetiredPages (older; there is room for 64, and DCGM
+and Azure's node health checks reject a GPU at 60), NVML field 230 (recovery action).
 """
 
 from collections.abc import Iterator
@@ -18,6 +18,7 @@ NAME = "memory-errors"
 ECC, ROWS = "nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows"
 ACTION = "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
 PAGES = ("nvmlDeviceGetRetiredPagesPendingStatus", "nvmlDeviceGetRetiredPages")
+MOST_PAGES = 60
 # NVML's recovery actions.
 RECOVERY = {
     "reset": "gpu.recovery-reset",
@@ -44,6 +45,9 @@ def _current(subject: Subject, health: Health) -> Finding | None:
     """The worst of what is now; first what no reset repairs."""
     if health.row_remap and health.row_remap.failed:
         return subject.fails("gpu.row-remap-failed", "row remapping failed")
+    pages = health.retired_pages
+    if pages and (retired := pages.single_bit + pages.double_bit) >= MOST_PAGES:
+        return subject.fails("gpu.pages-used-up", f"{retired} retired memory pages", f"below {MOST_PAGES}")
     if health.sram and health.sram.threshold_exceeded:
         return subject.fails("gpu.sram-threshold-exceeded", "SRAM error threshold exceeded")
     if uncorrected := health.ecc_counts.volatile_uncorrected:
@@ -52,7 +56,7 @@ def _current(subject: Subject, health: Health) -> Finding | None:
         return subject.fails("gpu.sram-uncorrected", _errors(uncorrected, "volatile"), 0)
     if health.row_remap and health.row_remap.pending:
         return subject.warns("gpu.row-remap-pending", "row remapping pending")
-    if health.retired_pages and health.retired_pages.pending:
+    if pages and pages.pending:
         return subject.warns("gpu.page-retirement-pending", "page retirement pending")
     if health.recovery_action not in (None, "none"):
         code = RECOVERY.get(health.recovery_action, "gpu.recovery-other")
@@ -156,4 +160,10 @@ def _yes(what: str, state: bool) -> str:
     return what if state else f"not {what}"
 
 
-CHECK = Check(NAME, frozenset({"hardware", "memory", "quick"}), evaluate=evaluate, needs=("nvml",))
+CHECK = Check(
+    NAME,
+    frozenset({"hardware", "memory", "quick"}),
+    evaluate=evaluate,
+    needs=("nvml",),
+    thresholds=(f"FAIL at {MOST_PAGES} retired pages",),
+)

@@ -9,7 +9,13 @@ from tests.fakes import SYSTEM, facts
 from tests.machines import h100, reading
 
 BRAKE, HOT = ("hw-slowdown", "hw-power-brake"), ("hw-slowdown", "hw-thermal")
-RETIRED = RetiredPages(single_bit=0, double_bit=1, pending=True)
+
+
+def pages(single, double, *, pending):
+    return RetiredPages(single_bit=single, double_bit=double, pending=pending)
+
+
+RETIRED = pages(0, 1, pending=True)
 
 
 @pytest.mark.parametrize(
@@ -17,6 +23,9 @@ RETIRED = RetiredPages(single_bit=0, double_bit=1, pending=True)
     [
         ("memory-errors", {"ecc_counts": EccCounts(aggregate_uncorrected=3)}, "gpu.memory-errors-of-life"),
         ("memory-errors", {"retired_pages": RETIRED}, "gpu.page-retirement-pending"),
+        ("memory-errors", {"retired_pages": pages(58, 1, pending=False)}, None),
+        ("memory-errors", {"retired_pages": pages(58, 2, pending=False)}, "gpu.pages-used-up"),
+        ("memory-errors", {"retired_pages": pages(0, 64, pending=True)}, "gpu.pages-used-up"),
         ("memory-errors", {"recovery_action": "reboot"}, "gpu.recovery-reboot"),
         ("memory-errors", {"recovery_action": "of-another-driver"}, "gpu.recovery-other"),
         ("memory-errors", {"ecc_pending": False}, "gpu.ecc-mode-pending"),
