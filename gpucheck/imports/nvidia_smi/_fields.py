@@ -8,7 +8,17 @@ from gpucheck.imports._text import linux_bus_id, regex
 from gpucheck.knowledge.xid import nvml_errors
 from gpucheck.model.diagnosis.observations import NvLinkCount, Observations, ObservedGpu, ObservedHost, Port
 from gpucheck.model.facts import Facts
-from gpucheck.model.host.hardware import EccCounts, Fabric, Gpu, Health, PcieErrors, PcieLink, RetiredPages, RowRemap
+from gpucheck.model.host.hardware import (
+    EccCounts,
+    Fabric,
+    Gpu,
+    Health,
+    PcieErrors,
+    PcieLink,
+    RetiredPages,
+    RowRemap,
+    SpareRows,
+)
 from gpucheck.model.host.readings import NvmlReading
 from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
@@ -92,7 +102,12 @@ REASON_PREFIXES = ("", "clocks_event_reason_", "clocks_throttle_reason_", "clock
 BELOW = ("hw_slowdown/",)  # where a page that lost its indentation has them
 ACTIONS = ("none", "reset", "reboot", "drain-p2p", "drain-and-reset", "recover-imex", "bus-reset", "system-reboot")
 POWER = ("gpu_power_readings", "gpu_ceiling_power_limit", "power_readings")
-NO_NAMES = ("N/A", "Unknown Error", "ERR!", "GPU is lost", "GPU requires reset")
+# What nvidia-smi prints in place of a value that the GPU did not give.
+NO_ANSWER = ("GPU is lost", "GPU requires reset", "Unknown Error", "ERR!")
+NO_NAMES = ("N/A", *NO_ANSWER)
+# Sections, or names without one, whose values are the health of the GPU.
+STATE = {"volatile", "aggregate", "remapped_rows", "retired_pages", "gpu_recovery_action"}
+BANKS = {"every": "max", "most": "high", "some": "partial", "few": "low", "none": "none"}
 # Rows of the section Fabric; of its health the words, and the shifts of NVML_GPU_FABRIC_HEALTH_MASK_*: 0 is not
 # reported, 1 true, 2 false.
 FABRIC_STATES: dict[str, Literal["not-supported", "not-started", "in-progress", "completed"]] = {
@@ -238,6 +253,13 @@ def not_understood(fields: Fields) -> str | None:
     return next((f"{path}: {word}" for path, word in found if word is not None and word not in words[path]), None)
 
 
+def unread(fields: Fields) -> str | None:
+    """Return a line about health whose value the driver could not read; None without one."""
+    state = {*STATE, *REASON_SECTIONS}
+    found = (("/".join(path), value) for path, value in fields.found.items() if state.intersection(path))
+    return next((f"{path}: {value}" for path, value in found if value in NO_ANSWER), None)
+
+
 def _health(fields: Fields) -> Health:
     def limit(*names: str) -> float | None:
         """Of the GPU, never of its memory or of the module that it sits on."""
@@ -258,6 +280,7 @@ def _health(fields: Fields) -> Health:
             aggregate_uncorrected=_errors(fields, "aggregate", "double_bit", "uncorrectable"),
         ),
         row_remap=_row_remap(fields),
+        spare_rows=_spare_rows(fields),
         retired_pages=_retired_pages(fields),
         pcie_errors=PcieErrors(replays=whole(fields.get("replays_since_reset", "replay_counter"))),
         recovery_action=_action(fields),
@@ -300,9 +323,10 @@ def _errors(fields: Fields, since: str, bits: str, kind: str) -> int | None:
     if total is not None:
         return total
     names = [f"{memory}_{kind}{part}" for memory in ("sram", "dram") for part in ("", "_parity", "_sec_ded", "_secded")]
-    counts = [whole(fields.get(f"{since}/{name}")) for name in names]
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    values = [fields.get(f"{since}/{name}") for name in (*names, f"{bits}/device_memory")]
+    known = [count for count in map(whole, values) if count is not None]
+    # Of errors that are known in part, none is no answer.
+    return (sum(known) or (0 if not {*values} & {*NO_ANSWER} else None)) if known else None
 
 
 def _row_remap(fields: Fields) -> RowRemap | None:
@@ -314,6 +338,13 @@ def _row_remap(fields: Fields) -> RowRemap | None:
     if not (failed or pending) and (failed is None or pending is None):
         return None
     return RowRemap(corrected=corrected or 0, uncorrected=uncorrected or 0, pending=bool(pending), failed=bool(failed))
+
+
+def _spare_rows(fields: Fields) -> SpareRows | None:
+    names = ("bank_remap_availability_histogram/", "row_remapper_histogram/row_remapper_histogram_")
+    counts = {left: whole(fields.get(*(f"{name}{bank}" for name in names))) for left, bank in BANKS.items()}
+    known = {left: count for left, count in counts.items() if count is not None}
+    return SpareRows(**known) if len(known) == len(BANKS) else None
 
 
 def _retired_pages(fields: Fields) -> RetiredPages | None:
@@ -332,7 +363,8 @@ def _action(fields: Fields) -> str | None:
     reported = fields.get("gpu_recovery_action")
     if reported is not None:
         name = re.sub(r"[ _]", "-", reported.strip().lower())
-        return name if name in ACTIONS else None if name in ("n/a", "not-supported") else f"unknown-{name}"
+        silent = name in ("n/a", "not-supported") or reported in NO_ANSWER
+        return name if name in ACTIONS else None if silent else f"unknown-{name}"
     if switch(fields.get("gpu_reset_status/drain_and_reset_recommended")):
         return "drain-and-reset"
     needed = switch(fields.get("gpu_reset_status/reset_required"))

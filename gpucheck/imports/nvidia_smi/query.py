@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._text import regex, spans, until, with_lines_above
 from gpucheck.imports.nvidia_smi import _fields as v
-from gpucheck.imports.nvidia_smi._fields import REASONS, Fields, Path, gpu, name_of, not_understood, part
+from gpucheck.imports.nvidia_smi._fields import NO_ANSWER, REASONS, Fields, Path, gpu, name_of, not_understood, part
 from gpucheck.model.host.hardware import Gpu
 from gpucheck.model.paste import Message, Part
 
@@ -40,8 +40,8 @@ OTHERS = {"mig_device", "mig_devices", "processes", "accounted_processes"}
 MOST_DEPTH = 12
 NAMELESS = "GPU?"  # of a part that does not name its GPU
 MOST_INDENT = 1 << 20
-NO_ANSWER = ("GPU is lost", "Unknown Error", "ERR!", "GPU requires reset")
 MANY = 8  # values that are not available; one alone is usual: laptops do not report their power limit
+EVERY_GPU = ("temperature/gpu", "utilization/gpu", "performance_state", "fb_memory_usage/used", "clocks/sm")
 FABRIC = dict.fromkeys(("In Progress", "Not Started"), "fabric-in-progress")
 REPAIRS = {
     "sram_threshold_exceeded": "sram-threshold",
@@ -126,14 +126,21 @@ def _line(line: str) -> _Line | None:
 
 def _notes(fields: Fields, bus_id: str | None, lines: Sequence[str]) -> Iterator[Message]:
     bad = [value for path, value in fields.found.items() if len(path) == 1 and value in NO_ANSWER]
-    # A GPU that gave no answers: its name is missing, or most values are.
-    if len(bad) >= MANY or (len(bad) > 1 and fields.get("product_name") in NO_ANSWER):
+    if "GPU requires reset" in bad:
+        yield _message("requires-reset", "GPU requires reset in place of values", bus_id, lines, "GPU requires reset")
+        return
+    # A GPU that gave no answers: its name is missing, or most values are, or several that every GPU has.
+    nameless = len(bad) > 1 and fields.get("product_name") in NO_ANSWER
+    silent = sum(fields.get(name) in NO_ANSWER for name in EVERY_GPU) > 1
+    if "GPU is lost" in bad or len(bad) >= MANY or nameless or silent:
         yield _message("no-answer", f"{bad[0]} in {len(bad)} values", bus_id, lines, bad[0])
         return
     state = fields.get("fabric/state")
     if state in FABRIC:
         yield _message(FABRIC[state], f"Fabric State: {state}", bus_id, lines, state)
-    if word := not_understood(fields):
+    if value := v.unread(fields):
+        yield _message("unread", value, bus_id, lines, value.rpartition(": ")[2])
+    elif word := not_understood(fields):
         yield _message("unknown-word", word, bus_id, lines, word.partition(": ")[2])
     for name, key in REPAIRS.items():
         if v.switch(fields.get(name)):
@@ -245,6 +252,20 @@ PATHS = {
     "ecc.errors.uncorrected.volatile.total": "volatile/double_bit/total",
     "ecc.errors.corrected.aggregate.total": "aggregate/single_bit/total",
     "ecc.errors.uncorrected.aggregate.total": "aggregate/double_bit/total",
+    **{
+        f"ecc.errors.{word}.{since}.{memory}": f"{since}/{place}"
+        for since in ("volatile", "aggregate")
+        for word, bits, kind in (
+            ("corrected", "single_bit", "correctable"),
+            ("uncorrected", "double_bit", "uncorrectable"),
+        )
+        for memory, place in (
+            ("device_memory", f"{bits}/device_memory"),
+            *((memory, f"{memory}_{kind}") for memory in ("dram", "sram")),
+            *((f"sram.{part}", f"sram_{kind}_{part}") for part in ("parity", "secded")),
+        )
+    },
+    "ecc.errors.uncorrected.aggregate.sram.thresholdExceeded": "sram_threshold_exceeded",
     "retired_pages.single_bit_ecc.count": "retired_pages/single_bit_ecc",
     "retired_pages.double_bit.count": "retired_pages/double_bit_ecc",
     "retired_pages.pending": "retired_pages/pending",
@@ -252,8 +273,14 @@ PATHS = {
     "remapped_rows.uncorrectable": "remapped_rows/uncorrectable_error",
     "remapped_rows.pending": "remapped_rows/pending",
     "remapped_rows.failure": "remapped_rows/remapping_failure_occurred",
+    **{f"remapped_rows.histogram.{bank}": f"bank_remap_availability_histogram/{bank}" for bank in v.BANKS.values()},
     "gpu_recovery_action": "gpu_recovery_action",
+    "gpu_reset_status.reset_required": "gpu_reset_status/reset_required",
+    "gpu_reset_status.drain_and_reset_recommended": "gpu_reset_status/drain_and_reset_recommended",
+    **{f"fabric.{name}": f"fabric/{name.lower()}" for name in ("state", "status", "cliqueId", "clusterUuid")},
+    **{f"fabric.health.{name}": f"health/{name}" for name in ("summary", *v.HEALTH, "incorrect_configuration")},
     "temperature.gpu": "temperature/gpu",
+    "temperature.gpu.tlimit": "temperature/gpu_t_limit_temp",
     "power.draw": "power_readings/power_draw",
     "power.limit": "power_readings/power_limit",
     "power.default_limit": "power_readings/default_power_limit",
@@ -316,7 +343,8 @@ def csv_parse(lines: list[str]) -> Part | None:
     for at, one in enumerate(fields):
         place = places[at]
         gpus.append(gpu(one, at if place is None else place, v.bus_id(one.get("pci/bus_id"))))
-    return part(gpus, fields, driver=v.version(fields[0].get("driver_version")))
+    notes = [note for one, of in zip(gpus, fields, strict=True) for note in _notes(of, one.pci_bus_id, lines)]
+    return part(gpus, fields, driver=v.version(fields[0].get("driver_version")), messages=notes)
 
 
 def _csv_rows(row: dict[str, str]) -> Iterator[tuple[Path, str]]:

@@ -10,6 +10,7 @@ from tests.shared import from_yaml, sampled
 
 SAMPLES = {name: raw for name, raw in RAW.items() if name.startswith("nvidia-smi-")}
 MATRIX = {row["fault"].partition(":")[0]: row for row in reversed(from_yaml(DATA / "fault_matrix.yml"))}
+CSV = "nvidia-smi-q-csv-h100-all-fields"
 H200, A100X8, P100 = "nvidia-smi-q-h200-idle", "nvidia-smi-q-a100x8-r460", "nvidia-smi-q-x-p100"
 H100_TABLE, NVLINK = "nvidia-smi-table-h100-r590", "nvidia-smi-nvlink-s-a100x8"
 TOPO = "\n".join(
@@ -33,6 +34,7 @@ def line(text: str, name: str, now: str, number: int = 0) -> str:
 EDITS = {
     "ecc-uncorrected": lambda: line(SAMPLES[H200], "DRAM Uncorrectable", "2"),
     "row-remap-failed": lambda: line(SAMPLES[H200], "Remapping Failure Occurred", "Yes"),
+    "spare-rows-used": lambda: line(SAMPLES[A100X8], "None", "1 bank(s)", 3),
     "row-remap-pending": lambda: line(SAMPLES[A100X8], "Pending", "Yes", _named(A100X8, "Pending").index("No")),
     "throttle-thermal": lambda: line(SAMPLES[H200], "HW Thermal Slowdown", "Active"),
     "throttle-power-brake": lambda: line(SAMPLES[H200], "HW Power Brake Slowdown", "Active"),
@@ -103,6 +105,47 @@ def test_the_fabric_of_a_pasted_page_is_evaluated(name, word, verdict, cause):
 )
 def test_a_word_that_is_not_known_is_no_pass(name, word, verdict):
     assert diagnosed(line(SAMPLES[H200], name, word)).verdict is verdict
+
+
+LOST, RESET = "[GPU is lost]", "[GPU requires reset]"
+MEMORY = "ecc.errors.uncorrected.volatile"
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "cause"),
+    [
+        ({f"{MEMORY}.total": "3"}, Verdict.FAIL, "ecc-uncorrected"),
+        ({f"{MEMORY}.dram": "3", f"{MEMORY}.total": None}, Verdict.FAIL, "ecc-uncorrected"),
+        ({f"{MEMORY}.sram.parity": "3", f"{MEMORY}.total": None}, Verdict.FAIL, "ecc-uncorrected"),
+        ({"ecc.errors.uncorrected.aggregate.sram.thresholdExceeded": "Yes"}, Verdict.FAIL, "ecc-uncorrected"),
+        ({"remapped_rows.histogram.none": "1"}, Verdict.WARN, "row-remap"),
+        ({"temperature.gpu.tlimit": "2"}, Verdict.WARN, "throttled"),
+        ({"fabric.state": "In Progress"}, Verdict.WARN, None),
+        ({"fabric.status": "Insufficient Resources"}, Verdict.FAIL, "fabric-manager-down"),
+        ({"fabric.health.summary": "Unhealthy"}, Verdict.FAIL, "fabric-degraded"),
+        ({"gpu_recovery_action": "[Unknown Error]"}, Verdict.UNKNOWN, None),
+        ({f"{MEMORY}.total": "[Unknown Error]"}, Verdict.UNKNOWN, None),
+        # A GPU with the Xids 48 and 154 reads so, with the rest of its values.
+        ({"temperature.gpu": RESET, "utilization.gpu": RESET}, Verdict.FAIL, "gpu-reset-required"),
+        ({"temperature.gpu": LOST}, Verdict.FAIL, "gpu-lost"),
+        (dict.fromkeys(("temperature.gpu", "utilization.gpu", "pstate"), "[Unknown Error]"), Verdict.FAIL, "gpu-lost"),
+        (dict.fromkeys(("power.draw", "power.limit"), "[Unknown Error]"), Verdict.PASS, None),  # of a laptop
+    ],
+)
+def test_a_value_of_a_queried_gpu_is_evaluated(changes, verdict, cause):
+    """None: a column that was not queried."""
+    head, row = (text.split(", ") for text in SAMPLES[CSV].strip().split("\n"))
+    cells = [(name, changes.get(name.split(" ")[0], value)) for name, value in zip(head, row, strict=True)]
+    columns, values = zip(*(cell for cell in cells if cell[1] is not None), strict=True)
+    found = diagnosed(", ".join(columns), ", ".join(values))
+
+    assert found.verdict is verdict, found.findings
+    assert causes(found) - {None} == ({cause} if cause else set())
+
+
+@pytest.mark.parametrize("name", ["DRAM Uncorrectable", "HW Slowdown", "Pending Page Blacklist"])
+def test_a_value_that_the_driver_could_not_read_is_no_pass(name):
+    assert diagnosed(line(SAMPLES[H200], name, "Unknown Error")).verdict is Verdict.UNKNOWN
 
 
 def test_the_section_alone_is_read():
