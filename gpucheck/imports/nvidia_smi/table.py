@@ -1,6 +1,7 @@
 """The table that nvidia-smi prints without options, from R450 to R610, its list (-L), and nvidia-smi nvlink."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -32,6 +33,11 @@ SECOND = regex(
     r"\s*(?P<busy>\d{1,3}\s?%|N/A|ERR!)\s+(?P<mode>[A-Za-z][\w. ]{1,16}?|ERR!)\s*\|?\s*$"
 )
 THIRD = regex(r"\|\s*\|\s*\|\s*(?P<mig>Enabled\*?|Disabled\*?|N/A|ERR!)\s*\|?\s*$")
+# Of a GPU that is divided into MIG instances only their rows have the count.
+MIG_ROW = regex(
+    r"\|\s{1,4}(?P<index>\d{1,3})(?:\s{1,4}\d{1,3}){3}\s{1,4}\|\s*\d{1,8}MiB\s*/\s*\d{1,8}MiB\s*\|"
+    r"\s*\d{1,4}\s+(?P<ecc>\d{1,9})\s*\|"
+)
 PROCESS = regex(
     r"\|\s{0,6}(?P<index>\d{1,3})\s+(?:(?:N/A|\d{1,3})\s+(?:N/A|\d{1,3})\s+)?(?P<pid>\d{1,9})\s+(?P<type>C|G|C\+G|M\+C)\s+"
     r"(?P<name>\S.{0,120}?)\s+(?P<used>\d{1,8}MiB|N/A)\s*\|?\s*$"
@@ -59,15 +65,18 @@ def parse(lines: list[str]) -> Part | None:
         return None
     cuda = next((match[1] for line in lines if (match := CUDA.search(line))), None)
     users = _processes(lines)
+    errors = Counter[int]()
+    for row in filter(None, map(MIG_ROW.search, lines)):
+        errors[int(row["index"])] += int(row["ecc"])
     windows = [row for row in rows[:1] if row.first["persistence"] in ("WDDM", "TCC", "MCDM")]
     once = {row.place: row for row in reversed(rows)}
-    gpus = [_gpu(once[index], users.get(index)) for index in sorted(once)]
+    gpus = [_gpu(once[index], users.get(index), errors.get(index)) for index in sorted(once)]
     return part(
         gpus,
         driver=v.version(title["driver"]) if title else None,
         cuda=v.version(cuda),
         messages=[
-            *(message for row in rows for message in (*_lost(row), *_hot(row))),
+            *(message for row in rows for message in (*(_lost(row) or _unread(row)), *_hot(row))),
             *(_message(row, "windows") for row in windows),
         ],
         extra=[f"the nvidia-smi table of {counted(len(gpus), 'GPU')}"]
@@ -91,8 +100,8 @@ def _rows(lines: Sequence[str]) -> Iterator[_Row]:
         yield _Row(int(first["index"]), first, second, mig, line)
 
 
-def _gpu(row: _Row, processes: tuple[GpuProcess, ...] | None) -> Gpu:
-    """A GPU that answers nothing has a place on the bus and no state."""
+def _gpu(row: _Row, processes: tuple[GpuProcess, ...] | None, errors: int | None) -> Gpu:
+    """A GPU that answers nothing has a place on the bus and no state. errors: of its MIG instances."""
     first, cells = row.first, row.second.groupdict() if row.second else {}
     # "On" in place of a count is MIG's; a count means that ECC is on.
     ecc = "On" if first["ecc"].isdecimal() else first["ecc"] if first["ecc"] == "Off" else None
@@ -100,7 +109,7 @@ def _gpu(row: _Row, processes: tuple[GpuProcess, ...] | None) -> Gpu:
         "product_name": first["name"],
         "persistence_mode": first["persistence"],
         "ecc_mode/current": ecc,
-        "volatile/double_bit/total": first["ecc"],
+        "volatile/double_bit/total": first["ecc"] if errors is None else str(errors),
         "mig_mode/current": row.mig,
         "compute_mode": cells.get("mode"),
         "temperature/gpu": cells.get("temp"),
@@ -111,7 +120,7 @@ def _gpu(row: _Row, processes: tuple[GpuProcess, ...] | None) -> Gpu:
     }
     fields = Fields((tuple(path.split("/")), value) for path, value in values.items() if value is not None)
     found = gpu(fields, row.place, v.bus_id(first["bus"]))
-    health = Health() if any(_lost(row)) else replace(found.health, processes=processes)
+    health = Health() if _lost(row) else replace(found.health, processes=processes)
     return replace(found, health=health)
 
 
@@ -131,15 +140,20 @@ def _processes(lines: Sequence[str]) -> dict[int, tuple[GpuProcess, ...]]:
     return found
 
 
-def _lost(row: _Row) -> Iterator[Message]:
+def _lost(row: _Row) -> tuple[Message, ...]:
     """Whether the GPU does not respond. One cell alone is no evidence: laptops print ERR! for the power limit."""
     cells = row.second.groupdict() if row.second else {}
     bad = [cells.get(name) == "ERR!" for name in ("temp", "state", "power", "busy")]
     bus = v.bus_id(row.first["bus"])
     if "reset" in row.first["ecc"].lower():
-        yield _message(row, "requires-reset", bus)
-    elif (row.first["name"] == "ERR!" and sum(bad) > 1) or sum(bad) > 2:
-        yield _message(row, "no-answer", bus)
+        return (_message(row, "requires-reset", bus),)
+    if (row.first["name"] == "ERR!" and sum(bad) > 1) or sum(bad) > 2 or all(bad[:2]):
+        return (_message(row, "no-answer", bus),)
+    return ()
+
+
+def _unread(row: _Row) -> tuple[Message, ...]:
+    return (_message(row, "unread", v.bus_id(row.first["bus"])),) if row.first["ecc"] == "ERR!" else ()
 
 
 def _message(row: _Row, key: str, gpu: str | None = None) -> Message:

@@ -148,6 +148,28 @@ def test_a_value_that_the_driver_could_not_read_is_no_pass(name):
     assert diagnosed(line(SAMPLES[H200], name, "Unknown Error")).verdict is Verdict.UNKNOWN
 
 
+MIG_TABLE = "nvidia-smi-table-h100-mig-r590"
+HEALTHY, SILENT = "| N/A   41C    P0             69W /  700W ", "|ERR!  ERR!  ERR!             N/A /  N/A  "
+
+
+@pytest.mark.parametrize(
+    ("sample", "old", "new", "verdict", "cause"),
+    [
+        # As an RTX PRO 6000 was printed of which the same nvidia-smi said "GPU requires reset".
+        (H100_TABLE, HEALTHY, SILENT, Verdict.FAIL, "gpu-lost"),
+        (H100_TABLE, "Off |                    0 |", "Off |                 ERR! |", Verdict.UNKNOWN, None),
+        (MIG_TABLE, "| 32      0 |", "| 32      2 |", Verdict.FAIL, "ecc-uncorrected"),
+        (MIG_TABLE, "| 32      0 |", "| 32    N/A |", Verdict.WARN, "mig-enabled"),
+    ],
+)
+def test_a_cell_of_the_table_is_evaluated(sample, old, new, verdict, cause):
+    assert old in SAMPLES[sample]
+    found = diagnosed(SAMPLES[sample].replace(old, new))
+
+    assert found.verdict is verdict, found.findings
+    assert causes(found) - {None, "mig-enabled"} == {cause} - {None, "mig-enabled"}
+
+
 def test_the_section_alone_is_read():
     """As ``nvidia-smi -q | grep -A 12 Fabric`` prints it, which findings ask for."""
     _, heading, after = SAMPLES[H200].partition("    Fabric\n")
