@@ -98,15 +98,20 @@ def persistence(_: Facts, gpu: Gpu, subject: Subject) -> Finding:
 def power_limit(_: Facts, gpu: Gpu, subject: Subject) -> Finding:
     """Power limit: is the power limit of every GPU at the factory default?
 
-    Sources: nvmlDeviceGetPowerManagementLimit against nvmlDeviceGetPowerManagementDefaultLimit. One limited GPU makes
-    every rank of a job wait.
+    Sources: nvmlDeviceGetPowerManagementLimit against nvmlDeviceGetPowerManagementDefaultLimit, and the enforced one
+    (nvmlDeviceGetEnforcedPowerLimit), which a BMC may set too. One limited GPU makes every rank of a job wait.
     """
     limit, default = gpu.health.power_limit_w or 0.0, gpu.health.power_default_w or 0.0
     least, most = gpu.health.power_min_w, gpu.health.power_max_w
     allowed = "allowed range not reported" if None in (least, most) else f"allowed {least:g} to {most:g} W"
-    subject = subject.with_evidence(f"limit {limit:g} W, default {default:g} W, {allowed}")
+    enforced = gpu.health.power_enforced_w
+    lowest = "enforced limit not reported" if enforced is None else f"enforced {enforced:g} W"
+    subject = subject.with_evidence(f"limit {limit:g} W, default {default:g} W, {lowest}, {allowed}")
     if limit <= 0 or default <= 0:
         return subject.unknown("gpu.power-limit-unknown", limit_w=limit, default_w=default)
+    if enforced and enforced < min(limit, default) - TOLERANCE_W:
+        percent = round(100 * enforced / default)
+        return subject.warns("gpu.power-capped", enforced, default, percent=percent, limit_w=limit)
     if limit >= default - TOLERANCE_W:
         return subject.passes(limit)
     percent = round(100 * limit / default)

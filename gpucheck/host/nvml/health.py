@@ -116,6 +116,7 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
         temperature_margin_c=margin_c(query, celsius, fields[SLOWDOWN_MARGIN]),
         power_w=_watts(query("nvmlDeviceGetPowerUsage")),
         power_limit_w=_watts(query("nvmlDeviceGetPowerManagementLimit")),
+        power_enforced_w=_watts(query("nvmlDeviceGetEnforcedPowerLimit")),
         power_default_w=_watts(query("nvmlDeviceGetPowerManagementDefaultLimit")),
         power_min_w=_watts(least),
         power_max_w=_watts(most),

@@ -293,6 +293,7 @@ def _health(fields: Fields) -> Health:
         temperature_margin_c=_margin(fields),
         power_w=limit("power_draw", "average_power_draw", "instantaneous_power_draw", "instant_power_draw"),
         power_limit_w=limit("current_power_limit", "power_limit"),
+        power_enforced_w=limit("enforced_power_limit"),
         power_default_w=limit("default_power_limit"),
         power_min_w=limit("min_power_limit"),
         power_max_w=limit("max_power_limit"),

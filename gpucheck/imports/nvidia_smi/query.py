@@ -283,6 +283,7 @@ PATHS = {
     "temperature.gpu.tlimit": "temperature/gpu_t_limit_temp",
     "power.draw": "power_readings/power_draw",
     "power.limit": "power_readings/power_limit",
+    "enforced.power.limit": "power_readings/enforced_power_limit",
     "power.default_limit": "power_readings/default_power_limit",
     "power.min_limit": "power_readings/min_power_limit",
     "power.max_limit": "power_readings/max_power_limit",

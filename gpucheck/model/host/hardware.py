@@ -133,7 +133,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     hw-slowdown sync-boost sw-thermal hw-thermal hw-power-brake display-clocks``.
     temperature_c and its limits: the GPU core, in degrees Celsius; slowdown is where the hardware throttles.
     temperature_margin_c: degrees that are left until the hardware throttles, 0 or less from there on.
-    power_*_w: watts. default is the factory's limit, min and max what may be set.
+    power_*_w: watts. limit is the one that was set, enforced the lowest of all that apply (also a BMC sets one),
+    default the factory's, min and max what may be set.
     sm_clock_mhz, max_sm_clock_mhz: now, and as far as the board can.
     compute_mode: ``default exclusive-thread prohibited exclusive-process``.
     mig, mig_pending: on or off now, and after the next reset; None where the GPU has no MIG.
@@ -167,6 +168,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     temperature_margin_c: int | None = None
     power_w: float | None = None
     power_limit_w: float | None = None
+    power_enforced_w: float | None = None
     power_default_w: float | None = None
     power_min_w: float | None = None
     power_max_w: float | None = None

@@ -38,6 +38,9 @@ RETIRED = pages(0, 1, pending=True)
             ("throttle", {"clocks_event_reasons": reasons}, None)
             for reasons in (("sw-power-cap",), ("app-clocks",), ())
         ],
+        ("power-limit", {"power_limit_w": 700.0, "power_enforced_w": 700.0}, None),
+        ("power-limit", {"power_limit_w": 700.0, "power_enforced_w": 500.0}, "gpu.power-capped"),
+        ("power-limit", {"power_limit_w": 600.0, "power_enforced_w": 600.0}, "gpu.power-limit-lowered"),
         ("mig", {"mig": True, "mig_pending": True}, "gpu.mig-enabled"),
         ("mig", {"mig": True, "mig_pending": False}, "gpu.mig-pending"),
     ],

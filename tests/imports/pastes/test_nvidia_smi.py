@@ -120,6 +120,7 @@ MEMORY = "ecc.errors.uncorrected.volatile"
         ({"ecc.errors.uncorrected.aggregate.sram.thresholdExceeded": "Yes"}, Verdict.FAIL, "ecc-uncorrected"),
         ({"remapped_rows.histogram.none": "1"}, Verdict.WARN, "row-remap"),
         ({"temperature.gpu.tlimit": "2"}, Verdict.WARN, "throttled"),
+        ({"enforced.power.limit": "500.00 W"}, Verdict.WARN, "power-limit-lowered"),
         ({"fabric.state": "In Progress"}, Verdict.WARN, None),
         ({"fabric.status": "Insufficient Resources"}, Verdict.FAIL, "fabric-manager-down"),
         ({"fabric.health.summary": "Unhealthy"}, Verdict.FAIL, "fabric-degraded"),
