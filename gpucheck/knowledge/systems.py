@@ -1,4 +1,4 @@
-"""Systems whose network cards are known, by what DMI and the PCI bus show."""
+"""Systems whose GPUs and network cards are known, by what DMI and the PCI bus show."""
 
 from collections.abc import Iterable, Mapping
 
@@ -20,6 +20,7 @@ class KnownSystem(TableRow, frozen=True, kw_only=True):
     product: str = ""
     asset: str = ""
     gpu: tuple[str, ...] = ()
+    fixed: bool = False
     chosen: bool = False
     storage: tuple[str, ...] = ()
 

@@ -7,10 +7,11 @@ from gpucheck.checks._session import allotted, judged
 from gpucheck.checks._session import session as share_of
 from gpucheck.checks.gpu import inventory
 from gpucheck.checks.software import driver
+from gpucheck.knowledge.systems import DMI
 from gpucheck.model import DeviceFile, Finding, NvmlFailure, NvmlGap, PciDevice
 from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, codes, judge, with_health
 from tests.fakes import SYSTEM, facts
-from tests.machines import LOADED, on_bus, p100, reading
+from tests.machines import LOADED, h100, on_bus, p100, reading
 
 ALL = tuple(p100(index) for index in range(4))
 # The number of a device file is not NVML's index: here they count in opposite directions.
@@ -209,3 +210,24 @@ def test_findings_about_hidden_gpus_are_the_nodes():
         assert one.values == {"by": "device-cgroup", "on_the_node": "FAIL", "found": "gpu-lost"}
     own = [*map(finding, ["gpu:0000:04:00.0", "link:0000:09:00.0", "host"]), finding("gpu:0000:03:00.0", SKIP)]
     assert judged(own, share, pci) == tuple(own)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "product", "gpus", "code"),
+    [
+        ("NVIDIA", "DGXH100", 7, "gpu.fewer-than-built"),
+        ("NVIDIA", "DGXH100", 8, None),
+        ("Amazon EC2", "p5.48xlarge", 7, "gpu.fewer-than-built"),
+        ("Amazon EC2", "p5.4xlarge", 1, "gpu.count-not-known"),
+        ("NVIDIA", "GB200 NVL", 2, "gpu.count-not-known"),  # there are trays with fewer
+        ("Supermicro", "SYS-821GE-TNHR", 7, "gpu.count-not-known"),
+        ("", "", 7, "gpu.count-not-known"),
+    ],
+)
+def test_a_gpu_that_is_gone_from_the_bus_is_missed_where_the_system_is_known(vendor, product, gpus, code):
+    """NVML and the PCI bus agree then: a GPU that did not come up at boot is on neither."""
+    files = {f"{DMI}sys_vendor": vendor, f"{DMI}product_name": product}
+    these = [h100(index) for index in range(gpus)]
+    host = facts(nvml=reading(*these), pci=on_bus(*these), driver=LOADED, files=files)
+
+    assert codes("gpu-count", host) == [code]
