@@ -98,6 +98,17 @@ REASONS = {
     "display-clocks": ("display_clock_setting", "display_clocks_setting"),
 }
 REASON_SECTIONS = ("clocks_event_reasons", "clocks_throttle_reasons")
+# For how long the hardware lowered the clocks since the driver was loaded, R550 and newer: as text, and as XML.
+LOWERED = {
+    "HW Thermal Slowdown": (
+        "clocks_event_reasons_counters/hw_thermal_slowdown",
+        "clocks_event_reasons_counters_hw_therm_slowdown",
+    ),
+    "HW Power Braking": (
+        "clocks_event_reasons_counters/hw_power_braking",
+        "clocks_event_reasons_counters_hw_power_brake",
+    ),
+}
 REASON_PREFIXES = ("", "clocks_event_reason_", "clocks_throttle_reason_", "clocks_event_reasons_")
 BELOW = ("hw_slowdown/",)  # where a page that lost its indentation has them
 ACTIONS = ("none", "reset", "reboot", "drain-p2p", "drain-and-reset", "recover-imex", "bus-reset", "system-reboot")
@@ -260,6 +271,10 @@ def unread(fields: Fields) -> str | None:
     return next((f"{path}: {value}" for path, value in found if value in NO_ANSWER), None)
 
 
+def replays(fields: Fields) -> int | None:
+    return whole(fields.get("replays_since_reset", "replay_counter"))
+
+
 def _health(fields: Fields) -> Health:
     def limit(*names: str) -> float | None:
         """Of the GPU, never of its memory or of the module that it sits on."""
@@ -282,7 +297,7 @@ def _health(fields: Fields) -> Health:
         row_remap=_row_remap(fields),
         spare_rows=_spare_rows(fields),
         retired_pages=_retired_pages(fields),
-        pcie_errors=PcieErrors(replays=whole(fields.get("replays_since_reset", "replay_counter"))),
+        pcie_errors=PcieErrors(replays=replays(fields)),
         recovery_action=_action(fields),
         clocks_event_reasons=_reasons(fields),
         temperature_c=whole(

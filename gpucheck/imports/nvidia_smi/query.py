@@ -41,6 +41,9 @@ MOST_DEPTH = 12
 NAMELESS = "GPU?"  # of a part that does not name its GPU
 MOST_INDENT = 1 << 20
 MANY = 8  # values that are not available; one alone is usual: laptops do not report their power limit
+# As many as the check pcie-errors takes in a week. Since when they are counted is not known.
+MOST_REPLAYS = 10_000
+MOST_LOWERED_US = 1_000_000
 EVERY_GPU = ("temperature/gpu", "utilization/gpu", "performance_state", "fb_memory_usage/used", "clocks/sm")
 FABRIC = dict.fromkeys(("In Progress", "Not Started"), "fabric-in-progress")
 REPAIRS = {
@@ -142,6 +145,13 @@ def _notes(fields: Fields, bus_id: str | None, lines: Sequence[str]) -> Iterator
         yield _message("unread", value, bus_id, lines, value.rpartition(": ")[2])
     elif word := not_understood(fields):
         yield _message("unknown-word", word, bus_id, lines, word.partition(": ")[2])
+    replays = v.replays(fields)
+    if replays is not None and replays > MOST_REPLAYS:
+        yield _message("replays", f"Replays Since Reset: {replays}", bus_id, lines, str(replays))
+    lowered = {name: us for name, paths in v.LOWERED.items() if (us := v.whole(fields.get(*paths)))}
+    if lowered and max(lowered.values()) > MOST_LOWERED_US:
+        words = ", ".join(f"{name} {us / 1e6:.0f} s" for name, us in lowered.items())
+        yield _message("lowered", f"Clocks Event Reasons Counters: {words}", bus_id, lines, "ounters")
     for name, key in REPAIRS.items():
         if v.switch(fields.get(name)):
             words = name.replace("_", " ").title().replace("Sram", "SRAM").replace("Tpc", "TPC")
@@ -277,6 +287,14 @@ PATHS = {
     "gpu_recovery_action": "gpu_recovery_action",
     "gpu_reset_status.reset_required": "gpu_reset_status/reset_required",
     "gpu_reset_status.drain_and_reset_recommended": "gpu_reset_status/drain_and_reset_recommended",
+    **{
+        f"clocks_{word}_reasons_counters.{name}": f"clocks_event_reasons_counters/{place}"
+        for word in ("event", "throttle")
+        for name, place in (
+            ("hw_thermal_slowdown", "hw_thermal_slowdown"),
+            ("hw_power_brake_slowdown", "hw_power_braking"),
+        )
+    },
     **{f"fabric.{name}": f"fabric/{name.lower()}" for name in ("state", "status", "cliqueId", "clusterUuid")},
     **{f"fabric.health.{name}": f"health/{name}" for name in ("summary", *v.HEALTH, "incorrect_configuration")},
     "temperature.gpu": "temperature/gpu",

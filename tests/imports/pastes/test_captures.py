@@ -19,6 +19,11 @@ FAULTS = {
         "<clocks_event_reason_hw_thermal_slowdown>Active<",
         "throttled",
     ),
+    "thermal slowdown before": (
+        "<clocks_event_reasons_counters_hw_therm_slowdown>0 us<",
+        "<clocks_event_reasons_counters_hw_therm_slowdown>3600000000 us<",
+        "throttled",
+    ),
     "compute mode": ("<compute_mode>Default<", "<compute_mode>Prohibited<", "compute-mode-exclusive"),
     "MIG": (
         "<current_mig>Disabled</current_mig>\n\t\t\t<pending_mig>Disabled<",

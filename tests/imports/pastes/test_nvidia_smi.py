@@ -121,6 +121,8 @@ MEMORY = "ecc.errors.uncorrected.volatile"
         ({"remapped_rows.histogram.none": "1"}, Verdict.WARN, "row-remap"),
         ({"temperature.gpu.tlimit": "2"}, Verdict.WARN, "throttled"),
         ({"enforced.power.limit": "500.00 W"}, Verdict.WARN, "power-limit-lowered"),
+        ({"clocks_event_reasons_counters.hw_thermal_slowdown": "3600000000 us"}, Verdict.WARN, "throttled"),
+        ({"clocks_event_reasons_counters.hw_power_brake_slowdown": "900000 us"}, Verdict.PASS, None),
         ({"fabric.state": "In Progress"}, Verdict.WARN, None),
         ({"fabric.status": "Insufficient Resources"}, Verdict.FAIL, "fabric-manager-down"),
         ({"fabric.health.summary": "Unhealthy"}, Verdict.FAIL, "fabric-degraded"),
@@ -142,6 +144,19 @@ def test_a_value_of_a_queried_gpu_is_evaluated(changes, verdict, cause):
 
     assert found.verdict is verdict, found.findings
     assert causes(found) - {None} == ({cause} if cause else set())
+
+
+def test_clocks_that_the_hardware_lowered_before_are_no_pass():
+    head, heading, after = SAMPLES[H200].partition("Clocks Event Reasons Counters")
+    found = diagnosed(head + heading + line(after, "HW Power Braking", "120000000 us"))
+
+    assert (found.verdict, accused(found)) == (Verdict.WARN, {"throttled"})
+
+
+@pytest.mark.parametrize(("count", "verdict"), [("174", Verdict.PASS), ("91234", Verdict.UNKNOWN)])
+def test_many_pcie_replays_without_a_time_are_no_pass(count, verdict):
+    """A healthy H100 of the captures has 174."""
+    assert diagnosed(line(SAMPLES[H200], "Replays Since Reset", count)).verdict is verdict
 
 
 @pytest.mark.parametrize("name", ["DRAM Uncorrectable", "HW Slowdown", "Pending Page Blacklist"])
