@@ -3,7 +3,8 @@
 Sources: nvmlDeviceGetTotalEccErrors (volatile = since the driver was loaded, aggregate = over the board's life),
 nvmlDeviceGetSramEccErrorStatus (caches and registers, with the driver's threshold), nvmlDeviceGetRemappedRows and
 nvmlDeviceGetRowRemapperHistogram (Ampere and newer), nvmlDeviceGetRetiredPages (older; there is room for 64, and DCGM
-and Azure's node health checks reject a GPU at 60), NVML field 230 (recovery action).
+and Azure's node health checks reject a GPU at 60), nvmlDeviceGetRepairStatus and nvmlDeviceGetUnrepairableMemoryFlag_v1
+(drivers 580 and 590), nvmlDeviceValidateInforom, NVML field 230 (recovery action).
 """
 
 from collections.abc import Iterator
@@ -45,6 +46,8 @@ def _current(subject: Subject, health: Health) -> Finding | None:
     """The worst of what is now; first what no reset repairs."""
     if health.row_remap and health.row_remap.failed:
         return subject.fails("gpu.row-remap-failed", "row remapping failed")
+    if health.unrepairable:
+        return subject.fails("gpu.memory-unrepairable", "unrepairable memory")
     pages = health.retired_pages
     if pages and (retired := pages.single_bit + pages.double_bit) >= MOST_PAGES:
         return subject.fails("gpu.pages-used-up", f"{retired} retired memory pages", f"below {MOST_PAGES}")
@@ -56,6 +59,8 @@ def _current(subject: Subject, health: Health) -> Finding | None:
         return subject.fails("gpu.sram-uncorrected", _errors(uncorrected, "volatile"), 0)
     if health.row_remap and health.row_remap.pending:
         return subject.warns("gpu.row-remap-pending", "row remapping pending")
+    if health.repairs_pending:
+        return subject.warns("gpu.repair-pending", f"{' and '.join(health.repairs_pending)} repair pending")
     if pages and pages.pending:
         return subject.warns("gpu.page-retirement-pending", "page retirement pending")
     if health.recovery_action not in (None, "none"):
@@ -73,6 +78,8 @@ def _past(subject: Subject, health: Health) -> Finding | None:
     if health.spare_rows and health.spare_rows.none:
         banks = health.spare_rows.none
         return subject.warns("gpu.spare-rows-used", f"{banks} memory bank{'s' * (banks > 1)} without spare rows", 0)
+    if health.inforom_valid is False:
+        return subject.warns("gpu.inforom-corrupted", "infoROM corrupted")
     return None
 
 

@@ -39,6 +39,7 @@ CLOCKS_EVENT_REASONS = (
     "display-clocks",
 )
 COMPUTE_MODES = {0: "default", 1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}
+REPAIRS = ("channel", "TPC")
 RECOVERY_ACTIONS = {
     0: "none",
     1: "reset",
@@ -76,6 +77,7 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
     least, most = query("nvmlDeviceGetPowerManagementLimitConstraints") or (None, None)
     utilization = query("nvmlDeviceGetUtilizationRates")
     celsius = query("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU)
+    repairs = query("nvmlDeviceGetRepairStatus")
     virtualization = _named(VIRTUALIZATION, query("nvmlDeviceGetVirtualizationMode"))
     return Health(
         serial=None if serial is None else plain(serial),
@@ -89,6 +91,9 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
         ecc_counts=_ecc_counts(query),
         row_remap=_row_remap(query("nvmlDeviceGetRemappedRows")),
         spare_rows=spare_rows(query),
+        repairs_pending=None if repairs is None else tuple(n for n, on in zip(REPAIRS, repairs, strict=True) if on),
+        unrepairable=_on(query("nvmlDeviceGetUnrepairableMemoryFlag_v1")),
+        inforom_valid=_inforom(calls, subject, handle),
         sram=sram_errors(query),
         retired_pages=_retired_pages(query),
         pcie_errors=PcieErrors(
@@ -222,6 +227,15 @@ def _named(names: dict[int, str], number: int | None) -> str | None:
 
 def _watts(milliwatts: int | None) -> float | None:
     return None if milliwatts is None else milliwatts / 1000
+
+
+def _inforom(calls: Calls, subject: str, handle: Any) -> bool | None:
+    """Return whether the infoROM has its checksum: the return code is the answer."""
+    _, refusal = calls.attempt("nvmlDeviceValidateInforom", subject, handle)
+    if refusal is not None and refusal.code != pynvml.NVML_ERROR_CORRUPTED_INFOROM:
+        calls.gaps.append(refusal)
+        return None
+    return refusal is None
 
 
 def _on(value: int | None) -> bool | None:

@@ -294,6 +294,7 @@ def _health(fields: Fields) -> Health:
             aggregate_corrected=_errors(fields, "aggregate", "single_bit", "correctable"),
             aggregate_uncorrected=_errors(fields, "aggregate", "double_bit", "uncorrectable"),
         ),
+        inforom_valid={"valid": True, "invalid": False}.get(fields.get("inforom_checksum") or ""),
         row_remap=_row_remap(fields),
         spare_rows=_spare_rows(fields),
         retired_pages=_retired_pages(fields),

@@ -256,6 +256,7 @@ PATHS = {
     "pcie.link.width.max": "link_width/max",
     "mig.mode.current": "mig_mode/current",
     "mig.mode.pending": "mig_mode/pending",
+    "inforom.checksum_validation": "inforom_checksum",
     "ecc.mode.current": "ecc_mode/current",
     "ecc.mode.pending": "ecc_mode/pending",
     "ecc.errors.corrected.volatile.total": "volatile/single_bit/total",

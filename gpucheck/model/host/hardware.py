@@ -138,6 +138,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     sm_clock_mhz, max_sm_clock_mhz: now, and as far as the board can.
     compute_mode: ``default exclusive-thread prohibited exclusive-process``.
     mig, mig_pending: on or off now, and after the next reset; None where the GPU has no MIG.
+    repairs_pending: what of the memory is repaired at the next reset (``channel``, ``TPC``). unrepairable: something of
+    it cannot be. inforom_valid: whether the infoROM of the board has its checksum.
     recovery_action: NVML field 230, ``none reset reboot drain-p2p drain-and-reset recover-imex bus-reset
     system-reboot``.
     A mode, action or reason that is newer than these names is reported by its number (``unknown-8``, ``0x400``).
@@ -157,6 +159,9 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     ecc_counts: EccCounts = EccCounts()
     row_remap: RowRemap | None = None
     spare_rows: SpareRows | None = None
+    repairs_pending: tuple[str, ...] | None = None
+    unrepairable: bool | None = None
+    inforom_valid: bool | None = None
     sram: SramErrors | None = None
     retired_pages: RetiredPages | None = None
     pcie_errors: PcieErrors = PcieErrors()

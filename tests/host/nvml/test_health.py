@@ -48,6 +48,9 @@ ANSWERS = {
     "nvmlDeviceGetEccMode": lambda _: [1, 1],
     "nvmlDeviceGetTotalEccErrors": lambda _, error, counter: ECC[error, counter],
     "nvmlDeviceGetRemappedRows": lambda _: (1, 2, 1, 0),
+    "nvmlDeviceGetRepairStatus": lambda _: [0, 1],
+    "nvmlDeviceGetUnrepairableMemoryFlag_v1": lambda _: 1,
+    "nvmlDeviceValidateInforom": lambda _: None,
     "nvmlDeviceGetRetiredPagesPendingStatus": lambda _: 1,
     "nvmlDeviceGetRetiredPages": lambda _, cause: [0x1000] * (cause + 1),
     "nvmlDeviceGetPcieReplayCounter": lambda _: 12,
@@ -92,6 +95,9 @@ WHOLE = Health(
     row_remap=RowRemap(corrected=1, uncorrected=2, pending=True, failed=False),
     retired_pages=RetiredPages(single_bit=1, double_bit=2, pending=True),
     spare_rows=SpareRows(every=640, most=4, some=3, few=2, none=1),
+    repairs_pending=("TPC",),
+    unrepairable=True,
+    inforom_valid=True,
     sram=SramErrors(
         volatile_corrected=0,
         volatile_parity=2,
@@ -163,6 +169,12 @@ def health(monkeypatch):
 
 def test_every_answer_has_its_place_and_unit(health):
     assert health() == (WHOLE, [])
+
+
+def test_a_corrupted_inforom_is_an_answer(health):
+    seen, gaps = health("nvmlDeviceValidateInforom", code=pynvml.NVML_ERROR_CORRUPTED_INFOROM)
+
+    assert (seen.inforom_valid, gaps) == (False, [])
 
 
 @pytest.mark.parametrize("call", [*ANSWERS, "nvmlDeviceGetFieldValues"])

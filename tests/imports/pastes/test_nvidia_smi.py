@@ -123,6 +123,7 @@ MEMORY = "ecc.errors.uncorrected.volatile"
         ({"enforced.power.limit": "500.00 W"}, Verdict.WARN, "power-limit-lowered"),
         ({"clocks_event_reasons_counters.hw_thermal_slowdown": "3600000000 us"}, Verdict.WARN, "throttled"),
         ({"clocks_event_reasons_counters.hw_power_brake_slowdown": "900000 us"}, Verdict.PASS, None),
+        ({"inforom.checksum_validation": "invalid"}, Verdict.WARN, None),
         ({"fabric.state": "In Progress"}, Verdict.WARN, None),
         ({"fabric.status": "Insufficient Resources"}, Verdict.FAIL, "fabric-manager-down"),
         ({"fabric.health.summary": "Unhealthy"}, Verdict.FAIL, "fabric-degraded"),
