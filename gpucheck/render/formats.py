@@ -5,7 +5,7 @@ from importlib import import_module
 
 from gpucheck.model import Report
 from gpucheck.render.blocks import Document
-from gpucheck.render.json import to_json
+from gpucheck.render.json import in_short, to_json
 
 # Of every report; those of a host's report are for programs too.
 SHOWN = ("text", "json", "html", "markdown")
@@ -46,11 +46,11 @@ def render(
 ) -> str:
     """A host's report in one format, a name of FORMATS. recorded: where a replayed report comes from.
 
-    The formats for programs have no place for that. verbose, change: as for show(). fail_on: what JUnit reports as no
-    success, a key of FAIL_ON.
+    The formats for programs have no place for that. verbose: as for show(); JSON has the evidence of each PASS then.
+    change: as for show(). fail_on: what JUnit reports as no success, a key of FAIL_ON.
     """
     if format_ == "json":
-        return to_json(report)
+        return to_json(report if verbose else in_short(report))
     if format_ in MACHINE:
         # What these need (XML) is loaded when they are called.
         writer = getattr(import_module(f"gpucheck.render.machine.{format_}"), f"to_{format_}")

@@ -1,12 +1,21 @@
 """JSON of reports: the published contracts, with a line for each finding, GPU and measurement."""
 
 import msgspec
+from msgspec.structs import replace
 
+from gpucheck.model import Report, Verdict
 from gpucheck.printable import for_terminal
 
 DEPTH = 2
-# Of a finding, where they are null: most findings are about one GPU, and no part of another fault.
-LEFT_OUT = ("peer_index", "peer_uuid", "because_of", "because_of_subject")
+# Of a finding, where they are null or empty: most findings are about one GPU, pass, and are no part of another fault.
+LEFT_OUT = ("peer_index", "peer_uuid", "because_of", "because_of_subject", "values", "steps")
+NOTHING: tuple[object, ...] = (None, {}, [], ())
+
+
+def in_short(report: Report) -> Report:
+    """Return the report of a host without the evidence of each PASS, which a recording of the host gives again."""
+    findings = (replace(one, evidence=()) if one.verdict is Verdict.PASS else one for one in report.findings)
+    return replace(report, findings=tuple(findings))
 
 
 def to_json(report: object) -> str:
@@ -33,7 +42,7 @@ def line(value: object) -> str:
     What a terminal or an editor would act on, or not show, is escaped: a file may be printed with other programs.
     """
     if isinstance(value, dict) and "verdict" in value:
-        value = {key: entry for key, entry in value.items() if entry is not None or key not in LEFT_OUT}
+        value = {key: entry for key, entry in value.items() if key not in LEFT_OUT or entry not in NOTHING}
     text = msgspec.json.encode(value).decode()
     # Of ASCII, JSON leaves nothing but this one unescaped.
     return text if text.isascii() and "\x7f" not in text else for_terminal(text)

@@ -5,10 +5,14 @@ import re
 import subprocess
 import sys
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
+from gpucheck.model import Finding, Report
 from gpucheck.render.formats import FORMATS, render
-from tests.render.reports import healthy, hostile, sick
+from gpucheck.render.json import LEFT_OUT
+from tests.render.reports import finding, healthy, hostile, passed, sick, skipped
 
 SICK, HEALTHY, HOSTILE = sick(), healthy(), hostile()
 
@@ -33,6 +37,26 @@ def test_json_has_a_line_for_each_finding():
     findings = [json.loads(line.strip().removesuffix(",")) for line in lines if line.strip().startswith('{"check"')]
 
     assert findings == json.loads("\n".join(lines))["findings"]
+
+
+def test_json_has_the_evidence_of_a_pass_only_with_verbose():
+    read = replace(passed(), evidence=("nvmlSystemGetDriverVersion: 580.95.05",))
+    mixed = replace(SICK, findings=(read, finding(), replace(skipped(), evidence=("MIG: [N/A]",))))
+    lines = [json.loads(render(mixed, "json", verbose=verbose))["findings"] for verbose in (False, True)]
+
+    assert [[bool(one["evidence"]) for one in every] for every in lines] == [[False, True, True], [True] * 3]
+
+
+def test_json_leaves_out_what_only_some_findings_have():
+    pair = finding("p2p", "pair:0000:02:00.0-0000:01:00.0", gpu_index=1, peer_index=0, peer_uuid="GPU-1")
+    mixed = replace(SICK, findings=(passed(), pair))
+    text = render(mixed, "json")
+    plain, of_pair = json.loads(text)["findings"]
+
+    assert set(plain) == set(Finding.__struct_fields__) - {*LEFT_OUT}
+    assert {*LEFT_OUT} & set(of_pair) == {"peer_index", "peer_uuid", "steps"}
+    for written in (text, msgspec.json.encode(mixed)):  # and as earlier reports state it: null or empty
+        assert msgspec.json.decode(written, type=Report).findings == mixed.findings
 
 
 def test_json_gives_back_what_the_host_said():
