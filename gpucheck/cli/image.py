@@ -20,7 +20,7 @@ from gpucheck.cli._shared.common import (
     write_result,
 )
 from gpucheck.cli._shared.completion import VARIANT
-from gpucheck.cli._shared.shown import write_report
+from gpucheck.cli._shared.shown import FORMATS, write_report
 from gpucheck.cli._shared.width import columns, table
 from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, named, worst
 from gpucheck.model.finding import exit_status
@@ -42,7 +42,7 @@ base_option = click.option("--base", metavar="IMAGE", help="Base image instead o
 @level_option(". quick: only what can change in a running container. full: also import the framework.")
 @timeout_option()
 @fail_on_option
-@output_options("text", "json")
+@output_options(*FORMATS)
 @simulation_options
 @click.pass_context
 def COMMAND(  # noqa: N802 - the name the command walk looks for

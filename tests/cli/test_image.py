@@ -37,8 +37,9 @@ def test_the_exit_status_is_the_verdict(image, values, status):
     assert image(values=values)[0] == status
 
 
-def test_simulated_hardware_is_marked_in_both_formats(image):
-    assert "SIMULATED" in image(values=replace(ON_P100, simulated=True))[1]
+def test_simulated_hardware_is_marked_in_every_format(image):
+    for form in ("text", "markdown", "html"):
+        assert "SIMULATED" in image("--format", form, values=replace(ON_P100, simulated=True))[1]
     assert json.loads(image("--format", "json", values=replace(ON_P100, simulated=True))[1])["simulated"] is True
 
 

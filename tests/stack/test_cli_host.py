@@ -118,10 +118,32 @@ def test_check_fails_a_host_that_moved(here, locked):
         for p in as_planned(locked)
     )
     here(facts(pci=P100S.pci, driver=LOADED, packages=moved))
-    result = run("check", "--lock", locked)
+    for form, head in (("text", ""), ("markdown", "## FAIL: gpucheck stack check"), ("html", "<!doctype html>")):
+        result = run("check", "--lock", locked, "--format", form)
 
-    assert result.exit_code == 2
-    assert "2.32.3-1+cuda13.4, planned 2.29.3-1+cuda12.9" in result.stdout
+        assert result.exit_code == 2
+        assert result.stdout.startswith(head)
+        assert "2.32.3-1+cuda13.4" in result.stdout
+        assert "2.29.3-1+cuda12.9" in result.stdout
+
+
+def test_a_page_is_written_of_what_was_compared_only(here, locked, tmp_path, monkeypatch):
+    monkeypatch.setenv("DISPLAY", "")
+    monkeypatch.setenv("WAYLAND_DISPLAY", "")
+    monkeypatch.chdir(tmp_path)
+    here(facts(pci=P100S.pci, driver=LOADED))
+    compared = run("check", "--lock", locked, "--web")
+    page = tmp_path / "gpucheck-check.html"
+
+    assert (compared.exit_code, compared.stdout) == (2, "")
+    assert page.read_text().startswith("<!doctype html>")
+    assert f"page {page}" in compared.stderr
+
+    page.unlink()
+    locked.write_text(locked.read_text().replace("cuda: 12.9.1", "cuda: 13.0.2"))
+    refused = run("check", "--lock", locked, "--web")
+
+    assert (refused.exit_code, "CONFLICT  CUDA 13.0.2" in refused.stdout, page.exists()) == (2, True, False)
 
 
 def test_check_reads_the_hosts_own_record(here, locked):

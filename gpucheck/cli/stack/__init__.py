@@ -54,6 +54,11 @@ def COMMAND() -> None:  # noqa: N802 - the name every command module has
     """
 
 
+@COMMAND.result_callback()
+def _status(result: int | None, **_options: Any) -> None:
+    raise Exit(result or 0)
+
+
 @COMMAND.command("resolve")
 @host_options
 @output_options("text", "json")

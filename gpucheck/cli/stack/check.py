@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.exceptions import Exit
 
 from gpucheck.cli._shared.common import (
     Problem,
@@ -14,7 +13,7 @@ from gpucheck.cli._shared.common import (
     replay_mark,
     simulation_options,
 )
-from gpucheck.cli._shared.shown import write_report
+from gpucheck.cli._shared.shown import FORMATS, write_report
 from gpucheck.cli.stack import common
 from gpucheck.cli.stack.common import ExistingFile, guarded, planned, refuse
 
@@ -30,7 +29,7 @@ from gpucheck.cli.stack.common import ExistingFile, guarded, planned, refuse
 @click.option("--import-torch", is_flag=True, help="Also import torch in a child process (takes seconds).")
 @fail_on_option
 @click.option("-v", "--verbose", is_flag=True, help="Show passed checks and all evidence.")
-@output_options("text", "json")
+@output_options(*FORMATS)
 @recording_option
 @simulation_options
 def check(
@@ -44,7 +43,7 @@ def check(
     profile: str | None,
     faults: tuple[str, ...],
     recording: Path | None,
-) -> None:
+) -> int:
     """Compare this host with its plan.
 
     Compares packages, holds, kernel modules, fabric manager and wheels. Without --lock, the plan in
@@ -70,7 +69,7 @@ def check(
 
     machine, plan, where = guarded(work)
     if isinstance(plan, stack.Refusal):
-        refuse(plan, format_, output, where)
+        refuse(plan, format_, None if format_ == "html" else output, where)  # it is no page
     report = compared(machine, plan, str(lock_file), import_torch=import_torch)
     recorded = replay_mark(machine).strip()
     write_report(
@@ -80,4 +79,4 @@ def check(
         output,
         verbose=verbose,
     )
-    raise Exit(exit_status((finding.verdict for finding in report.findings), fail_on))
+    return exit_status((finding.verdict for finding in report.findings), fail_on)
