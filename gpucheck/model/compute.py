@@ -6,7 +6,6 @@ import msgspec
 
 from gpucheck.model.answer import Answer
 from gpucheck.model.device import Device
-from gpucheck.model.finding import Verdict
 
 SCHEMA = "gpucheck.compute/1"
 FailureKind = Literal[
@@ -104,20 +103,8 @@ class ComputeDevice(Device, frozen=True, kw_only=True):
     failure: str = ""
 
 
-class Noticed(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding of a burn-in, when it came up. at: seconds of the run; time: UTC."""
-
-    at: float
-    time: str
-    check: str
-    subject: str
-    verdict: Verdict
-    cause: str | None = None
-    seen: str = ""
-
-
 class BurnIn(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a burn-in came. ended: why it ended; reason: as text.
+    """How far a burn-in came. ended: why it ended; reason: the limit that was reached.
 
     limits: at which it stops, each with its source. hottest: the highest temperature in degrees Celsius, by GPU index.
     state: the file with this report after each round.
@@ -130,7 +117,6 @@ class BurnIn(msgspec.Struct, frozen=True, kw_only=True):
     ended: Literal["complete", "interrupted", "limit", "no-device"]
     reason: str = ""
     limits: tuple[str, ...] = ()
-    noticed: tuple[Noticed, ...] = ()
     hottest: dict[str, float] = msgspec.field(default_factory=dict)
     state: str = ""
 

@@ -65,14 +65,14 @@ def test_a_full_disk_is_named_once_and_the_run_ends_with_its_results(run, monkey
     assert any("not written" in note for note in report["notes"])
 
 
-def test_a_finding_is_printed_as_it_comes_up_and_is_in_the_report(run):
+def test_a_finding_is_printed_once_as_it_comes_up(run):
     status, text, message = run(*P100, "--duration", "2h", "--fault", "sdc:gpu=1", "--format", "json")
     report = json.loads(text)
 
     assert status == 2
-    assert "after 5 min: fail compute-results" in message
+    assert message.count("after 5 min: fail compute-results") == 1
+    assert message.count("compute-results") == 1
     assert report["level"] == "burn-in"
-    assert report["burn_in"]["noticed"][0]["cause"] == "silent-corruption"
     assert report["burn_in"]["limits"][0].startswith("temperature of a GPU: 83 C (source: NVML's shutdown")
 
 
@@ -81,6 +81,7 @@ def test_a_limit_given_by_hand_ends_the_run_with_a_warning(run):
 
     assert status == 1
     assert "limit 50 C (--max-temperature)" in " ".join(text.split())
+    assert "ended: limit" in text
 
 
 @pytest.mark.parametrize(

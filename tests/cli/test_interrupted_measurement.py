@@ -61,7 +61,7 @@ def test_what_was_computed_is_printed(run, cut, signal, status):
     assert "compute.run-interrupted" in [finding["code"] for finding in report["findings"]]
 
 
-@pytest.mark.parametrize("moment", ["_report", "plan", "closing"])
+@pytest.mark.parametrize("moment", ["_report", "limits", "closing"])
 def test_a_burn_in_prints_its_report_whenever_the_signal_comes(run, monkeypatch, tmp_path, moment):
     """Its rounds may all be done: while the report is made, and while the processes of the GPUs are ended."""
     owner, name = {"closing": (SimulatedBench, "close")}.get(moment, (burn_in, moment))
@@ -78,8 +78,8 @@ def test_a_burn_in_prints_its_report_whenever_the_signal_comes(run, monkeypatch,
     )
 
     assert status == 143
-    assert (out == "") is (moment == "plan"), "before its first round there is nothing to print"
-    assert moment == "plan" or json.loads(out)["burn_in"]["ended"] == "complete"
+    assert (out == "") is (moment == "limits"), "before its first round there is nothing to print"
+    assert moment == "limits" or json.loads(out)["burn_in"]["ended"] == "complete"
 
 
 @pytest.mark.slow

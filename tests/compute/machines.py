@@ -5,7 +5,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpucheck import simulator
-from gpucheck.compute.burnin import BurnInLimits, Run, plan
+from gpucheck.compute.burnin import OF_MEMORY, SHUTDOWN, Run
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.evaluation import doubtful, evaluate
 from gpucheck.compute.measure import Chosen
@@ -55,26 +55,23 @@ def computed_on(gpus, seed: int = 0) -> tuple[ComputeRun, tuple[Finding, ...]]:
 
 
 class Ran(NamedTuple):
-    """The end of a burn-in: the run, its devices and findings, its notes."""
+    """The end of a burn-in: the run, its devices and findings."""
 
     run: Run
     devices: tuple[ComputeDevice, ...]
     findings: tuple[Finding, ...]
-    notes: list[str]
 
 
 def burnt(gpus, seconds: float, *, limit: float | None = None, memory: float | None = None) -> Ran:
     """Run to the end."""
     devices = tuple(Device(index=number, name=gpu.name, bus_id=gpu.bus_id) for number, gpu in enumerate(gpus))
     bench, places = SimulatedBench(gpus, tick_s=3.0), range(len(gpus))
-    notes: list[str] = []
-    limited = BurnInLimits(dict.fromkeys(places, limit), False, dict.fromkeys(places, memory) if memory else {})
-    run = Run(Chosen(bench, devices, (), "simulated"), bench.open(), plan(seconds), limited, doubtful)
-    watch = Watch(note=notes.append)
-    for _ in run.rounds(watch):
-        run.notice(evaluate([one.result() for one in run.collected]), watch)
+    own = {code: degrees for code, degrees in ((SHUTDOWN, limit), (OF_MEMORY, memory)) if degrees is not None}
+    run = Run(Chosen(bench, devices, gpus, "simulated"), bench.open(), seconds, dict.fromkeys(places, own), doubtful)
+    for _ in run.rounds(Watch()):
+        pass
     made = tuple(one.result() for one in run.collected)
-    return Ran(run, made, evaluate(made), notes)
+    return Ran(run, made, evaluate(made))
 
 
 def loud(findings) -> list[tuple[str, str, str | None, str]]:

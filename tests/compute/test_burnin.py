@@ -9,24 +9,30 @@ from gpucheck.compute.burnin import (
     LEAST_S,
     LONGEST_S,
     MOST_S,
+    OWN,
+    SHUTDOWN,
+    SLOWDOWN,
     Reached,
+    Run,
     duration,
-    ending,
     limits,
-    plan,
+    reached,
     round_steps,
+    rounds_of,
     span,
+    words,
 )
 from gpucheck.compute.engines.cublas import CublasEngine
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.evaluation import checked, miss_probability
+from gpucheck.compute.measure import Chosen
 from gpucheck.compute.running.run import Collected
 from gpucheck.compute.values import TYPES, Answer, ComputeStep, Failure, Opened
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Verdict
-from gpucheck.model.compute import BurnIn, Sample
+from gpucheck.model.compute import Sample
 from gpucheck.model.device import Device
-from tests.compute.machines import burnt, computed, device, loud, simulated
+from tests.compute.machines import burnt, computed, loud, simulated
 from tests.machines import h100
 from tests.shared import sampled
 
@@ -56,19 +62,17 @@ def two_days():
 def test_two_days_on_a_healthy_machine_find_nothing(profile, two_days):
     ran = two_days if profile == "p100-pcie-x2" else burnt(simulated(profile), DAYS)
 
-    assert (ran.run.ended, ran.run.done, found(ran), ran.notes) == ("complete", 288, set(), [])
+    assert (ran.run.ended, ran.run.done, found(ran)) == ("complete", 288, set())
     assert ran.run.seconds == pytest.approx(DAYS)
     assert all(len(one.traces) <= one.most for one in ran.run.collected)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_found_as_it_happens_and_at_the_end(fault):
+def test_a_fault_is_found(fault):
     gpus = simulated("a100-sxm-x4", fault)
     ran = burnt(gpus, 4 * 3600.0)
 
     assert found(ran) == {(FAULTS[fault][0], f"gpu:{gpus[1].bus_id}", FAULTS[fault][1])}
-    assert ran.run.noticed[0].cause == FAULTS[fault][1]
-    assert ran.run.noticed[0].at < 3600
 
 
 def test_corruption_that_a_standard_run_misses_is_found_in_two_days(two_days):
@@ -84,7 +88,7 @@ def test_a_limit_of_temperature_ends_the_run_and_is_named():
     ran = burnt(simulated("p100-pcie-x2"), SHORT, limit=50.0)
 
     assert ran.run.ended == "limit"
-    assert "limit 50 C" in ran.run.stopped_by[1].text
+    assert (ran.run.stopped_by.code, ran.run.stopped_by.values["limit_c"]) == (SHUTDOWN, 50)
     assert ran.run.seconds < 600
 
 
@@ -93,12 +97,17 @@ def test_a_limit_of_the_memory_s_temperature_ends_the_run_and_is_named():
     ran = burnt(gpus, SHORT, limit=90.0, memory=60.0)
 
     assert ran.run.ended == "limit"
-    assert ran.run.stopped_by[1].text == "temperature: GPU 0, memory, reached 65 C, limit 60 C (at which it slows down)"
+    assert ran.run.ending().why.startswith(
+        "Stopped at a limit: the memory of the GPU reached 65 C, limit 60 C (at which"
+    )
     assert {gpu.memory_limit_c for gpu in gpus} == {95.0}
 
 
 def hopper(index, **health):
     return replace(h100(index), health=replace(h100(index).health, **health))
+
+
+NO_MEMORY = (Opened(types=()), Opened(types=()))
 
 
 def test_a_gpu_without_a_shutdown_temperature_has_its_t_limit():
@@ -107,28 +116,26 @@ def test_a_gpu_without_a_shutdown_temperature_has_its_t_limit():
         hopper(0, temperature_shutdown_c=None, temperature_margin_c=45),
         hopper(1, temperature_shutdown_c=92, temperature_margin_c=45),
     )
-    found = limits(gpus, (), None)
+    found = limits(gpus, NO_MEMORY, None)
 
-    assert found.by_margin == {0}
-    assert found.temperature_c == {0: None, 1: 90}
-    assert "T.Limit" in " ".join(found.words())
-    assert found.reached(0, [Sample(at=1.0, temperature_c=86, margin_c=1)], {}) is None
-    assert found.reached(1, [Sample(at=1.0, temperature_c=86, margin_c=0)], {}) is None
-    reached = found.reached(0, [Sample(at=1.0, margin_c=3), Sample(at=2.0, margin_c=-1)], {})
-    assert reached.text == "temperature: GPU 0 reached its slowdown T.Limit (margin -1 C)"
-    assert (reached.code, reached.values) == ("compute.burn-in-slowdown-limit", {"margin_c": -1})
+    assert found == {0: {SLOWDOWN: 0}, 1: {SHUTDOWN: 90}}
+    assert words(found)[1] == "margin of a GPU to its slowdown: 0 C (source: NVML's T.Limit of that GPU)"
+    assert reached(0, found[0], [Sample(at=1.0, temperature_c=86, margin_c=1)], {}) is None
+    assert reached(1, found[1], [Sample(at=1.0, temperature_c=86, margin_c=0)], {}) is None
+    stopped = reached(0, found[0], [Sample(at=1.0, margin_c=3), Sample(at=2.0, margin_c=-1)], {})
+    assert stopped == (0, SLOWDOWN, {"margin_c": -1})
 
 
 def test_no_limit_of_temperature_is_no_burn_in():
     gpus = (hopper(0), hopper(1, temperature_shutdown_c=None, temperature_margin_c=None))
 
     with pytest.raises(Unmeasurable) as refused:
-        limits(gpus, (), None)
+        limits(gpus, NO_MEMORY, None)
     assert (refused.value.finding.code, refused.value.finding.values) == (
         "compute.no-temperature-limit",
         {"gpus": (1,)},
     )
-    assert limits(gpus, (), 80.0).temperature_c == {0: 80.0, 1: 80.0}
+    assert limits(gpus, NO_MEMORY, 80.0) == {0: {OWN: 80}, 1: {OWN: 80}}
 
 
 HOT = {"reached_c": 91, "limit_c": 90, "below_c": 2}
@@ -145,9 +152,12 @@ HOT = {"reached_c": 91, "limit_c": 90, "below_c": 2}
     ],
 )
 def test_a_run_that_ended_early_has_a_code(ended, code, values, verdict):
-    made = BurnIn(planned_seconds=60, seconds=6, planned_rounds=9, rounds=1, ended=ended, state="file")
-    finding = ending(made, (device(0), Reached("", code, values)) if ended == "limit" else None)
+    opened = [Failure(kind="crashed", detail="") if ended == "no-device" else Opened(types=())]
+    run = Run(Chosen(None, (Device(index=0, name="x"),), (), ""), opened, 600, {}, None)
+    run.stopped_by = Reached(0, code, values) if ended == "limit" else None
+    finding = run.ending()
 
+    assert run.ended == ended
     assert (finding.code, finding.values, finding.verdict) == (code, values, verdict)
 
 
@@ -163,7 +173,7 @@ def test_errors_end_the_run_and_name_the_counter(monkeypatch):
     ran = burnt(simulated("p100-pcie-x2"), SHORT)
 
     assert ran.run.ended == "limit"
-    assert ran.run.stopped_by[1].text == "errors: GPU 0 counted 2 ecc_uncorrected"
+    assert ran.run.stopped_by == (0, "compute.burn-in-errors", {"errors": ("2 ecc_uncorrected",)})
     assert ran.devices[0].errors == {"ecc_uncorrected": 2}
     assert "ecc-uncorrected" in {cause for _, _, cause in found(ran)}
 
@@ -201,18 +211,18 @@ WITHOUT = st.sampled_from([(), CublasEngine.without])
 
 @given(SECONDS, ABLE, WITHOUT)
 def test_the_steps_of_all_rounds_take_the_planned_time(seconds, types, without):
-    made = plan(seconds)
-    steps = tuple(round_steps(made, types, without))
+    rounds = rounds_of(seconds)
+    steps = tuple(round_steps(seconds / rounds, types, without))
 
-    assert made.rounds >= 4
-    assert sum(step.seconds for step in steps) * made.rounds == pytest.approx(seconds, rel=1e-6)
+    assert rounds >= 4
+    assert sum(step.seconds for step in steps) * rounds == pytest.approx(seconds, rel=1e-6)
     assert all(0 < step.seconds <= LONGEST_S for step in steps)
-    assert 120 <= made.round_s <= 660
+    assert 120 <= seconds / rounds <= 660
 
 
 @given(SECONDS, ABLE, WITHOUT)
 def test_a_round_rests_first_and_computes_cold_hot_and_with_power_steps(seconds, types, without):
-    steps = tuple(round_steps(plan(seconds), types, without))
+    steps = tuple(round_steps(seconds / rounds_of(seconds), types, without))
 
     assert steps[0].kind == "rest"
     assert {step.phase for step in steps if step.kind == "results"} == {"cold", "hot", "steps"}

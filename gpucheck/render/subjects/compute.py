@@ -85,20 +85,15 @@ def _section(gpus: Sequence[ComputeDevice], findings: Iterable[Finding]) -> list
 
 
 def _burn_in(made: BurnIn) -> Section:
-    ended = f"ended: {made.ended}" + (f" ({made.reason})" if made.reason else "")
     lines = [
         f"{_hours(made.seconds)} of {_hours(made.planned_seconds)}, {made.rounds} of {made.planned_rounds} "
-        f"rounds; {ended}"
+        f"rounds; ended: {made.ended}"
     ]
     if made.hottest:
         degrees = ", ".join(f"GPU {gpu} {degrees:.0f} C" for gpu, degrees in made.hottest.items())
         lines.append(f"highest temperature: {degrees}")
-    shown: list[Block] = [Lines([*lines, f"kept in {made.state}"])]
-    if made.noticed:
-        columns = words("after", "time", "verdict", "check", "subject", "observed", kind="keep")
-        rows = [[_hours(n.at), n.time, n.verdict.value, n.check, n.subject, n.seen] for n in made.noticed]
-        shown.append(Table(columns, rows, "What came up"))
-    return Section("burn-in", "Burn-in", [*shown, Folded("limit", "Limits", Lines(made.limits))])
+    lines.append(f"kept in {made.state}")
+    return Section("burn-in", "Burn-in", [Lines(lines), Folded("limit", "Limits", Lines(made.limits))])
 
 
 def _hours(seconds: float) -> str:
