@@ -8,8 +8,8 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, TextIO, cast
+from contextlib import contextmanager, suppress
+from typing import TextIO
 
 from gpucheck.printable import for_terminal
 
@@ -54,15 +54,12 @@ class _Report(_Descriptor):
 
     def check(self) -> None:
         """Raises NotWrittenError for a loss so far. A network file system reports some only when a file is closed."""
-        try:
+        with suppress(OSError):  # no descriptor is left: what write() reported has to do
             copy = os.dup(self.fileno())
-        except OSError:  # no descriptor is left: what write() reported has to do
-            copy = None
-        try:
-            if copy is not None:
+            try:
                 os.close(copy)
-        except OSError as error:
-            self.failure = self.failure or error
+            except OSError as error:
+                self.failure = self.failure or error
         if self.failure is not None:
             raise NotWrittenError(self.failure)
 
@@ -85,22 +82,13 @@ class _Printed(io.TextIOWrapper):
         return len(text)
 
     def draw(self, text: str) -> int:
-        """Write the control characters of a progress display."""
         return super().write(text)
 
 
-class _Drawing:
-    def __init__(self, stream: _Printed) -> None:
-        self._stream = stream
-        self.write = stream.draw
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-def drawing(stream: TextIO) -> TextIO:
-    """Return the stream for a progress display, which moves the cursor: its text must be printable already."""
-    return cast("TextIO", _Drawing(stream)) if isinstance(stream, _Printed) else stream
+def draw(stream: TextIO, text: str) -> None:
+    """Write a progress display, which moves the cursor: its text must be printable already."""
+    (stream.draw if isinstance(stream, _Printed) else stream.write)(text)
+    stream.flush()
 
 
 @contextmanager
@@ -135,16 +123,10 @@ def _open_closed() -> None:
     """Otherwise the next file that is opened becomes stdout, and reports are written into it."""
     # Writing to a read-only stdout fails, so that the loss is reported.
     for number, mode in ((STDIN, os.O_RDONLY), (STDOUT, os.O_RDONLY), (STDERR, os.O_WRONLY)):
-        if not _is_open(number):
+        try:
+            os.fstat(number)
+        except OSError:  # noqa: PERF203 - three times
             os.set_inheritable(os.open(os.devnull, mode), True)  # the lowest free number, which is this one
-
-
-def _is_open(number: int) -> bool:
-    try:
-        os.fstat(number)
-    except OSError:
-        return False
-    return True
 
 
 def _text(raw: io.FileIO, like: TextIO | None, errors: str) -> TextIO:

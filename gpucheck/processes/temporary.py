@@ -1,13 +1,11 @@
-"""Private temporary directories of this run, in one directory that a later run removes if this one is killed."""
+"""Private temporary directories, which a later run removes if this one is killed."""
 
 import fcntl
 import os
-import re
 import shutil
 import stat
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -17,7 +15,6 @@ from gpucheck.processes.trust import distrust
 
 PREFIX = "gpucheck-"
 MARKER = ".gpucheck-run"  # without it a directory is not a run's, whatever its name is
-NAME = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}")
 ELSEWHERE = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - made there by mkdtemp, with mode 0700
 # The address of a socket has 107 characters, and multiprocessing makes one 32 characters below TMPDIR.
 LONGEST_TMPDIR = 75
@@ -29,35 +26,6 @@ COMPILED = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR
 KEPT = {"CUDA_CACHE_PATH": ".nv/ComputeCache", "CUPY_CACHE_DIR": ".cupy/kernel_cache"}
 
 
-class _Run:
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.users = self.made = 0
-        self.folder, self.descriptor = Path(), -1
-
-    def enter(self, name: str) -> Path:
-        with self.lock:
-            if self.users == 0:
-                self.folder, self.descriptor = _make()
-            self.users += 1
-            self.made += 1
-            made = self.folder / f"{name}-{self.made}"
-        try:
-            made.mkdir(mode=0o700)
-        except BaseException:
-            self.leave(made)
-            raise
-        return made
-
-    def leave(self, made: Path) -> None:
-        _remove(made)
-        with self.lock:
-            self.users -= 1
-            if self.users == 0:
-                _remove(self.folder)
-                os.close(self.descriptor)
-
-
 def _remove(folder: Path) -> None:
     """Remove the directory. A killed child may write for a moment; what a stuck one writes is left to a later run."""
     for pause in PAUSES_S:
@@ -67,17 +35,19 @@ def _remove(folder: Path) -> None:
             return
 
 
-_run = _Run()
-
-
 @contextmanager
 def temporary_folder(name: str) -> Iterator[Path]:
     """A private folder, removed with all that is in it at the end of the block. Raises OSError if there is no place."""
-    folder = _run.enter(name)
+    base = _base()
+    _remove_leftovers(base)
+    folder, lock = _make(base)
     try:
-        yield folder
+        made = folder / name
+        made.mkdir(mode=0o700)
+        yield made
     finally:
-        _run.leave(folder)
+        _remove(folder)
+        os.close(lock)
 
 
 def private_environment(folder: Path, caller: Mapping[str, str]) -> dict[str, str]:
@@ -105,20 +75,16 @@ def _is_foreign(path: Path) -> bool:
         return True
 
 
-def _make() -> tuple[Path, int]:
-    base = _base()
-    _remove_leftovers(base)
+def _make(base: Path) -> tuple[Path, int]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
         with suppress(FileNotFoundError):  # another run took it for a leftover before it was locked
-            descriptor = os.open(folder / MARKER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            lock = os.open(folder / MARKER, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
             with suppress(OSError):  # a file system without locks: then no run removes it as a leftover either
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            try:
-                if os.path.samestat(os.fstat(descriptor), (folder / MARKER).lstat()):
-                    return folder, os.dup(descriptor)
-            finally:
-                os.close(descriptor)
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if (folder / MARKER).exists():
+                return folder, lock
+            os.close(lock)
 
 
 def _base() -> Path:
@@ -141,20 +107,14 @@ def _base() -> Path:
 
 def _remove_leftovers(base: Path) -> None:
     """Remove directories of runs that were killed: their lock is free, whichever process has their number now."""
-    with os.scandir(base) as entries:
-        found = [Path(entry.path) for entry in entries if NAME.fullmatch(entry.name)]
-    for folder in found:
+    for folder in base.glob(f"{PREFIX}*"):
         with suppress(OSError):  # another user's, no directory of a run, in use, or removed by another run
-            _remove_leftover(folder)
-
-
-def _remove_leftover(folder: Path) -> None:
-    seen = folder.lstat()
-    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid():
-        return
-    descriptor = os.open(folder / MARKER, os.O_RDWR | os.O_NOFOLLOW)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(folder, ignore_errors=True)
-    finally:
-        os.close(descriptor)
+            seen = folder.lstat()
+            if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid():
+                continue
+            lock = os.open(folder / MARKER, os.O_RDWR | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)

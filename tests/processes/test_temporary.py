@@ -45,11 +45,10 @@ def killed_run(base):
     return folder.parent
 
 
-def test_all_folders_of_a_run_are_private_in_one_folder_and_removed_at_the_end(base):
+def test_folders_are_private_and_removed_at_the_end(base):
     with temporary_folder("smoke") as one, temporary_folder("smoke") as other:
         assert one != other
-        assert one.parent == other.parent
-        assert one.parent.parent == base
+        assert one.parent.parent == other.parent.parent == base
         assert {path.stat().st_mode & 0o777 for path in (one, other, one.parent)} == {0o700}
         (one / "deep").mkdir()
     assert list(base.iterdir()) == []

@@ -10,7 +10,7 @@ from typing import TextIO
 
 from gpucheck.cli._shared.common import note
 from gpucheck.printable import printable
-from gpucheck.processes.streams import drawing
+from gpucheck.processes.streams import draw
 
 # A shorter step needs no time.
 SHOWN_FROM_S = 2.0
@@ -114,5 +114,4 @@ def draws(stream: TextIO) -> bool:
 
 def _replace_line(text: str) -> None:
     """Not click.echo: with NO_COLOR it would remove what clears the line."""
-    drawing(sys.stderr).write(f"\r\033[K{printable(text)}")
-    sys.stderr.flush()
+    draw(sys.stderr, f"\r\033[K{printable(text)}")
