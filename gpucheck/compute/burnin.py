@@ -259,23 +259,17 @@ class Run:
                 text = f"round {self.done + 1} of {self.planned_rounds}, {step.label}"
                 left = f"{span(self.planned - self.seconds)} left"
                 watch.step(f"{text}, {left}", self.done * len(steps) + number, self.planned_rounds * len(steps))
-                if self._over_limit(step):
+                able = self.able()
+                self.seconds += run_step(self.chosen.bench, step, self.collected, able, self.seconds)
+                ran = ((place, self.collected[place]) for place in able)
+                stops = (reached(at, self.limits.get(one.made.index, {}), one.last, one.errors) for at, one in ran)
+                self.stopped_by = next(filter(None, stops), None)
+                if self.stopped_by is not None:
                     break
             else:
                 self.done += 1
                 self._alone()
             yield
-
-    def _over_limit(self, step: ComputeStep) -> bool:
-        """Run a step on all that are able. Return whether one reached a limit."""
-        able = self.able()
-        self.seconds += run_step(self.chosen.bench, step, self.collected, able, self.seconds)
-        some = (
-            reached(place, self.limits.get(one.made.index, {}), one.last, one.errors)
-            for place, one in ((place, self.collected[place]) for place in able)
-        )
-        self.stopped_by = next(filter(None, some), None)
-        return self.stopped_by is not None
 
     def _alone(self) -> None:
         """Measure alone what looks slow over the rounds so far, each rate once in a run."""
