@@ -106,6 +106,19 @@ def test_libraries_that_ofed_replaced_are_not_removed(host, ofed):
     assert left == [*(() if ofed else ("libibverbs1",)), "libnccl2", "nvidia-dkms-580"]
 
 
+def test_libraries_are_still_ours_when_ofed_is_gone_again(host):
+    """A run beside OFED must not forget them: deprovision left them on the host."""
+    provision(host, libibverbs1="39.0-1")
+    host.extras["packages"]["mlnx-ofed-kernel-dkms"] = "24.10.OFED.1-1"
+    begin(host)
+    finish(host)
+    del host.extras["packages"]["mlnx-ofed-kernel-dkms"]
+
+    left = book.leftovers({**host.plan, "components": {}}, host.facts["holds"], host.extras)["packages"]
+
+    assert "libibverbs1" in left
+
+
 def test_only_holds_that_there_are_get_lifted(host):
     """Real packages brought 150 others along: a call for each took minutes."""
     provision(host, **{"libnccl-data": "1"})

@@ -52,14 +52,14 @@ def planned_paths(plan):
     return found + adopt.noted(plan, stored(BASELINE))
 
 
-def added(packages, recorded):
-    """Return installed packages that gpucheck installed, in completed runs and in an interrupted one."""
+def added(packages, recorded, *, replaced=False):
+    """Return installed packages of completed runs and of an interrupted one. replaced: also what OFED replaced."""
     record, pending = stored(INSTALLED), stored(TRANSACTION)
     # Before packages were recorded individually, only the planned ones were known to be installed by gpucheck.
     names = set(record.get("added", planned_names(recorded) if recorded else ()))
     if pending:
         names |= set(packages) - set(pending["packages"])
-    return names & (set(packages) - (RDMA_LIBRARIES if rdma.ofed(packages) else set()))
+    return names & (set(packages) - (RDMA_LIBRARIES if rdma.ofed(packages) and not replaced else set()))
 
 
 def relations(family):

@@ -116,7 +116,7 @@ def finish(module, plan, digest, packages):
         "schema": "gpucheck.installed/1",
         "group": plan["group"],
         "packages": {name: packages[name] for name in sorted(planned & set(packages))},
-        "added": sorted(record.added(packages, recorded)),
+        "added": sorted(record.added(packages, recorded, replaced=True)),
         "holds": sorted(record.planned_holds(plan) | host_plan.along(plan, packages)),
         "paths": sorted(record.planned_paths(plan)),
         "gpucheck": digest,
