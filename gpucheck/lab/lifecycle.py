@@ -322,7 +322,7 @@ def ensure_fleet(client: "DockerClient", lab: Lab, hosts: Sequence[HostSpec], gr
     first, machine = hosts[0], machine_archive(hosts[0], stand_ins(hosts[0], ground.flavour))
     files, image = lab.root / "images/lab/light", ground.images[IMAGE]
     stamp = fingerprint([image, machine, ground.public_key, files])
-    seen = {name: kept(one, stamp) for name, one in lab_containers(client, lab.name).items() if "-light-" in name}
+    seen = {name: kept(one, stamp) for name, one in light_containers(client, lab).items()}
     fleet = {name: one for name, one in seen.items() if one is not None}
     labels = {LABEL_STAMP: stamp, LABEL_FLAVOUR: ground.flavour}
     pattern = fleet.get(lab.container(first.name))
@@ -344,6 +344,12 @@ def ensure_fleet(client: "DockerClient", lab: Lab, hosts: Sequence[HostSpec], gr
         fleet.update((str(container.name), container) for container in made)
     ensure_running(list(fleet.values()))
     return host_key(pattern)
+
+
+def light_containers(client: "DockerClient", lab: Lab) -> "dict[str, Container]":
+    """The hosts by name, without the mirror: the lab's own name may end with ``-light``."""
+    mirror = lab.container(MIRROR.name)
+    return {name: one for name, one in lab_containers(client, lab.name).items() if name != mirror}
 
 
 def make_host(client: "DockerClient", lab: Lab, host: HostSpec, image: str, labels: dict[str, str]) -> "Container":

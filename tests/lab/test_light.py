@@ -65,6 +65,13 @@ def test_two_kinds_of_lab_do_not_mix(lab):
         refuse_kind(many, lab, light=False)
 
 
+def test_the_mirror_of_a_lab_whose_name_ends_with_light_is_no_host():
+    names = ("fast-light-mirror", "fast-light-light-001")
+    client = fake_docker(containers=tuple(FakeContainer(name, {LABEL: "fast-light"}) for name in names))
+
+    assert list(lifecycle.light_containers(client, make_lab("fast-light", "10.99.7.0/24"))) == [names[1]]
+
+
 def test_down_takes_the_image_of_the_copies_along_and_leaves_that_of_others(monkeypatch, tmp_path):
     fake = fake_docker(
         containers=(FakeContainer("unit-light-001", {LABEL: "unit"}),),
