@@ -91,7 +91,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """Check this host, a simulated machine or a recording.
 
     Each finding states the observed and the expected value, the reason and the fix. The host is not changed.
-    --format markdown prints a redacted summary of at most 60 lines for an issue.
+    --format markdown is redacted, to be published.
     """
     host = open_host(profile, faults, recording, deadline_s=timeout)
     from gpucheck.run import verification as run

@@ -20,8 +20,6 @@ FEW = 3
 ALSO = 4
 ALTERNATIVES = 3  # of the other causes that fit
 KEY = re.compile(r"[a-z][a-z0-9-]*")
-# What the programs of the check would do again.
-LINKS = re.compile(r"p2p|host-copies|links-under-load|simultaneous-copies|shared-uplink|cross-socket|pcie-lanes")
 TROUBLE = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
 
 
@@ -227,10 +225,10 @@ def also(group: Group, *, verbose: bool = False) -> Iterator[str]:
         yield f"and {plural(len(group.also) - len(shown), 'more finding')}"
 
 
-def deciding(group: Group, *, rerun: bool = True) -> str:
+def deciding(group: Group) -> str:
     """Return the command that confirms a finding and changes nothing; empty if none is known.
 
-    rerun: gpucheck ran on the same host. A report from elsewhere may hold any text as cause or check.
+    A report from elsewhere may hold any text as cause.
     """
     first = group.first
     known = causes().get(first.cause or "")
@@ -239,11 +237,7 @@ def deciding(group: Group, *, rerun: bool = True) -> str:
         return own
     if known and known.decide:
         return known.decide
-    if KEY.fullmatch(first.cause or ""):
-        return f"gpucheck explain {first.cause}"
-    if not rerun or not KEY.fullmatch(first.check):
-        return ""
-    return "gpucheck bandwidth -v" if LINKS.match(first.check) else f"gpucheck verify --only {first.check} -v"
+    return f"gpucheck explain {first.cause}" if KEY.fullmatch(first.cause or "") else ""
 
 
 def not_run(checks: Sequence[str]) -> str:

@@ -56,12 +56,9 @@ def render(
         writer = getattr(import_module(f"gpucheck.render.machine.{format_}"), f"to_{format_}")
         text: str = writer(report, fail_on) if format_ == "junit" else writer(report)
         return text
-    if format_ == "markdown":
-        from gpucheck.render.subjects import card
+    from gpucheck.render.subjects import report as subject
 
-        document = card.document(report, named=change is None)
-    else:
-        from gpucheck.render.subjects import report as subject
-
-        document = subject.document(report, whole=format_ == "html", state=verbose)
+    document = subject.document(report, whole=format_ in ("html", "markdown"), state=verbose)
+    if change is not None:
+        document = document._replace(host="")  # a short name is not found in texts
     return show(document._replace(recorded=recorded), format_, verbose=verbose, change=change)

@@ -20,11 +20,6 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
 
 
-def span(low: float, high: float) -> str:
-    """``24.1 to 26.0``, and one number where both ends read the same."""
-    return " to ".join(dict.fromkeys((figure(low), figure(high))))
-
-
 def describe_simulation(simulation: Simulation | None) -> str:
     """Return ``p100-pcie-x2, pcie-width:gpu=1,width=8``; empty without a simulation."""
     return ", ".join((simulation.profile, *simulation.faults)) if simulation else ""

@@ -76,7 +76,7 @@ def arguments(module, view):
     parameters = inspect.signature(view).parameters
     options = {name: EVIL for name in ("about",) if name in parameters}
     options |= {name: {} for name in ("labels",) if name in parameters}
-    options |= {name: True for name in ("verbose", "everything", "whole", "named") if name in parameters}
+    options |= {name: True for name in ("verbose", "everything", "whole") if name in parameters}
     if module in OTHERS:
         return OTHERS[module], options
     hints = typing.get_type_hints(inspect.unwrap(view))

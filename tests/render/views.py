@@ -3,7 +3,7 @@
 from gpucheck.render.blocks import Findings
 from gpucheck.render.findings import worst_first
 from gpucheck.render.formats import render, show
-from gpucheck.render.subjects import card, copies, diagnosis, topology
+from gpucheck.render.subjects import copies, diagnosis, topology
 from gpucheck.render.subjects import report as subject
 from gpucheck.render.write.terminal import Terminal
 
@@ -14,10 +14,6 @@ def report_page(report):
 
 def report_text(report, *, verbose=False):
     return show(subject.document(report), "text", verbose=verbose)
-
-
-def report_card(report, recorded=""):
-    return show(card.document(report)._replace(recorded=recorded), "markdown")
 
 
 def bandwidth_page(report):

@@ -87,6 +87,7 @@ def write_rendered(
 
 
 ACCOUNTS = ("USER", "LOGNAME", "SUDO_USER")
+SERIALS = ("serial", "chassis_serial")
 NO_REDACT = click.option(
     "--no-redact",
     is_flag=True,
@@ -104,15 +105,17 @@ def redaction_of(report: Any) -> Callable[[str], str]:
     hosts = filter(None, (getattr(one, name, None) for one in parts for name in ("host", "machine")))
     users = filter(None, (os.environ.get(name) for name in ACCOUNTS))
     texts = dict.fromkeys(_texts(msgspec.to_builtins(report)))
-    return Redaction(hosts, texts, users=users).text
+    serials = (text for text, name in texts if name in SERIALS)
+    return Redaction(hosts, (text for text, _ in texts), users=users, serials=serials).text
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each text, and the key that it has."""
     if isinstance(value, str):
-        yield value
+        yield value, name
     elif isinstance(value, dict):
-        for item in value.values():
-            yield from _texts(item)
+        for key, item in value.items():
+            yield from _texts(item, key)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _texts(item)
+            yield from _texts(item, name)

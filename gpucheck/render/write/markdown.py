@@ -128,7 +128,7 @@ class Markdown:
             lines.append(f"fix: {words}")
         lines += [f"cause: {self.text(group.cause)}"] if group.cause else []
         lines += [f"or: {self.text(one.cause)}: {self.text(one.would_show)}" for one in group.others]
-        command = deciding(group, rerun=False)
+        command = deciding(group)
         lines += [f"confirm: {self.code(command, in_table=False)}"] if command else []
         yield [f"- {line}" for line in lines]
 
