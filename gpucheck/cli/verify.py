@@ -69,7 +69,7 @@ STEPS = "NAME|TAG,..."
 @fail_on_option
 @timeout_option()
 @click.option("-v", "--verbose", is_flag=True, help="Show the state of each GPU, each PASS and all evidence.")
-@output_options("text", "json", "junit", "nagios", "slurm", "kubernetes", "prometheus", "html", "markdown")
+@output_options("text", "json", "junit", "nagios", "slurm", "prometheus", "html", "markdown")
 @recording_option
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for

@@ -172,8 +172,7 @@ ACTIONS: tuple[Action, ...] = get_args(Action)
 class Meaning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One action. means: as text. The other fields name it as NVSentinel, gpud and so on do; None: they have none.
 
-    nvsentinel_vm: in a virtual machine. slurm: what to do with the node until the action is done. condition: whether
-    the Kubernetes node condition of the cause's domain becomes True.
+    nvsentinel_vm: in a virtual machine. slurm: what to do with the node until the action is done.
     """
 
     means: str
@@ -183,14 +182,12 @@ class Meaning(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     health_validation: str
     nvml: str | None
     slurm: Literal["nothing", "drain", "down"]
-    condition: bool
 
 
 class _Actions(Table, frozen=True, kw_only=True):
     schema_: Literal["gpucheck.knowledge.actions/1"]
     actions: dict[Action, Meaning]
     recovery_actions: dict[str, Action]
-    conditions: dict[str, str | None]
 
 
 def actions() -> dict[Action, Meaning]:
@@ -207,11 +204,6 @@ def of_host(action: Action, owner: Owner) -> Action:
 def of_recovery_action(name: str) -> Action:
     """Return the action for one of NVML's recovery actions; one that is newer than the table needs a person."""
     return _table().recovery_actions.get(name, "contact-support")
-
-
-def conditions() -> dict[str, str | None]:
-    """Kubernetes node condition by domain of a cause."""
-    return dict(_table().conditions)
 
 
 @cache

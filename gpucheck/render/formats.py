@@ -9,7 +9,7 @@ from gpucheck.render.json import in_short, to_json
 
 # Of every report; those of a host's report are for programs too.
 SHOWN = ("text", "json", "html", "markdown")
-MACHINE = ("junit", "nagios", "slurm", "kubernetes", "prometheus")
+MACHINE = ("junit", "nagios", "slurm", "prometheus")
 FORMATS = ("text", "json", *MACHINE, "html", "markdown")
 Change = Callable[[str], str]
 

@@ -131,21 +131,16 @@ def nagios(text: str, what: str) -> None:
 
 
 def counted_lines(text: str, what: str) -> None:
-    """For Slurm and Kubernetes: a first line with the number of lines, that many of the grammar, and the last line."""
-    from gpucheck.render.machine import kubernetes, slurm
+    """For Slurm: a first line with the number of lines, that many of the grammar, and the last line."""
+    from gpucheck.render.machine import slurm
 
     terminal(text, what)
     first, *lines, last = text.splitlines() or [""]
     schema, count = first.split(" ")[0], first.split(" ")[-1]
-    if schema not in (slurm.SCHEMA, kubernetes.SCHEMA) or count != str(len(lines)) or last != "end":
+    if schema != slurm.SCHEMA or count != str(len(lines)) or last != "end":
         raise Wrong(f"{what} with a wrong first or last line", text)
     for line in lines:
-        known = (
-            line.split(" ")[0] in ("condition", "label")
-            if schema == kubernetes.SCHEMA
-            else slurm.REASON.fullmatch(line.split(" ", 3)[3])
-        )
-        if not known:
+        if not slurm.REASON.fullmatch(line.split(" ", 3)[3]):
             raise Wrong(f"{what} with a line outside the grammar", line)
 
 
@@ -196,7 +191,6 @@ CHECKS: dict[str, Callable[[str, str], None]] = {
     "markdown": markdown,
     "csv": strict_csv,
     "slurm": counted_lines,
-    "kubernetes": counted_lines,
 }
 
 

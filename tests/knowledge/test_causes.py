@@ -4,7 +4,6 @@ import re
 from itertools import zip_longest
 from pathlib import Path
 from string import Formatter
-from typing import get_args
 
 import pytest
 
@@ -12,7 +11,7 @@ from gpucheck.checks.gpu.memory_errors import RECOVERY
 from gpucheck.knowledge import causes
 from gpucheck.knowledge import xid as codes
 from gpucheck.knowledge._load import table
-from gpucheck.knowledge.causes import ACTIONS, Domain, _Actions, actions, conditions, of_recovery_action
+from gpucheck.knowledge.causes import ACTIONS, _Actions, actions, of_recovery_action
 
 CONTRACT = """
 acs-redirect iommu-translation pcie-link-downgraded pcie-width-reduced uplink-downgraded gpu-behind-chipset
@@ -66,9 +65,9 @@ def test_every_action_has_values_that_other_systems_know():
         assert meaning.nvml is None or meaning.nvml in ("none", *RECOVERY)
 
 
-def test_harmless_action_drains_no_node_and_sets_no_condition():
+def test_harmless_action_drains_no_node():
     for name in ("none", "wait"):
-        assert (actions()[name].slurm, actions()[name].condition) == ("nothing", False)
+        assert actions()[name].slurm == "nothing"
     assert all(actions()[name].slurm != "nothing" for name in ACTIONS[2:])
 
 
@@ -77,14 +76,6 @@ def test_every_recovery_action_of_nvml_has_an_action():
     assert {"none", *RECOVERY} <= table("actions.yml", _Actions).recovery_actions.keys()
     assert [name for name in ("none", *RECOVERY) if of_recovery_action(name) == "none"] == ["none"]
     assert of_recovery_action("unknown-9") == "contact-support"
-
-
-def test_every_domain_has_a_condition_and_a_job_sets_none():
-    assert set(conditions()) == set(get_args(Domain))
-    assert conditions()["job"] is None
-    types = [condition for condition in conditions().values() if condition]
-    assert len(set(types)) == len(types)
-    assert all(re.fullmatch(r"Gpu[A-Z][A-Za-z]*Unhealthy|GpuUnhealthy", condition) for condition in types)
 
 
 def test_every_row_of_the_xid_catalogue_that_asks_for_something_has_an_action_and_an_owner():
@@ -110,5 +101,4 @@ def test_the_page_has_every_action_with_its_translations():
             meaning.health_validation,
             meaning.nvml or "-",
             meaning.slurm,
-            "yes" if meaning.condition else "no",
         ]

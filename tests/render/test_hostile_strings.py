@@ -97,8 +97,8 @@ def test_no_view_prints_foreign_text_raw(module, view):
     assert [
         line for line in re.split(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", text) if line.startswith(FORGED)
     ] == []
-    # The reasons of Slurm and Kubernetes have no character but those of their grammar.
-    assert r"\u202e" in text or "prometheus" in module or view.__name__ in ("to_slurm", "to_kubernetes")
+    # The reasons of Slurm have no character but those of their grammar.
+    assert r"\u202e" in text or "prometheus" in module or view.__name__ == "to_slurm"
 
 
 def test_fix_of_several_steps_keeps_a_line_a_step():

@@ -60,7 +60,7 @@ PART = finding(
 )
 
 
-@pytest.mark.parametrize("format_", ["kubernetes", "markdown", "nagios", "slurm", "text"])
+@pytest.mark.parametrize("format_", ["markdown", "nagios", "slurm", "text"])
 def test_a_fault_is_one_entry(format_):
     one = render(report(LEAD), format_).count("pcie-width-reduced")
 
