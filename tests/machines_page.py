@@ -15,7 +15,6 @@ import yaml
 from gpucheck.host.recording import Recording, read_recording
 from gpucheck.model import Verdict
 from gpucheck.run import verification as run
-from gpucheck.simulator.from_recording import from_recording
 
 DATA = Path(__file__).parent / "data"
 MACHINES = DATA / "machines"
@@ -37,8 +36,7 @@ Verdicts are tested on machines that their owners made public. A recording of yo
    `gpucheck verify --from my-machine.json.gz` gives the verdict of the host, anywhere.
 3. Open a pull request with the file in `tests/data/machines` (template: `?template=machine.md`), at most 1 MB.
 
-From then on its verdict is a row below and a test, and `gpucheck profiles --from FILE -o my-machine.yml` makes a
-simulated machine of it: `gpucheck verify --simulate ./my-machine.yml --fault nvlink-down:gpu=0,link=1`.
+From then on its verdict is a row below and a test.
 """
 RECORDED = """
 ## Recordings
@@ -71,11 +69,10 @@ class Machine(NamedTuple):
 
 
 def machine(path: Path) -> Machine:
-    """The row of a recording. Raises AssertionError for one that is not redacted or too large, or has no machine."""
+    """The row of a recording. Raises AssertionError for one that is not redacted or too large."""
     kept: Recording = read_recording(path)
     assert kept.redacted, f"{path.name}: not redacted"
     assert path.stat().st_size <= MOST_BYTES, f"{path.name}: more than {MOST_BYTES:,} bytes"
-    from_recording(kept, source=path.name)
     report = run.verify(kept, QUICK)
     loud = sorted({str(f.cause or f.code) for f in report.findings if f.verdict in (Verdict.WARN, Verdict.FAIL)})
     gpus = ", ".join(f"{number} x {name}" for name, number in Counter(gpu.name for gpu in kept.gpus).items())

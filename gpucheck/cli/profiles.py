@@ -14,37 +14,13 @@ SCHEMA = "gpucheck.profiles/1"
 
 @click.command()
 @output_options("text", "json")
-@click.option("--from", "recording", metavar="FILE", help="Write the machine of a recording as a profile.")
-def COMMAND(format_: str, output: Path | None, recording: str | None) -> None:  # noqa: N802 - found by its name
-    """List simulated machines (--simulate) and faults (--fault).
-
-    With --from, print the profile of a machine like the recorded one, without its faults:
-
-    \b
-    gpucheck profiles --from recording.json.gz -o my-machine.yml
-    gpucheck verify --simulate ./my-machine.yml
-    """
-    if recording is not None:
-        write_result(_of_recording(recording), output)
-        return
+def COMMAND(format_: str, output: Path | None) -> None:  # noqa: N802 - found by its name
+    """List simulated machines (--simulate) and faults (--fault)."""
     listing = _listing()
     if format_ == "json":
         write_result(msgspec.json.format(msgspec.json.encode(listing), indent=2).decode(), output)
     else:
         write_result(table(_text(listing), columns(output)), output)
-
-
-def _of_recording(path: str) -> str:
-    from gpucheck.foreign import UnreadableInput
-    from gpucheck.host.recording import read_recording
-    from gpucheck.simulator.from_recording import as_text, from_recording
-
-    try:
-        return as_text(from_recording(read_recording(Path(path)), source=f"a recording: {Path(path).name}"))
-    except UnreadableInput:
-        raise
-    except (LookupError, ValueError) as error:
-        raise Problem(f"{path}: {error.args[0]}.") from error
 
 
 def _listing() -> dict[str, Any]:

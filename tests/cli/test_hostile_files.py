@@ -11,7 +11,6 @@ from tests.shared import END_S, sampled
 READ = ("stack", "check-repositories", "--lock", "lock.yml")
 COMMANDS = {
     "topo --import": ("topo", "--import", "FILE"),
-    "profiles --from": ("profiles", "--from", "FILE"),
     "topo --from": ("topo", "--from", "FILE"),
     "diagnose --observations": ("diagnose", "--observations", "FILE"),
     "diagnose": ("diagnose", "FILE"),
