@@ -24,14 +24,12 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell exits
     is_flag=True,
     help="Show the machine to every program: its /sys, /proc/driver and /dev in private namespaces, without a network.",
 )
-@click.option("--update", metavar="DIR", help="Replace the faults of the machine in DIR, or remove them.")
 @click.argument("profile", required=False, shell_complete=PROFILE)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     faults: tuple[str, ...],
     directory: str | None,
     mount: bool,
-    update: str | None,
     profile: str | None,
     command: tuple[str, ...],
 ) -> None:
@@ -51,21 +49,15 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     \b
     gpucheck simulate hgx-h100-x8 --mount -- lspci -vv
 
-    With -o the machine is created in a directory, COMMAND is optional, and faults can be changed while programs run:
+    With -o the machine is created in a directory, and COMMAND is optional:
 
     \b
     gpucheck simulate hgx-h100-x8 -o /srv/machine
     GPUCHECK_SIMULATOR=/srv/machine gpucheck verify
-    gpucheck simulate --update /srv/machine --fault nvlink-down:gpu=2,link=3
 
     Other machines are cached in $XDG_CACHE_HOME/gpucheck (default: ~/.cache/gpucheck; root: /var/cache/gpucheck). If
     the cache exceeds 512 MiB, machines that were not used for an hour are removed, the oldest first.
     """
-    if update is not None:
-        if profile is not None or directory is not None or mount:
-            raise Problem("--update accepts only --fault: gpucheck simulate --update DIR --fault NAME")
-        _switch(Path(update), faults)
-        return
     if profile is None:
         raise Problem("no machine to simulate. Name one: gpucheck simulate PROFILE -- COMMAND (see: gpucheck profiles)")
     more_faults, own_directory, own_mount, words = _options_after_profile(command)
@@ -128,18 +120,6 @@ def _make(profile: str, faults: Iterable[str], directory: Path) -> None:
     except (LookupError, ValueError, OSError) as error:
         raise _problem(error, directory) from error
     os.environ["GPUCHECK_SIMULATOR"] = str(directory.resolve())
-
-
-def _switch(directory: Path, faults: Iterable[str]) -> None:
-    from gpucheck import simulator
-
-    chosen = tuple(faults)
-    try:
-        simulator.switch(directory, chosen)
-    except (LookupError, ValueError, OSError) as error:
-        raise _problem(error, directory) from error
-    state = ", ".join(chosen) or "healthy"
-    note(f"gpucheck: SIMULATED hardware: {directory} is now {state}")
 
 
 def _problem(error: Exception, directory: Path) -> Problem:

@@ -6,7 +6,6 @@ A simulated machine is a directory D (see ``writer`` for every file in it)::
     D/cuda.txt          rates and faults of copies, for the CUDA driver library
     D/compute.json      ceilings, heat and faults of GPUs that compute, for gpucheck.compute.engines.simulated
     D/root/             simulated /sys, /proc and /lib/modules
-    D/recipe.json       the inputs of the machine, so that ``switch`` can change its faults
     D/simulation.json   profile, faults and simulated components (gpucheck.model.Simulation)
     D/surroundings.json shared memory, limits, environment and libraries that differ from a healthy host's
     D/software.json     GPU services and packages, only if this process created D for itself
@@ -23,9 +22,8 @@ from gpucheck.simulator.activation import activate
 if TYPE_CHECKING:
     from gpucheck.simulator.compiler import build_cuda_library, build_library
     from gpucheck.simulator.faults import all_faults
-    from gpucheck.simulator.live import make, switch
     from gpucheck.simulator.machine.loading import load, profile_names
-    from gpucheck.simulator.writer import Recipe, write_machine
+    from gpucheck.simulator.writer import Recipe, make, write_machine
 
 
 _HOME = {
@@ -34,9 +32,8 @@ _HOME = {
     "build_cuda_library": "compiler",
     "build_library": "compiler",
     "load": "machine.loading",
-    "make": "live",
+    "make": "writer",
     "profile_names": "machine.loading",
-    "switch": "live",
     "write_machine": "writer",
 }
 

@@ -54,8 +54,8 @@ def _use_or_make(directory: Path, make: Callable[[Path], None]) -> None:
 
 
 def _make(name: str, faults: tuple[str, ...], directory: Path) -> None:
-    from gpucheck.simulator.live import make
     from gpucheck.simulator.machine.loading import load
+    from gpucheck.simulator.writer import make
 
     make(load(name), directory, faults, STAND_INS)
 

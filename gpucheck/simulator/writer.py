@@ -1,11 +1,12 @@
 """Write the directory of a simulated machine.
 
-machine.txt, cuda.txt, compute.json, root/ (see ``sysfs``), simulation.json, recipe.json, surroundings.json and, where
-requested, software.json.
+machine.txt, cuda.txt, compute.json, root/ (see ``sysfs``), simulation.json, surroundings.json and, where requested,
+software.json.
 """
 
 import platform
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -22,12 +23,11 @@ from gpucheck.simulator.sysfs.driver import kernel_log, write_driver
 from gpucheck.simulator.sysfs.pci import Tree, write_pci
 from gpucheck.simulator.sysfs.platform import write_platform
 
-RECIPE = "recipe.json"
 NVLSM = "2025.10.11-1"
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
-    """What a machine is made from, kept in it to make it again with other faults.
+    """What a machine is made from.
 
     driver: what the kernel shows. None is a bare machine, with no module loaded and none installed.
     kernel: release of the running kernel, by default this one's.
@@ -41,6 +41,17 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     software: bool = False
     stand_ins: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+
+
+def make(profile: Profile, directory: Path, faults: Iterable[str], stand_ins: Iterable[str]) -> None:
+    """A private machine with its own libraries. Raises as ``write_machine`` and the compiler do."""
+    from gpucheck.simulator.compiler import build_cuda_library, build_library
+
+    driver, faults, stand_ins = profile.driver.state(), tuple(faults), tuple(stand_ins)
+    recipe = Recipe(profile=profile, driver=driver, software=True, stand_ins=stand_ins, faults=faults)
+    machine = write_machine(recipe, directory)
+    build_library(directory / "lib", profile.driver.version, machine.release)
+    build_cuda_library(directory / "lib", profile.driver.version)
 
 
 def write_machine(recipe: Recipe, directory: Path) -> Machine:
@@ -72,7 +83,6 @@ def write_machine(recipe: Recipe, directory: Path) -> Machine:
         "machine.txt": answers(machine).encode(),
         "cuda.txt": copies(machine, directory / "root").encode(),
         "compute.json": msgspec.json.encode(gpus_that_compute(machine)),
-        RECIPE: msgspec.json.encode(recipe),
         "simulation.json": msgspec.json.encode(simulation),
         "surroundings.json": msgspec.json.encode(machine.surroundings),
     }

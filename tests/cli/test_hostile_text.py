@@ -60,8 +60,6 @@ stack lock --spec P --facts P
 stack plan --lock P --host P
 stack plan --lock {lock} --host P
 simulate P -- true
-simulate --update P
-simulate --update {folder} --fault P
 fleet report P
 fleet report {reports} --labels P
 fleet report {reports} --baseline P

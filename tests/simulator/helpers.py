@@ -4,7 +4,7 @@ import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,13 @@ def write(directory: Path, name: str = "p100-pcie-x2", **options: Any) -> Path:
         simulator.Recipe(profile=profile, **{"driver": profile.driver.state()} | options), directory
     )
     return directory
+
+
+def switch(directory: Path, name: str, faults: Iterable[str]) -> None:
+    """Give a machine these faults while programs use it: what its libraries read is replaced."""
+    fresh = write(directory.with_name(f"{directory.name}.fresh"), name, software=True, faults=tuple(faults))
+    for file in ("cuda.txt", "machine.txt"):
+        (fresh / file).replace(directory / file)
 
 
 def answering(directory: Path, machine: Path, table: str) -> Path:

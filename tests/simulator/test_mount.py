@@ -143,19 +143,3 @@ def test_where_no_namespace_is_permitted_the_setting_is_named(simulate, monkeypa
     assert done.returncode == 64
     assert "--mount: unshare: Operation not permitted. Run it as root" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_faults_change_under_a_program_that_runs(machine, tmp_path):
-    """--update of a machine with -o reaches what was mounted."""
-    own = tmp_path / "own"
-    simulator.make(simulator.load("p100-pcie-x2"), own, (), ())
-    code = f"{ENTER}; print('ready', flush=True); sys.stdin.readline(); print(open('/dev/kmsg').read())"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(own)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        simulator.switch(own, ["xid:gpu=1,code=79"])
-        out, _ = process.communicate("\n", timeout=END_S)
-
-    assert "Xid (PCI:" in out

@@ -206,7 +206,7 @@ int machine_open(void)
     return fabric_is_down() ? SYSTEM_NOT_READY : (int)cuda_number(SUCCESS, "init.error");
 }
 
-/* The faults of a machine can change while programs run: simulator.live. */
+/* The machine can change while programs run, as when a GPU is lost. */
 void machine_refresh(void)
 {
     const struct table *before = cuda;

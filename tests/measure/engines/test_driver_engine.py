@@ -234,9 +234,10 @@ from gpucheck.measure.bandwidth import BandwidthOptions
 from gpucheck.measure.values import Watch
 from gpucheck.render.json import to_json
 from gpucheck.run.links import bandwidth
+from tests.simulator.helpers import switch
 def step(text, number, count):
     if number == 5:
-        simulator.switch(machine, ["gpu-lost:gpu=1"])
+        switch(machine, "p100-pcie-x2", ["gpu-lost:gpu=1"])
 host = live_source(isolated=True, deadline_s=60.0)
 print(to_json(bandwidth(host, BandwidthOptions(depth="quick"), Watch(step=step))))
 """

@@ -4,6 +4,7 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.simulator.activation import STAND_INS
+from tests.test_docs import ROOT
 
 TWO = "p100-pcie-x2"
 PAIR = """
@@ -97,14 +98,14 @@ def test_faults_can_change_while_a_program_runs(run, tmp_path):
     code = PAIR + (
         "from pathlib import Path\n"
         "import os\n"
-        "from gpucheck import simulator\n"
+        "from tests.simulator.helpers import switch\n"
         "gate = Gate()\n"
         "def queue(stream): ok('cuMemcpyPeerAsync', there, b, here, a, size, stream)\n"
         "fast = timed(gate, [(a, queue)])[0]\n"
         "machine = Path(os.environ['GPUCHECK_SIMULATOR'])\n"
-        "simulator.switch(machine, ['p2p-slow:pair=0-1,percent=50'])\n"
+        f"switch(machine, '{TWO}', ['p2p-slow:pair=0-1,percent=50'])\n"
         "print(round(timed(gate, [(a, queue)])[0] / fast, 1))\n"
-        "simulator.switch(machine, ['gpu-lost:gpu=0'])\n"
+        f"switch(machine, '{TWO}', ['gpu-lost:gpu=0'])\n"
         "print(copy())\n"
         "ok('cuCtxSetCurrent', a)\n"
     )
@@ -112,7 +113,8 @@ def test_faults_can_change_while_a_program_runs(run, tmp_path):
     code += "ok('cuCtxSetCurrent', a)\nprint(code('cuCtxSynchronize'), code('cuMemAlloc', 8))\n"
     code += "ok('cuCtxSetCurrent', b)\nprint(code('cuMemAlloc', 8))\n"
 
-    shown = run(TWO, code, GPUCHECK_SIMULATOR=str(machine), LD_LIBRARY_PATH=str(machine / "lib")).split()
+    places = {"GPUCHECK_SIMULATOR": machine, "LD_LIBRARY_PATH": machine / "lib", "PYTHONPATH": ROOT}
+    shown = run(TWO, code, **{name: str(path) for name, path in places.items()}).split()
 
     assert shown[0] in ("1.9", "2.0")
     assert shown[2:] == ["999", "999", "0"]

@@ -14,13 +14,12 @@ import pynvml
 import pytest
 
 from gpucheck import simulator
-from gpucheck.simulator.activation import STAND_INS
 from gpucheck.simulator.faults import texts, xid_line
 from gpucheck.simulator.faults.nvml import CALLS
 from gpucheck.simulator.machine import UPTIME_S
-from gpucheck.simulator.nvml.library import OWN, all_exports, exports
+from gpucheck.simulator.nvml.library import all_exports, exports
 from tests.shared import END_S, sampled
-from tests.simulator.helpers import DRIVER, code_of, exported, handle, library_of, python, write
+from tests.simulator.helpers import DRIVER, code_of, handle, library_of, python, write
 
 
 def test_every_fault_has_a_name_of_its_own_and_a_summary():
@@ -175,32 +174,9 @@ def test_the_binding_meets_a_missing_function(activate, branch, answer):
     assert python(program, LD_LIBRARY_PATH=str(machine / "lib")) == answer
 
 
-def test_switching_the_release_leaves_a_running_program_alone(tmp_path, monkeypatch, cache):
-    """It keeps the functions that it has loaded; what starts afterwards finds those of the old release."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "machine"))
-    simulator.make(simulator.load("p100-pcie-x2"), tmp_path / "machine", (), STAND_INS)
-    file = tmp_path / "machine/lib/libnvidia-ml.so.1"
-    running = ctypes.CDLL(str(file))
-    whole = exported(file)
-    simulator.switch(tmp_path / "machine", ["nvml-release:branch=450"])
-
-    assert running.nvmlInit_v2() == 0
-    assert running.nvmlDeviceGetMemoryInfo_v2(None, None) == pynvml.NVML_ERROR_INVALID_ARGUMENT
-    running.nvmlShutdown()
-    assert exported(file) == {one.name for one in exports("450")} | {OWN}
-    simulator.switch(tmp_path / "machine", [])
-    assert exported(file) == whole
-    names = [f"{library}.so.{version}" for library in ("libcuda", "libnvidia-ml") for version in ("1", DRIVER)]
-    assert sorted(path.name for path in file.parent.iterdir()) == names
-
-
-def test_a_library_that_a_package_brought_is_not_changed(tmp_path):
-    release = ["nvml-release:branch=470"]
-    with pytest.raises(ValueError, match="was installed by a package"):
-        simulator.switch(write(tmp_path / "machine"), release)
+def test_a_library_that_a_package_will_bring_is_not_changed(tmp_path):
     with pytest.raises(ValueError, match="comes with a package that is not installed yet"):
-        write(tmp_path / "bare", driver=None, faults=release)
+        write(tmp_path, driver=None, faults=["nvml-release:branch=470"])
 
 
 PID = 4711
