@@ -29,11 +29,8 @@ WIDTH, LEAST = 100, 50
 # 79, xid79, xid:79, "xid 79", cuda:802. A bare number of five digits is an SXid: Xids have three at most.
 CODE = re.compile(r"(?P<kind>s?xid|nvml|cuda)?(?:[ _-]?error)?[: ]{0,2}(?P<code>[0-9]{1,9})")
 SXID_DIGITS = 5
-XID = re.compile(r"\bXid \([^)\n]{0,60}\): (?P<code>\d{1,9})\b")
-SXID = re.compile(r"\bSXid \([^)\n]{0,60}\): (?P<code>\d{1,9})\b")
 PREFIX = re.compile(r"(?:cuda|nvml)[: ]\s{0,3}")
 LONGEST = 120  # characters of what was asked for that a message repeats
-MOST_OF_A_LINE = 2000
 VERDICT = {
     "note": "nothing to do for the host",
     "pass": "nothing to do for the host",
@@ -46,13 +43,13 @@ DETAIL = {
 
 
 @click.command()
-@click.argument("what", nargs=-1, shell_complete=EXPLAINED, metavar="[CAUSE|CHECK|CODE|LINE]")
+@click.argument("what", nargs=-1, shell_complete=EXPLAINED, metavar="[CAUSE|CHECK|CODE]")
 @click.option("--list", "listed", is_flag=True, help="List the steps of verify, and the causes.")
 @output_options("text", "json")
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     what: tuple[str, ...], listed: bool, format_: str, output: Path | None
 ) -> None:
-    """Describe a cause, a check, a code or message of an error, or the rates that are usual for a GPU.
+    """Describe a cause, a check, a code of an error, or the rates that are usual for a GPU.
 
     \b
     gpucheck explain acs-redirect
@@ -62,7 +59,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     gpucheck explain sxid:20034
     gpucheck explain nvml:15
     gpucheck explain cudaErrorSystemNotReady
-    gpucheck explain "CUDA error: system not yet initialized"
     gpucheck explain normal:H100
 
     Without an argument: every step of verify with its level, its tags and what it asks.
@@ -130,10 +126,6 @@ def _kind(what: str) -> Iterator[str]:
         return _code(name)
     if (error := by_name(what)) is not None:
         return _explained(error)
-    if (found := _code_in_line(what)) is not None:
-        return _numbered(*found)
-    if (line := _line(what)) is not None:
-        return line
     codes = [code for code, _ in rows()] if "." in name else []
     raise Problem(_unknown(what, [*known, *checks, *_error_names(), *codes], kind if colon else ""))
 
@@ -165,8 +157,8 @@ def _unknown(what: str, names: list[str], prefix: str) -> str:
     if prefix in ("xid", "sxid", "cuda", "nvml"):
         return f"{shown}: not in the table.{hint} Write a number: xid:79, sxid:20034, cuda:802 or nvml:15."
     return (
-        f"{shown}: unknown cause, check, error code or message.{hint} List the checks: gpucheck explain. "
-        "Codes: xid:79, sxid:20034, cuda:802, nvml:15."
+        f"{shown}: unknown cause, check or error code.{hint} List the checks: gpucheck explain. "
+        "Codes: xid:79, sxid:20034, cuda:802, nvml:15. What a program printed is read by gpucheck diagnose."
     )
 
 
@@ -380,31 +372,6 @@ def _message(key: str) -> Iterator[str]:
     yield from _evaluated(known.verdict, known.cause)
     for step in known.steps:
         yield from _part("fix", step.text)
-
-
-def _code_in_line(line: str) -> tuple[str, int] | None:
-    """``xid`` or ``sxid`` and its number in a line of a kernel log."""
-    for kind, pattern in (("sxid", SXID), ("xid", XID)):
-        if match := pattern.search(line[:MOST_OF_A_LINE]):
-            return kind, int(match["code"])
-    return None
-
-
-def _line(text: str) -> Iterator[str] | None:
-    """What a line that some program printed means; None where nothing knows it."""
-    from gpucheck.knowledge.messages import kinds, meaning
-
-    # NCCL's own lines quote errors of CUDA: its table is asked first, since it knows where the call was made.
-    for kind in sorted(kinds(), key=lambda kind: kind == "cuda-error"):
-        known = meaning(kind, text[:MOST_OF_A_LINE])
-        if known is not None:
-            key, source = known[0].key, known[0].source
-            return iter([
-                click.style(f"{key}  (message)", bold=True),
-                *_message(key),
-                *_part("source", source),
-            ])  # fmt: skip
-    return None
 
 
 def _actions(immediate: "Advice | None", later: "Advice | None") -> Iterator[str]:
