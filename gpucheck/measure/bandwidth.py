@@ -169,7 +169,6 @@ def measure(
             peer_access=report.peer_access(results, scene),
             host_device=report.host_links(results, place.machine),
             local_gb_s=report.local(results, place.machine),
-            crowds=report.crowds(results, place.machine),
             sizes=report.sizes(results, place.machine),
             tensor=report.tensor(results) if options.tensor_bytes is not None else None,
             integrity=report.integrity(results),

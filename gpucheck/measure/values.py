@@ -23,10 +23,6 @@ Operation = Literal["integrity", "bandwidth", "latency"]
 # What let copies start together: a stream waits for a word of host memory, or for a kernel that spins; events: nothing,
 # so that the first copies run while later ones are queued.
 TimingWay = Literal["gate", "spin", "events"]
-# Purposes, and the GPU that some of them name: results of all copies together, which are no result of one of them.
-CROWDS = (
-    "all to all", "one to all", "all to one", "host both ways", "all from host", "all to host", "all from and to host",
-)  # fmt: skip
 Damage = Literal["untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip", "mixed"]
 
 
@@ -77,10 +73,6 @@ class CopyStep(msgspec.Struct, frozen=True, kw_only=True):
         ends = [tuple("host" if end < 0 else str(end) for end in (flow.src, flow.dst)) for flow in self.flows]
         more = f" and {len(ends) - LABELED} more" if len(ends) > LABELED else ""
         return f"{self.purpose}: {', '.join(map('>'.join, ends[:LABELED]))}{more}"
-
-
-def is_crowd(purpose: str) -> bool:
-    return purpose.startswith(CROWDS)
 
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):

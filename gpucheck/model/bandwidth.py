@@ -108,20 +108,6 @@ class PeerAccess(msgspec.Struct, frozen=True, kw_only=True):
     nvml: tuple[tuple[str | None, ...], ...] = ()
 
 
-class ContentionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """Many copies at once. slowest_gb_s: the worst of them.
-
-    alone_gb_s: what the GPUs at their ends carry with one copy at a time. reason: why less, if it is.
-    """
-
-    name: str
-    copies: int
-    total_gb_s: float
-    slowest_gb_s: float
-    alone_gb_s: float | None = None
-    reason: str = ""
-
-
 class BandwidthReport(Answer, frozen=True, kw_only=True):
     """One run. Matrices: row is the source, null was not measured.
 
@@ -148,7 +134,6 @@ class BandwidthReport(Answer, frozen=True, kw_only=True):
     peer_access: PeerAccess | None = None
     host_device: tuple[HostLink, ...] = ()
     local_gb_s: tuple[float | None, ...] = ()
-    crowds: tuple[ContentionResult, ...] = ()
     sizes: tuple[SizePoint, ...] = ()
     integrity: dict[str, int] = msgspec.field(default_factory=dict)
     tensor: dict[str, float] | None = None

@@ -6,10 +6,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpucheck.diagnose import diagnose
-from gpucheck.measure.reporting.report import crowds
 from gpucheck.measure.reporting.surroundings import surroundings, under_load
-from gpucheck.measure.running.runner import Results
-from gpucheck.measure.values import HOST, DataCheck, Flow, Timing
+from gpucheck.measure.values import DataCheck, Flow, Timing
 from gpucheck.model import AcsControl, EccCounts, Verdict
 from tests.machines import p100
 from tests.measure.benches import EIGHT_NVSWITCH, EIGHT_PCIE, TWO_PCIE, Bench, by_check, fault
@@ -265,40 +263,6 @@ def test_the_uncertainty_grows_with_the_noise_and_holds_the_truth(seed, percent)
 
     assert 0 <= seen.p2p_uni_error[0][1] <= percent / 100
     assert abs(seen.p2p_uni_gb_s[0][1] / truth - 1) < 4 * percent / 100
-
-
-def test_many_copies_at_once_are_compared_with_the_same_copies_alone():
-    results, _ = EIGHT_PCIE.measure()
-    found = {crowd.name: crowd for crowd in crowds(results, EIGHT_PCIE.machine)}
-
-    assert {*found} == {
-        *(f"host both ways {gpu}" for gpu in range(8)),
-        *("all from host", "all to host", "all from and to host", "all to all", "one to all 0", "all to one 0"),
-    }
-    assert found["all from host"].total_gb_s == pytest.approx(found["all from host"].alone_gb_s, rel=0.02)
-    assert found["all from host"].reason == "", "each GPU has a root port of its own"
-    both = found["host both ways 3"]
-    assert both.total_gb_s == pytest.approx(0.97 * both.alone_gb_s, rel=0.02), "PCIe both ways at once"
-    one = found["one to all 0"]
-    assert one.alone_gb_s == pytest.approx(24.6, rel=0.02), "GPU 0 sends through one link"
-    assert 0.8 * one.alone_gb_s < one.total_gb_s < one.alone_gb_s, "copies to the other socket are slower"
-    assert "share" in one.reason
-
-
-def test_copies_that_share_an_uplink_name_it_and_slower_ones_name_what_else_it_may_be():
-    results = Results(devices=EIGHT_PCIE.machine.devices)
-    flows = [Flow(src=HOST, dst=device) for device in range(2)]
-    results.host = {flow: timing(flow, 25.0) for flow in flows}
-    behind_one = replace(EIGHT_PCIE.machine, to_host=(("up", "a"), ("up", "b")))
-
-    def reason(machine, gb_s):
-        results.crowds = {"all from host": tuple(timing(flow, gb_s) for flow in flows)}
-        return crowds(results, machine)[0].reason
-
-    assert reason(behind_one, 12.5) == "they share up"
-    assert reason(behind_one, 8.0).startswith("less than their links carry: the root complex")
-    assert reason(EIGHT_PCIE.machine, 12.5).startswith("less than their links carry")
-    assert reason(EIGHT_PCIE.machine, 24.5) == ""
 
 
 def timing(flow, gb_s):

@@ -3,7 +3,7 @@
 import msgspec
 
 from gpucheck.model import Finding, Report, Simulation, System, Verdict, worst
-from gpucheck.model.bandwidth import ContentionResult, HostLink, Measured, MeasuredDevice, MeasuredPair
+from gpucheck.model.bandwidth import HostLink, Measured, MeasuredDevice, MeasuredPair
 from gpucheck.model.finding import Step
 from tests.imports import nccl
 from tests.machines import GEN5_X16
@@ -103,7 +103,6 @@ def copies(bus_ids, slow=()):
             "pairs": pairs,
             "matrices": {"p2p_uni_gb_s": matrix, "p2p_bidir_gb_s": matrix},
             "host_device": [HostLink(device=0, h2d_gb_s=50.4, d2h_gb_s=51.0)],
-            "crowds": [ContentionResult(name="all to all", copies=n * n - n, total_gb_s=2780.0, slowest_gb_s=32.0)],
             "integrity": INTEGRITY,
             "method": ["clock: events"],
         }

@@ -161,7 +161,7 @@ def plan(machine: CopyPaths, request: MeasurementRequest) -> tuple[CopyStep, ...
     steps = [*_integrity(machine, request), *_unidirectional(machine, request)]
     if request.depth != "quick":
         steps += [*_bidirectional(machine, request), *_latencies(machine, request), *_staged(machine, request)]
-        steps += [*_host(machine, request), *_contention(machine, request)]
+        steps += _host(machine, request)
     # Last: a handle whose import hangs takes no other copy along.
     return (*steps, *_sizes(machine, request, _one_of_each_class(machine)), *_fabric(machine, request))
 
@@ -281,29 +281,6 @@ def _host_ways(device: int) -> tuple[Flow, Flow]:
     return Flow(src=HOST, dst=device), Flow(src=device, dst=HOST)
 
 
-def _contention(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopyStep]:
-    count = len(machine.devices)
-    ways = [_host_ways(device) for device in range(count)]
-    index = [device.index for device in machine.devices]
-    rows: dict[str, tuple[Flow, ...]] = {f"host both ways {index[device]}": both for device, both in enumerate(ways)}
-    if count > 1:
-        rows["all from host"] = tuple(there for there, _ in ways)
-        rows["all to host"] = tuple(back for _, back in ways)
-        rows["all from and to host"] = tuple(flow for both in ways for flow in both)
-    if count > 2:
-        rows["all to all"] = tuple(Flow(src=a, dst=b) for a, b in pairs(machine))
-        for device in range(count) if request.depth == "full" else (0,):
-            rows[f"one to all {index[device]}"] = tuple(
-                Flow(src=device, dst=other) for other in range(count) if other != device
-            )
-            rows[f"all to one {index[device]}"] = tuple(
-                Flow(src=other, dst=device) for other in range(count) if other != device
-            )
-    few = msgspec.structs.replace(request, depth="default")
-    for name, flows in rows.items():
-        yield _timed(machine, few, name, flows, PCIE_BYTES)
-
-
 def _sizes(machine: CopyPaths, request: MeasurementRequest, chosen: Sequence[tuple[int, int]]) -> Iterator[CopyStep]:
     for size in request.sizes:
         for a, b in chosen:
@@ -325,7 +302,6 @@ def _local(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopyStep
         yield _timed(machine, request, "inside one device", (flow,))
         yield _latency(request, (flow,))
     yield from _host(machine, request)
-    yield from _contention(machine, request)
     yield from _sizes(machine, request, [(0, 0)])
 
 

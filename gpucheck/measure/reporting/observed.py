@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpucheck.measure.planning.plan import CopyPaths
 from gpucheck.measure.reporting.surroundings import Scene, ecc_lines, square, surroundings, under_load
 from gpucheck.measure.running.runner import Pair, Results, total
-from gpucheck.measure.values import HOST, DataCheck, Failure, Flow, Timing, error_text, is_crowd
+from gpucheck.measure.values import HOST, DataCheck, Failure, Flow, Timing, error_text
 from gpucheck.model.diagnosis.observations import (
     CopyFailure,
     CopyFailureKind,
@@ -63,14 +63,14 @@ def bytes_text(count: int) -> str:
 
 
 def copied_pairs(failures: Sequence[Failure]) -> list[Pair]:
-    """Return the ordered pairs of failed copies; empty if all pairs copied simultaneously."""
-    flows = dict.fromkeys(flow for failure in failures if not is_crowd(failure.purpose) for flow in failure.flows)
+    """Return the ordered pairs of failed copies."""
+    flows = dict.fromkeys(flow for failure in failures for flow in failure.flows)
     return list(dict.fromkeys((f.src, f.dst) for f in flows if HOST not in (f.src, f.dst)))
 
 
 def where_copied(failure: Failure, results: Results) -> str:
-    """Return the GPUs of a copy without a pair: ``GPU 3``; empty for pairs and for simultaneous copies of all."""
-    if is_crowd(failure.purpose) or any(src != dst for src, dst in copied_pairs([failure])):
+    """Return the GPUs of a copy without a pair: ``GPU 3``; empty for pairs."""
+    if any(src != dst for src, dst in copied_pairs([failure])):
         return ""
     devices = sorted({results.devices[max(flow.src, flow.dst)].index for flow in failure.flows})
     return f"GPU {', '.join(map(str, devices))}" if devices else ""

@@ -1,13 +1,12 @@
 """Convert results to the report: positions to rows and columns, seconds to rates."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from gpucheck.knowledge.codes import Subject
-from gpucheck.measure.planning.plan import CopyPaths, flow_resources, pairs
+from gpucheck.measure.planning.plan import CopyPaths, pairs
 from gpucheck.measure.reporting.observed import (
     bytes_text,
     copied_pairs,
@@ -21,7 +20,6 @@ from gpucheck.measure.running.runner import Results, total
 from gpucheck.measure.values import HOST, PEERS_USED_UP, DataCheck, Failure, FailureKind, Flow, Timing, error_text
 from gpucheck.model import Finding, NvmlFailure, NvmlReading
 from gpucheck.model.bandwidth import (
-    ContentionResult,
     HostLink,
     HostNode,
     Matrix,
@@ -35,9 +33,6 @@ from gpucheck.model.device import Device
 from gpucheck.topology.expected import both_ways_expected
 
 PLACES = 2
-LESS = 0.90  # of the limit: two directions at once cost a few per cent on every machine
-UPLINKS = ("up:", "down:")  # links between a GPU and host memory
-MOST_NAMED = 4
 WAYS = {
     "spin": "the driver rejects stream waits for memory (as with confidential computing): copies start when a kernel "
     "that spins for a time ends",
@@ -168,52 +163,6 @@ def local(results: Results, machine: CopyPaths) -> tuple[float | None, ...]:
     """Return copies inside each device, empty unless requested. Counts bytes copied, not bytes read and written."""
     rates = [results.one_way(place, place) for place in range(len(machine.devices))]
     return tuple(round(t.gb_s, PLACES) if t else None for t in rates) if any(rates) else ()
-
-
-def crowds(results: Results, machine: CopyPaths) -> tuple[ContentionResult, ...]:
-    """Return the total rates of simultaneous copies, next to what the GPUs carry with one copy at a time."""
-    return tuple(_crowd(name, timings, results, machine) for name, timings in results.crowds.items())
-
-
-def _crowd(name: str, timings: tuple[Timing, ...], results: Results, machine: CopyPaths) -> ContentionResult:
-    flows, together = [t.flow for t in timings], total(timings)
-    known = [results.host.get(flow) or results.one_way(flow.src, flow.dst) for flow in flows]
-    rates = {flow: timing.gb_s for flow, timing in zip(flows, known, strict=True) if timing}
-    limit = _limit(rates) if len(rates) == len(flows) else None
-    return ContentionResult(
-        name=name,
-        copies=len(timings),
-        total_gb_s=round(together, PLACES),
-        slowest_gb_s=round(min(t.gb_s for t in timings), PLACES),
-        alone_gb_s=_rounded(limit),
-        reason=_reason(rates, together, machine) if limit is not None and together < LESS * limit else "",
-    )
-
-
-def _limit(rates: Mapping[Flow, float]) -> float:
-    """Return the GB/s that the ends of these flows carry: of each GPU in each direction its best copy alone.
-
-    A copy to or from host memory has one end, one between GPUs has two, of which the scarcer counts.
-    """
-    ends: dict[str, dict[int, float]] = {"from host": {}, "to host": {}, "out": {}, "in": {}}
-    for flow, rate in rates.items():
-        kinds = (("from host", flow.dst),) if flow.src == HOST else (("out", flow.src), ("in", flow.dst))
-        for kind, gpu in (("to host", flow.src),) if flow.dst == HOST else kinds:
-            ends[kind][gpu] = max(rate, ends[kind].get(gpu, 0.0))
-    sums = {kind: sum(carried.values()) for kind, carried in ends.items()}
-    return sums["from host"] + sums["to host"] + min(sums["out"], sums["in"])
-
-
-def _reason(rates: Mapping[Flow, float], together: float, machine: CopyPaths) -> str:
-    use = {flow: flow_resources(flow, machine.between, machine.to_host) for flow in rates}
-    copies = Counter(resource for taken in use.values() for resource in taken if resource.startswith(UPLINKS))
-    shared = sorted({resource.partition(":")[2] for resource, count in copies.items() if count > 1})
-    carries = sum(rate / max((1, *(copies[one] for one in use[flow]))) for flow, rate in rates.items() if use[flow])
-    if shared and together >= LESS * carries:
-        return f"they share {', '.join(shared[:MOST_NAMED])}"
-    if any(HOST in (flow.src, flow.dst) for flow in rates):
-        return "less than their links carry: the root complex, host memory of one NUMA node, or both ways at once"
-    return "less than each GPU carries one way: both ways at once, or the links and switches between them"
 
 
 def sizes(results: Results, machine: CopyPaths) -> tuple[SizePoint, ...]:

@@ -23,7 +23,6 @@ from gpucheck.measure.values import (
     Setup,
     Timing,
     Watch,
-    is_crowd,
 )
 from gpucheck.model.device import Device
 from gpucheck.processes.environment import python_module
@@ -50,7 +49,6 @@ class Results:
     both_alone: dict[Pair, tuple[Timing, Timing]] = field(default_factory=dict)
     latency: dict[Flow, Timing] = field(default_factory=dict)
     host: dict[Flow, Timing] = field(default_factory=dict)
-    crowds: dict[str, tuple[Timing, ...]] = field(default_factory=dict)
     sizes: list[Timing] = field(default_factory=list)
     checks: list[tuple[bool, DataCheck]] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
@@ -103,8 +101,6 @@ class Results:
             self.both_alone.update(_both(timings))
         elif step.purpose == "host and device":
             self.host.update({t.flow: t for t in timings})
-        elif is_crowd(step.purpose):
-            self.crowds[step.purpose] = timings
         elif step.purpose == "sizes":
             self.sizes += timings
         else:
@@ -183,8 +179,7 @@ def _do(run_step: RunStep, step: CopyStep, results: Results) -> None:
         results.rounds += step.purpose == "one direction"
         return
     _count(answer, results)
-    divisible = answer.is_the_copys if is_crowd(step.purpose) else answer.kind in DIVISIBLE
-    if results.gave_up is not None or len(flows) == 1 or not divisible:
+    if results.gave_up is not None or len(flows) == 1 or answer.kind not in DIVISIBLE:
         _record(answer, step, results)
     elif not _one_by_one(run_step, step, results):
         results.failures.append(answer)
@@ -198,8 +193,7 @@ def _one_by_one(run_step: RunStep, step: CopyStep, results: Results) -> bool:
         single = replace(step, flows=(flow,))
         again = run_step(single)
         if isinstance(again, Answer):
-            if not is_crowd(step.purpose):
-                results.take(single, again.timings, again.checks)
+            results.take(single, again.timings, again.checks)
             results.device_s += again.device_s
             continue
         found = True

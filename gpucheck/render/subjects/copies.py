@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.bandwidth import (
     BandwidthReport,
-    ContentionResult,
     Matrix,
     MeasuredDevice,
     MeasuredPair,
@@ -50,7 +49,6 @@ BAD = (Verdict.FAIL, Verdict.WARN)
 Low = Mapping[tuple[int, int], float | None]
 MIB = 1 << 20
 NOTHING = "-"
-HOST_BOTH = "host both ways"  # and the number of the GPU: name of its copies from and to host memory at once
 
 
 def host_rows(found: BandwidthReport) -> Iterator[tuple[str, float | None, float | None]]:
@@ -61,21 +59,6 @@ def host_rows(found: BandwidthReport) -> Iterator[tuple[str, float | None, float
         if link.h2d_kernel_gb_s or link.d2h_kernel_gb_s:
             yield f"{name} by kernel", link.h2d_kernel_gb_s, link.d2h_kernel_gb_s
         yield from ((f"{name}, NUMA node {node.node}", node.h2d_gb_s, node.d2h_gb_s) for node in link.by_node)
-
-
-def crowd_lines(crowds: Iterable[ContentionResult]) -> Iterator[str]:
-    """A line for each set of copies at the same time; GPUs with copies from and to host memory share one."""
-    both = sorted(result.total_gb_s for result in crowds if result.name.startswith(HOST_BOTH))
-    if both:
-        yield f"from and to host at once, one device at a time: {span(both, '.1f')} GB/s together"
-    for result in crowds:
-        if not result.name.startswith(HOST_BOTH):
-            alone = f" (with one copy at a time {result.alone_gb_s:.1f})" if result.alone_gb_s is not None else ""
-            yield (
-                f"contention, {result.name}: {result.copies} simultaneous copies, {result.total_gb_s:.1f} GB/s "
-                f"together{alone}, the slowest {result.slowest_gb_s:.1f} GB/s"
-                f"{': ' if result.reason else ''}{result.reason}"
-            )
 
 
 class PathRates(NamedTuple):
@@ -201,7 +184,7 @@ def _by_pair(
 
 def section(found: BandwidthReport, findings: Sequence[Finding], more: Sequence[Block] = ()) -> Section:
     """Return what was copied and how fast. more: blocks of a report of copies alone."""
-    notes = [*_fabric_handles(found), *_lone_cells(found), *crowd_lines(found.crowds), *_integrity(found.integrity)]
+    notes = [*_fabric_handles(found), *_lone_cells(found), *_integrity(found.integrity)]
     made: list[Block] = [
         SideBySide([_matrices(found, findings), [*_peer_access(found), *_host_memory(found)]]),
         *_expectations(found),

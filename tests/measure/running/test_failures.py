@@ -13,7 +13,7 @@ from gpucheck.measure.running.runner import MOST_LOST, Results, Supervised, run
 from gpucheck.measure.values import HOST, DataCheck, Failure, Flow, Opened, Setup
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis.observations import Measured
-from tests.measure.benches import EIGHT_NVSWITCH, TWO_PCIE, Here, by_check
+from tests.measure.benches import TWO_PCIE, Here, by_check
 from tests.measure.formulas import FormulaEngine
 from tests.shared import sampled
 
@@ -166,12 +166,6 @@ def failed(*failures: Failure) -> Results:
             (),
             "GPU 1: SIGSEGV",
         ),
-        (
-            Failure(kind="crashed", purpose="all to all", flows=(Flow(src=0, dst=1), Flow(src=1, dst=0)), detail="x"),
-            "crashed",
-            (),
-            "x",
-        ),
         (Failure(kind="stuck", purpose="open", detail="no answer"), "stuck", (), "no answer"),
     ],
     ids=lambda value: value.purpose if isinstance(value, Failure) else "",
@@ -216,28 +210,13 @@ def test_what_the_program_did_wrong_is_no_pairs_fault():
     assert "cudaErrorNoKernelImageForDevice" in findings[0].evidence[0]
 
 
-def test_the_parts_of_a_crowd_are_not_reported_as_the_crowd():
-    """Eight GPUs, all to all: one pair fails; the single copies that find it say nothing of all at once."""
-
-    class OnePairFailsAmongMany(Here):
-        def run_step(self, step):
-            if step.purpose == "all to all" and len(step.flows) > 1:
-                return Failure(kind="refused", purpose=step.purpose, flows=step.flows, code=719)
-            return super().run_step(step)
-
-    here = OnePairFailsAmongMany(EIGHT_NVSWITCH.engine(), EIGHT_NVSWITCH.setup())
-    results = EIGHT_NVSWITCH.run(here.run_step, only="all to all")
-
-    assert "all to all" not in results.crowds
-
-
 def test_more_than_eight_peers_are_a_step_not_run():
-    failure = Failure(kind="no-peers-left", purpose="all to all", flows=(Flow(src=0, dst=1),), code=711)
+    failure = Failure(kind="no-peers-left", purpose="one direction", flows=(Flow(src=0, dst=1),), code=711)
     (finding,) = TWO_PCIE.gaps(failed(failure))
 
     assert (finding.verdict, finding.seen) == (
         Verdict.SKIP,
-        "not run: all to all: CUDA error 711 (cudaErrorTooManyPeers)",
+        "not run: one direction: CUDA error 711 (cudaErrorTooManyPeers)",
     )
 
 
