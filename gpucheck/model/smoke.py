@@ -9,6 +9,7 @@ from gpucheck.model.answer import Answer
 SCHEMA = "gpucheck.smoke/2"
 Placement = Literal["cpu", "shared-gpu", "mig", "gpus"]
 FailureKind = Literal["hang", "died", "raised", "garbage", "missing-package", "no-device", "timeout-start", "timeout"]
+Rejection = Literal["no-code", "precision", "shared-memory", "sum"]
 
 
 class SmokeLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,7 +205,7 @@ class SmokeFailure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
     rank, device, bus_id, step, phase: where; None if no single rank failed first or the rank had not got that far.
     detail: what was seen, one line. missing: the package, for ``missing-package``.
     signal: name of the signal that ended the rank, for ``died``. process_state: the kernel's one-letter state of a rank
-    that hangs (``T`` stopped, ``D`` uninterruptible).
+    that hangs (``T`` stopped, ``D`` uninterruptible). rejected: what a rank found that it cannot train with.
     stack: the failing rank's stack, innermost call first. evidence: the other ranks, and the tail of the rank's output.
     """
 
@@ -224,6 +225,7 @@ class SmokeFailure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
     signal: str | None = None
     process_state: str | None = None
     error_type: str | None = None
+    rejected: Rejection | None = None
     stack: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     seconds: float

@@ -12,7 +12,7 @@ from importlib import import_module
 
 from gpucheck.processes.ranks.rank import Sender, run_rank
 from gpucheck.train.progress import Progress, RankReport
-from gpucheck.train.spec import RankSpec, SmokeOptions, TrainingFault, fault_of
+from gpucheck.train.spec import RankSpec, SmokeOptions, TrainingFault, fault_of, kind_of
 
 
 def main(descriptor: int, program: str) -> None:
@@ -27,7 +27,7 @@ def main(descriptor: int, program: str) -> None:
         progress.enter("done")
         return report
 
-    run_rank(descriptor, SmokeOptions, train)
+    run_rank(descriptor, SmokeOptions, train, kind_of)
 
 
 def _hook(fault: TrainingFault | None) -> Callable[[str, int | None], None] | None:

@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from gpucheck.model.smoke import Placement, SmokeLimits, SmokeResult
+from gpucheck.model.smoke import Placement, Rejection, SmokeLimits, SmokeResult
 from gpucheck.printable import counted
 from gpucheck.processes.ranks import rank as ranks
 from gpucheck.processes.ranks.nodes import Nodes
@@ -106,6 +106,19 @@ def fault_of(options: SmokeOptions, rank: int) -> TrainingFault | None:
 
 
 RankSpec = ranks.RankSpec[SmokeOptions]
+
+
+class Rejected(RuntimeError):
+    """A rank found that it cannot train on its device. kind: the reason; the text is for people only."""
+
+    def __init__(self, kind: Rejection, text: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+def kind_of(error: Exception) -> str:
+    """Return the kind of a rejection, empty for any other error."""
+    return error.kind if isinstance(error, Rejected) else ""
 
 
 class NoDevice(RuntimeError):

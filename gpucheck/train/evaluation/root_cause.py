@@ -13,7 +13,7 @@ import msgspec
 
 from gpucheck.knowledge.codes import Subject, known
 from gpucheck.model import Finding, Verdict
-from gpucheck.model.smoke import FailureKind, Performance, SmokeFailure, SmokeResult
+from gpucheck.model.smoke import FailureKind, Performance, Rejection, SmokeFailure, SmokeResult
 from gpucheck.printable import counted
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.ranks.supervisor import Ending, RankEnd
@@ -139,6 +139,7 @@ def find_failing_rank(ending: Ending[RankReport], options: SmokeOptions, removed
     kind, failing, detail = _verdict(ending, options)
     position = _at(failing) if failing else min((_at(e) for e in ending.ranks), key=lambda p: p.order())
     status = failing.status or 0 if failing else 0
+    kinds = {error.kind for _, error in ending.errors}
     return SmokeFailure(
         framework=options.framework,
         strategy=options.strategy,
@@ -156,6 +157,7 @@ def find_failing_rank(ending: Ending[RankReport], options: SmokeOptions, removed
         signal=signal_name(-status) if kind == "died" and status < 0 else None,
         process_state=failing.process_state if failing else None,
         error_type=failing.error.type if failing and failing.error and kind == "raised" else None,
+        rejected=next((kind for kind in REJECTED if kind in kinds), None),
         stack=_stack(failing)[:STACK_FRAMES] if failing else (),
         evidence=_evidence(ending, options, failing),
         seconds=round(ending.seconds, 3),
@@ -275,18 +277,23 @@ SYMPTOMS = (
         "training.driver-mismatch",
     ),
     (r"busy or unavailable", "training.gpu-exclusive"),
-    (r"shared memory segment|shared memory is short|/shm/|SIGBUS|[Bb]us error", "training.shared-memory-short"),
+    (r"shared memory segment|/shm/|SIGBUS|[Bb]us error", "training.shared-memory-short"),
     (
         r"No space left on device|Disk quota exceeded|File too large|No usable temporary directory",
         "training.no-disk-space",
     ),
-    (r"needs compute capability|is a mode of GPUs", "training.precision-unsupported"),
     (r"uncorrectable ECC", "training.ecc-uncorrected"),
     (r"CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED", "training.gpu-memory-taken"),
     (r"fallen off the bus|GPU is lost|unspecified launch failure", "training.gpu-silent"),
     (r"cannot open shared object file|undefined symbol|version `.*' not found", "training.library-mismatch"),
-    (r"adds 1024 ones to", "training.sum-wrong"),
 )
+# What a rank found by itself before it trained.
+REJECTED: dict[Rejection, str] = {
+    "no-code": "training.no-code-for-gpu",
+    "precision": "training.precision-unsupported",
+    "shared-memory": "training.shared-memory-short",
+    "sum": "training.sum-wrong",
+}
 FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGXCPU", "SIGXFSZ")
 # Something ran out or interfered on the host, or the time was up, so nothing is known of GPUs and framework.
 UNTESTED = {
@@ -356,6 +363,8 @@ def _no_device(failure: SmokeFailure, gpus: int) -> Finding:
 def _code(failure: SmokeFailure) -> str:
     if failure.kind == "timeout":
         return "training.run-slow"
+    if failure.rejected is not None:
+        return REJECTED[failure.rejected]
     text = "\n".join((failure.detail, failure.signal or "", *failure.evidence))
     for pattern, code in SYMPTOMS:
         if re.search(pattern, text):

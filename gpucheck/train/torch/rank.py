@@ -18,7 +18,7 @@ from gpucheck.train import data
 from gpucheck.train.data import DataSet
 from gpucheck.train.models import model_named
 from gpucheck.train.progress import Progress, RankDevice, RankReport
-from gpucheck.train.spec import NVLS, RankPlacement, RankSpec, SmokeOptions, plan, unsupported
+from gpucheck.train.spec import NVLS, RankPlacement, RankSpec, Rejected, SmokeOptions, plan, unsupported
 
 # Added to the supervisor's deadline: it must be the shorter one, so that stacks are taken before a rank times out.
 PATIENCE_S = 60.0
@@ -116,16 +116,17 @@ def _refuse(torch: Any, device: Any, precision: str) -> None:
     capability = ".".join(map(str, torch.cuda.get_device_capability(device))) if device.type == "cuda" else None
     problem = unsupported(precision, capability)
     if problem is not None:
-        raise ValueError(problem)
+        raise Rejected("precision", problem)
     refuse_foreign_code(torch, device)
 
 
 def _room_for_shared_memory(path: str = SHARED_MEMORY, wanted: int = SHARED_MEMORY_BYTES) -> None:
-    """Raises OSError where shared memory is short, which NCCL meets as a bus error."""
+    """Raises Rejected where shared memory is short, which NCCL meets as a bus error."""
     state = os.statvfs(path)
     free = state.f_bavail * state.f_frsize
     if free < wanted:
-        raise OSError(f"shared memory is short: {path} has {free >> 20} MiB free, {wanted >> 20} MiB are needed")
+        short = f"shared memory is short: {path} has {free >> 20} MiB free, {wanted >> 20} MiB are needed"
+        raise Rejected("shared-memory", short)
 
 
 def view(torch: Any) -> View:
@@ -192,16 +193,14 @@ def identity(torch: Any, device: Any) -> RankDevice:
 
 
 def refuse_foreign_code(torch: Any, device: Any) -> None:
-    """Raises RuntimeError where the build holds no code for the GPU, before CUDA reports it in a hundred lines."""
+    """Raises Rejected where the build holds no code for the GPU, before CUDA reports it in a hundred lines."""
     if device.type != "cuda":
         return
     major, minor = torch.cuda.get_device_capability(device)
     built = torch.cuda.get_arch_list()
     if built and not runs(built, major, minor):
-        raise RuntimeError(
-            f"no kernel image is available for {device}, sm_{major}{minor}: torch {torch.__version__} holds "
-            + " ".join(built)
-        )
+        wanted = f"no kernel image is available for {device}, sm_{major}{minor}"
+        raise Rejected("no-code", f"{wanted}: torch {torch.__version__} holds {' '.join(built)}")
 
 
 def runs(built: Sequence[str], major: int, minor: int) -> bool:
@@ -227,7 +226,7 @@ def open_device(torch: Any, device: Any) -> None:
         torch.cuda.set_device(device)
         total = torch.ones(1024, device=device).sum().item()
         if total != 1024.0:
-            raise RuntimeError(f"{device} adds 1024 ones to {total}")
+            raise Rejected("sum", f"{device} adds 1024 ones to {total}")
 
 
 def versions(torch: Any) -> dict[str, str | None]:

@@ -1,6 +1,7 @@
 """Each assertion of the smoke test has its own finding, its number, and a remedy that fits the kind of run."""
 
 import signal
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -13,7 +14,8 @@ from gpucheck.processes.ranks.supervisor import Ending, RankEnd
 from gpucheck.train import evaluate
 from gpucheck.train.evaluation.root_cause import find_failing_rank
 from gpucheck.train.progress import Position, position_of
-from gpucheck.train.spec import SmokeOptions
+from gpucheck.train.spec import Rejected, SmokeOptions, kind_of
+from gpucheck.train.torch.rank import _refuse
 from tests.train.outcomes import HANG, ON_CPU, ON_GPUS, ON_ONE_GPU, REFERENCE, SAME, STEP_5, STEP_10, A, B
 
 
@@ -161,12 +163,6 @@ RAISED = (
     ("CUDA error: system not yet initialized", Verdict.FAIL, "fabric-manager-down", "fabric-not-ready"),
     (TOO_OLD, Verdict.FAIL, "driver-mismatch", "driver-mismatch"),
     ("all CUDA-capable devices are busy or unavailable", Verdict.FAIL, "compute-mode-exclusive", "gpu-exclusive"),
-    (
-        "OSError: shared memory is short: /dev/shm has 1 MiB free",
-        Verdict.UNKNOWN,
-        "shm-too-small",
-        "shared-memory-short",
-    ),
     ("OSError: [Errno 28] No space left on device", Verdict.UNKNOWN, FULL, "no-disk-space"),
     ("OSError: [Errno 27] File too large: 'report'", Verdict.UNKNOWN, FULL, "no-disk-space"),
     ("OSError: [Errno 24] Too many open files", Verdict.UNKNOWN, "rank-killed", "rank-no-resources"),
@@ -207,6 +203,10 @@ RAISED = (
             "shm-too-small",
             "shared-memory-short",
         ),
+        ({"kind": "raised", "rejected": "no-code"}, Verdict.FAIL, "arch-not-in-build", "no-code-for-gpu"),
+        ({"kind": "raised", "rejected": "precision"}, Verdict.FAIL, None, "precision-unsupported"),
+        ({"kind": "raised", "rejected": "shared-memory"}, Verdict.UNKNOWN, "shm-too-small", "shared-memory-short"),
+        ({"kind": "raised", "rejected": "sum"}, Verdict.FAIL, "data-corruption", "sum-wrong"),
         ({"kind": "timeout-start", "phase": "import"}, Verdict.UNKNOWN, None, "start-slow"),
         ({"kind": "timeout-start", **ANONYMOUS}, Verdict.UNKNOWN, None, "ranks-not-started"),
         (
@@ -266,6 +266,17 @@ def test_of_two_ranks_that_ended_the_first_cause_is_named(one, other, expected):
     answer = failure_of({"progress": at("allreduce", 3), **one}, {"progress": at("forward", 3), **other})
 
     assert {name: getattr(answer, name) for name in expected} == expected
+
+
+def test_what_a_rank_rejects_is_read_of_its_kind_and_not_of_its_words():
+    """Also where another rank is the one that failed."""
+    with pytest.raises(Rejected) as rejected:
+        _refuse(None, SimpleNamespace(type="cpu"), "tf32")
+    error = replace(raised(2.0, "Rejected", "any words"), kind=kind_of(rejected.value))
+    answer = failure_of({"status": KILL}, {"status": 1, "error": error})
+
+    assert (answer.kind, answer.rejected) == ("died", "precision")
+    assert evaluate(answer)[0].code == "training.precision-unsupported"
 
 
 def test_a_rank_in_an_uninterruptible_call_is_the_one_that_hangs():
