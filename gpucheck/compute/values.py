@@ -76,12 +76,14 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
 class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
     """A step or a start without a result. stuck: the deadline passed. crashed: a signal ended the process.
 
-    cuda-error: CUDA returned an error while computing. defect: gpucheck or the framework failed.
+    cuda-error: CUDA returned an error while computing. defect: gpucheck or the framework failed. capability: of a
+    device that the library could open.
     """
 
     kind: FailureKind
     detail: str
     step: str = ""
+    capability: str | None = None
 
 
 class Bench(Protocol):

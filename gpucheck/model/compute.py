@@ -9,8 +9,8 @@ from gpucheck.model.device import Device
 
 SCHEMA = "gpucheck.compute/1"
 FailureKind = Literal[
-    "missing-package", "not-started", "no-process", "no-memory", "no-resources", "stuck", "crashed", "cuda-error",
-    "defect",
+    "missing-package", "not-started", "no-code", "no-process", "no-memory", "no-resources", "stuck", "crashed",
+    "cuda-error", "defect",
 ]  # fmt: skip
 
 
@@ -80,7 +80,7 @@ class ComputeDevice(Device, frozen=True, kw_only=True):
     """What one device computed. digests: by operation, that of most repeats.
 
     errors: counters that rose during the run, with the difference. failure: why it has no numbers, or not all.
-    failed: the kind of that failure. licensed, gsp_firmware: as in Health.
+    failed: the kind of that failure; no-code: the library has none for this GPU. licensed, gsp_firmware: as in Health.
     """
 
     capability: str | None = None

@@ -3,8 +3,9 @@
 import os
 
 import pytest
+from msgspec.structs import replace
 
-from gpucheck.compute.engines.engine import LINKS
+from gpucheck.compute.engines.engine import LINKS, NoType
 from gpucheck.compute.engines.torch import TorchEngine
 from gpucheck.compute.evaluation import evaluate
 from gpucheck.compute.measure import ComputeOptions, chosen_for
@@ -126,16 +127,17 @@ def test_a_build_without_code_for_the_gpus_is_one_finding_with_the_wheel_that_ha
         raise RuntimeError(REFUSED)
 
     monkeypatch.setattr(engine, "multiply", multiply)
-    with pytest.raises(RuntimeError) as raised:
+    with pytest.raises(NoType) as raised:
         engine.opened("torch 2.13.0+cu128", capability, 56, {})
     gpus = [Device(index=number, name="Tesla P100", bus_id=f"0000:0{number}:00.0") for number in (1, 2)]
-    ran = run(Refusing(failure_of(raised.value)), gpus)
-    (said,) = evaluate(ran.devices)
+    failure = failure_of(raised.value)
+    (said,) = evaluate(run(Refusing(failure), gpus).devices)
+    (reworded,) = evaluate(run(Refusing(replace(failure, detail="other words")), gpus).devices)
 
     assert (said.check, said.verdict, said.cause) == ("compute", Verdict.UNKNOWN, "arch-not-in-build")
     assert said.code == "compute.no-code-for-gpu"
     assert f"{types} rejected by torch 2.13.0+cu128: CUDA error: no kernel image" in said.values["reason"]
-    assert said.values["build"] == build
+    assert said.values["build"] == reworded.values["build"] == build
     assert "GPU 1, GPU 2" in str(said.seen)
 
 

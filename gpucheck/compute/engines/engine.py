@@ -75,6 +75,15 @@ def scale_of(depth: int) -> float:
     return 2.0 ** -round((depth.bit_length() - 1) / 2)
 
 
+class NoType(RuntimeError):
+    """The library multiplies no type on a device. rejected: by type, why."""
+
+    def __init__(self, capability: str | None, rejected: dict[str, str]) -> None:
+        reasons = "; ".join(dict.fromkeys(rejected.values()))
+        super().__init__(f"compute capability {capability}: {', '.join(rejected)} rejected by {reasons}")
+        self.capability = capability
+
+
 class Engine(ABC):
     """Computes on one device, in the process that opened it. A matrix is what an engine makes of it, with its nbytes
     and itemsize. Every method raises what the library of the engine raises.
@@ -155,11 +164,10 @@ class Engine(ABC):
     def opened(
         self, name: str, capability: str | None, multiprocessors: int | None, versions: dict[str, str | None]
     ) -> Opened:
-        """Return what the device is. name: of the library, with its version. Raises RuntimeError without any type."""
+        """Return what the device is. name: of the library, with its version. Raises NoType."""
         types, rejected = self.usable(capability, name)
         if not types:
-            reasons = "; ".join(dict.fromkeys(rejected.values()))
-            raise RuntimeError(f"compute capability {capability}: {', '.join(rejected)} rejected by {reasons}")
+            raise NoType(capability, rejected)
         khz = self.attribute(MEMORY_CLOCK)
         return Opened(
             types=types,

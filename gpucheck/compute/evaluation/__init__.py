@@ -1,7 +1,6 @@
 """From what the devices measured to findings. Pure functions; GPUs of one model on one host are compared."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -19,8 +18,6 @@ ENGINE_MISSING = "compute.engine-missing"
 # Above this probability of a miss a pass states that little was checked.
 MOST_MISS = 0.05
 RARE = 1e-9
-# CUDA error 209 (cudaErrorNoKernelImageForDevice), and how the engine names the GPU that has it.
-NO_CODE, CAPABILITY = "no kernel image is available", re.compile(r"compute capability (\d+\.\d+)")
 # Of a device that failed for a reason that is no result about it; another kind is a failure of gpucheck.
 NOT_COMPUTED = {
     "no-memory": "compute.no-memory",
@@ -41,7 +38,7 @@ def gaps(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
             yield Subject(check=NAME).unknown(ENGINE_MISSING, "compute unknown: neither torch nor cuBLAS is installed")
         else:
             yield Subject(check=NAME).unknown("compute.torch-missing", seen, "a run with torch", package=package)
-    without_code = [device for device in failed if NO_CODE in device.failure and device.failed == "not-started"]
+    without_code = [device for device in failed if device.failed == "no-code"]
     if without_code:
         yield _without_code(without_code)
     for device in failed:
@@ -51,7 +48,7 @@ def gaps(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
 
 def _without_code(devices: Sequence[ComputeDevice]) -> Finding:
     reasons = tuple(dict.fromkeys(device.failure for device in devices))
-    capabilities = {found[1] for reason in reasons if (found := CAPABILITY.search(reason))}
+    capabilities = {device.capability for device in devices if device.capability}
     builds = (
         f"{release.version}+{build.build}"
         for release in reversed(torch().releases)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import BinaryIO
 
 from gpucheck.compute.engines.cublas import CublasEngine
-from gpucheck.compute.engines.engine import Engine
+from gpucheck.compute.engines.engine import Engine, NoType
 from gpucheck.compute.engines.torch import TorchEngine
 from gpucheck.compute.values import CUBLAS, Answer, ComputeStep, Failure, Opened, Setup
 from gpucheck.measure.engines.driver.calls import CudaError, MissingCall
@@ -18,6 +18,8 @@ from gpucheck.model.compute import FailureKind
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.lifeline import first_line, located, reply, serve, setup_of
 
+# CUDA error 209 (cudaErrorNoKernelImageForDevice).
+NO_CODE = "no kernel image is available"
 MEMORY, CUDA = "out of memory", ("CUDA error", "CUBLAS_STATUS", "cuBLAS", "CUDA_ERROR")
 
 
@@ -31,11 +33,16 @@ def failure_of(error: Exception, step: str = "") -> Failure:
         kind = "no-memory"
     elif exhausted(error):
         kind = "no-resources"
-    elif any(words in first for words in CUDA) and not isinstance(error, NotImplementedError):
+    elif isinstance(error, CudaError) or (
+        any(words in first for words in CUDA) and not isinstance(error, NotImplementedError)
+    ):
         kind = "cuda-error" if step else "not-started"
     elif isinstance(error, LookupError | OSError | RuntimeError | MissingCall) and not step:
         kind = "not-started"
-    return Failure(kind=kind, detail=located(error) if kind == "defect" else first, step=step)
+    if kind == "not-started" and NO_CODE in first:
+        kind = "no-code"
+    capability = error.capability if isinstance(error, NoType) else None
+    return Failure(kind=kind, detail=located(error) if kind == "defect" else first, step=step, capability=capability)
 
 
 def opened(engine: Engine, setup: Setup) -> Opened | Failure:

@@ -54,7 +54,7 @@ class Collected:
         self.alone: dict[tuple[Kind, str], Rate] = {}
         self.made = ComputeDevice(**asdict(device))
         if isinstance(first, Failure):
-            self.made = replace(self.made, failed=first.kind, failure=first.detail)
+            self.made = replace(self.made, failed=first.kind, failure=first.detail, capability=first.capability)
             return
         self.made = replace(
             self.made,
