@@ -21,8 +21,8 @@ from gpucheck.compute.values import (
     ComputeStep,
     Failure,
     Opened,
-    not_tested,
     operations,
+    untested,
     ways,
 )
 from gpucheck.knowledge.codes import Subject
@@ -308,12 +308,12 @@ def _report(source: Source, options: BurnInOptions, not_written: str, run: Run) 
         state=str(options.state),
     )
     lost = (f"{options.state}: not written: {not_written}",) if not_written else ()
-    opened = next((one.opened for one in run.collected if one.opened), None)
+    report = report_of(source, run.chosen, run.collected, run.clock, (ending,))
     return replace(
-        report_of(source, run.chosen, run.collected, run.clock, (ending,)),
+        report,
         level="burn-in",
         load_seconds=made.seconds,
         burn_in=made,
         method=(*METHOD, *ROUNDS),
-        notes=(*run.chosen.notes, *not_tested(opened), *lost),
+        notes=(*run.chosen.notes, *untested(report.not_tested), *lost),
     )

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpucheck.compute.engines.simulated import TICK_S, ComputeGpu, SimulatedBench, read
 from gpucheck.compute.running.run import Collected, ComputeRun, Doubtful, Workers
-from gpucheck.compute.values import CUBLAS, TORCH, Bench
+from gpucheck.compute.values import CUBLAS, TORCH, Bench, not_tested
 from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device
@@ -50,13 +50,14 @@ class ComputeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chosen(NamedTuple):
-    """A bench and its devices. gpus: by NVML, in the same order; empty for CPU processes."""
+    """A bench and its devices. gpus: by NVML, in the same order; empty for CPU processes. shared: as ComputeReport."""
 
     bench: Bench
     devices: tuple[Device, ...]
     gpus: tuple[Gpu, ...]
     engine: str
     notes: tuple[str, ...] = ()
+    shared: bool = False
 
 
 def measure(
@@ -93,14 +94,17 @@ def report_of(
     source: Source, chosen: Chosen, collected: Sequence[Collected], clock: Clock, findings: tuple[Finding, ...]
 ) -> ComputeReport:
     """Return the report without times of load and notes, which differ by level."""
+    opened = next((one.opened for one in collected if one.opened), None)
     return ComputeReport(
         **clock.answer(source.read("system", "simulation"), findings),
         engine=chosen.engine,
         level="standard",
-        versions=next((one.opened.versions for one in collected if one.opened), {}),
+        versions=opened.versions if opened else {},
         load_seconds=0.0,
         gpus=with_settings(tuple(one.result() for one in collected), chosen.gpus),
         method=METHOD,
+        shared=chosen.shared,
+        not_tested=not_tested(opened),
     )
 
 
@@ -133,19 +137,19 @@ def _gpus(source: Source, options: ComputeOptions) -> Chosen:
     gpus = choose(listed, options.devices).gpus
     directory = machine_directory()
     divided = {gpu.index: gpu.mig_uuids[0] for gpu in gpus if gpu.health.mig and gpu.mig_uuids and not directory}
-    notes = admit([gpu for gpu in gpus if gpu.index not in divided], contended=options.contended)
+    busy = admit([gpu for gpu in gpus if gpu.index not in divided], contended=options.contended)
     devices = tuple(replace(device(gpu), uuid=divided.get(gpu.index, gpu.uuid)) for gpu in gpus)
-    if divided:
-        notes = (*notes, f"MIG: on GPU {', '.join(map(str, divided))} only the first instance computes")
+    part = f"MIG: on GPU {', '.join(map(str, divided))} only the first instance computes" if divided else ""
+    notes = tuple(filter(None, (busy, part)))
     if directory is None:
         engine = CUBLAS if find_spec(TORCH) is None else TORCH
-        return Chosen(Workers(devices, engine=engine), devices, gpus, engine, notes)
+        return Chosen(Workers(devices, engine=engine), devices, gpus, engine, notes, bool(notes))
     try:
         known = {gpu.bus_id: gpu for gpu in read(directory)}
     except ValueError as error:
         raise Unmeasurable(Subject(check=NAME).unknown("compute.simulation-unreadable", str(error))) from error
     simulated: list[ComputeGpu] = [known[gpu.pci_bus_id] for gpu in gpus]
-    return Chosen(SimulatedBench(simulated, tick_s=options.tick_s), devices, gpus, "simulated", notes)
+    return Chosen(SimulatedBench(simulated, tick_s=options.tick_s), devices, gpus, "simulated", notes, bool(notes))
 
 
 def with_settings(devices: tuple[ComputeDevice, ...], gpus: tuple[Gpu, ...]) -> tuple[ComputeDevice, ...]:

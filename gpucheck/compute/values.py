@@ -101,7 +101,6 @@ class Bench(Protocol):
 
 TYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8")
 WAYS = ("read", "write", "copy")
-NOT_TESTED = "not tested without torch: "  # how a note begins
 # One attention step and one reduction: in the type that training uses, where the device has it.
 ATTENTION = ("bf16", "fp16", "fp32")
 REDUCTION = "reduction-fp32"
@@ -132,8 +131,13 @@ def ways(without: Sequence[str]) -> tuple[str, ...]:
 
 
 def not_tested(opened: Opened | None) -> tuple[str, ...]:
-    """Return a note on what only torch tests; empty with torch."""
-    return (f"{NOT_TESTED}{', '.join((*opened.rejected, *opened.without))}",) if opened and opened.without else ()
+    """Return what only torch tests; nothing with torch."""
+    return (*opened.rejected, *opened.without) if opened and opened.without else ()
+
+
+def untested(names: Sequence[str]) -> tuple[str, ...]:
+    """Return a note on what only torch tests."""
+    return (f"not tested without torch: {', '.join(names)}",) if names else ()
 
 
 def steps(types: Sequence[str], *, small: bool = False, without: Sequence[str] = ()) -> Iterator[ComputeStep]:

@@ -61,12 +61,15 @@ class BandwidthOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Place(NamedTuple):
-    """The machine, the host as it was read (None for CPU processes), and the type of its devices."""
+    """The machine, the host as it was read (None for CPU processes), and the type of its devices.
+
+    busy: a note on other processes that use them, empty without any.
+    """
 
     machine: CopyPaths
     scene: Scene | None
     local: bool
-    notes: tuple[str, ...]
+    busy: str = ""
 
 
 def measure(
@@ -96,7 +99,7 @@ def measure(
         seed=1 if simulated else secrets.randbits(63),
     )
     wanted = buffer_bytes(place.machine, request) if engine != "cpu" else max(CPU_BYTES, options.tensor_bytes or 0)
-    notes = place.notes
+    notes: tuple[str, ...] = (place.busy,) if place.busy else ()
     if place.scene is not None:
         wanted, note = room(place.scene.gpus, wanted)
         notes += (note,) if note else ()
@@ -164,6 +167,7 @@ def measure(
             devices=report.devices(results, place.machine),
             method=report.method(results),
             notes=notes,
+            contended=bool(place.busy),
             pairs=report.measured_pairs(results, place.machine),
             matrices=report.matrices(results, place.machine),
             peer_access=report.peer_access(results, scene),
@@ -182,7 +186,7 @@ def _cpu_place() -> _Place:
     devices = tuple(Device(index=i, name="CPU process") for i in range(CPU_DEVICES))
     between = {(a, b): Path(cls="CPU", resources=()) for a in range(CPU_DEVICES) for b in range(CPU_DEVICES) if a != b}
     machine = CopyPaths(devices=devices, between=between, to_host=((),) * CPU_DEVICES)
-    return _Place(machine, None, local=False, notes=())
+    return _Place(machine, None, local=False)
 
 
 def _gpu_place(source: Source, options: BandwidthOptions) -> _Place:
@@ -191,13 +195,13 @@ def _gpu_place(source: Source, options: BandwidthOptions) -> _Place:
     if isinstance(reading, NvmlFailure) or topology is None or not reading.gpus:
         raise _no_gpus(facts)
     chosen = choose(reading.gpus, options.devices)
-    notes = admit(chosen.gpus, contended=options.contended)
+    busy = admit(chosen.gpus, contended=options.contended)
     machine = CopyPaths(
         devices=tuple(device(gpu) for gpu in chosen.gpus),
         between=paths(chosen.gpus, pci, topology),
         to_host=ports_to_host(chosen.gpus, pci),
     )
-    return _Place(machine, Scene.of(facts, chosen.gpus, reading, topology), chosen.local, notes)
+    return _Place(machine, Scene.of(facts, chosen.gpus, reading, topology), chosen.local, busy)
 
 
 def _shares(scene: Scene | None, opened: Opened) -> tuple[int, ...]:

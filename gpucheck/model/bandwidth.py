@@ -115,6 +115,7 @@ class BandwidthReport(Answer, frozen=True, kw_only=True):
     planned_s, device_s: device time as planned and as taken; seconds: the whole run's.
     peer_access: None where the copy engine does not know.
     local_gb_s: copies inside each device. integrity: bytes and words of the data check.
+    contended: other processes used the GPUs meanwhile.
     observations: all of it as ``gpucheck diagnose --observations`` reads it.
     """
 
@@ -129,6 +130,7 @@ class BandwidthReport(Answer, frozen=True, kw_only=True):
     devices: tuple[MeasuredDevice, ...]
     method: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    contended: bool = False
     pairs: tuple[MeasuredPair, ...] = ()
     matrices: dict[str, Matrix] = msgspec.field(default_factory=dict)
     peer_access: PeerAccess | None = None

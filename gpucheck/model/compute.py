@@ -124,6 +124,7 @@ class BurnIn(msgspec.Struct, frozen=True, kw_only=True):
 class ComputeReport(Answer, frozen=True, kw_only=True):
     """One run. checked_values: computed results that were compared, on the GPU with the fewest; miss: the probability
     that a fault which changes one value in 10**9 was missed there. burn_in: of that level only.
+    shared: other processes, or a part of a GPU, may explain a low rate. not_tested: what only torch tests, without it.
     """
 
     schema: str = SCHEMA
@@ -137,3 +138,5 @@ class ComputeReport(Answer, frozen=True, kw_only=True):
     burn_in: BurnIn | None = None
     method: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    shared: bool = False
+    not_tested: tuple[str, ...] = ()

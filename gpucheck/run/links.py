@@ -34,15 +34,15 @@ def bandwidth(
     from gpucheck.measure.values import Watch
 
     def judge(report: "BandwidthReport") -> "BandwidthReport":
-        return evaluated(report, contended=options.contended) if evaluate else report
+        return evaluated(report) if evaluate else report
 
     return measure(source, options, watch or Watch(), doubtful, judge)
 
 
-def evaluated(report: "BandwidthReport", *, contended: bool = False) -> "BandwidthReport":
-    """Return a measured report with its diagnosis. contended: GPUs in use were measured as well."""
+def evaluated(report: "BandwidthReport") -> "BandwidthReport":
+    """Return a measured report with its diagnosis."""
     found = evaluate_links(report.observations)
-    if contended and any(note.startswith("contended") for note in report.notes):
+    if report.contended:
         found = tuple(_cannot_fail(finding) for finding in found)
     findings, verdict, counts = conclude((*report.findings, *found), report.devices)
     return replace(report, findings=findings, verdict=verdict, counts=counts)

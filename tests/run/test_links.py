@@ -21,7 +21,6 @@ SLOW = Finding(
 )
 WRONG = replace(SLOW, check="p2p-integrity", why="wrong")
 GAP = Finding(check="p2p-copies", verdict=Verdict.SKIP, subject="host", why="no torch")
-BUSY = "contended: process 7 (job) ran during the copies, so no result can fail"
 SEEN = Observations(
     gpus=(ObservedGpu(bus_id="0000:1b:00.0"), ObservedGpu(bus_id="0000:2b:00.0")),
     measured=Measured(failures=(CopyFailure(kind="stuck", step="one direction", pairs=((0, 1),)),)),
@@ -42,11 +41,11 @@ def measured(**values):
 def run(monkeypatch):
     """The report of a run that measured this, with what was judged."""
 
-    def go(report, *, contended=False):
+    def go(report):
         asked = []
         monkeypatch.setattr("gpucheck.measure.bandwidth.measure", lambda *given: given[-1](report))
         monkeypatch.setattr(links, "diagnose", lambda seen: asked.append(seen) or (SLOW, WRONG))
-        return links.bandwidth(whole_host(h100(0)), BandwidthOptions(contended=contended)), asked
+        return links.bandwidth(whole_host(h100(0)), BandwidthOptions()), asked
 
     return go
 
@@ -68,15 +67,10 @@ def test_where_nothing_was_measured_nothing_is_judged(run):
 
 
 @pytest.mark.parametrize(
-    ("contended", "notes", "verdicts"),
-    [
-        (True, (BUSY,), [Verdict.WARN, Verdict.FAIL]),
-        (True, (), [Verdict.FAIL, Verdict.FAIL]),
-        (False, (), [Verdict.FAIL, Verdict.FAIL]),
-    ],
+    ("contended", "verdicts"), [(True, [Verdict.WARN, Verdict.FAIL]), (False, [Verdict.FAIL, Verdict.FAIL])]
 )
-def test_a_gpu_in_use_fails_on_no_number_but_on_wrong_data(run, contended, notes, verdicts):
-    report, _ = run(measured(notes=notes), contended=contended)
+def test_a_gpu_in_use_fails_on_no_number_but_on_wrong_data(run, contended, verdicts):
+    report, _ = run(measured(contended=contended))
 
     assert [finding.verdict for finding in report.findings[1:]] == verdicts
 

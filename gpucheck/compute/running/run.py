@@ -22,6 +22,7 @@ from gpucheck.compute.values import (
     Setup,
     not_tested,
     steps,
+    untested,
 )
 from gpucheck.knowledge.compute import ceiling_tflops, memory_ceiling_gb_s, operations_per_clock
 from gpucheck.measure.values import Watch, spread
@@ -187,7 +188,7 @@ class ComputeRun:
         opened = next((one.opened for one in self.collected if one.opened), None)
         low = len(self._low)
         many = f"{low} rates look low, and {MOST_ALONE} were measured alone"
-        return (*not_tested(opened), *((many,) if low > MOST_ALONE else ()))
+        return (*untested(not_tested(opened)), *((many,) if low > MOST_ALONE else ()))
 
 
 def run_step(

@@ -67,8 +67,11 @@ def _named(gpus: Sequence[Gpu], token: str) -> Gpu:
     raise Unmeasurable(COPIES.unknown(code, f"--devices: {token!r}", there=there), usage=True)
 
 
-def admit(gpus: Sequence[Gpu], *, contended: bool) -> tuple[str, ...]:
-    """Notes for the report. Raises Unmeasurable for MIG, for a GPU that accepts no process, and for a busy one."""
+def admit(gpus: Sequence[Gpu], *, contended: bool) -> str:
+    """Return a note on other processes that use these GPUs, empty without any.
+
+    Raises Unmeasurable for MIG, for a GPU that accepts no process, and for a busy one.
+    """
     cut = [gpu for gpu in gpus if gpu.health.mig]
     if cut:
         raise _refuse(cut, "measure.mig-on", "MIG is on", verdict=Verdict.SKIP)
@@ -78,7 +81,7 @@ def admit(gpus: Sequence[Gpu], *, contended: bool) -> tuple[str, ...]:
     busy = [gpu for gpu in gpus if any(map(_copies_too, gpu.health.processes or ()))]
     if busy and not contended:
         raise _refuse(busy, "measure.gpu-in-use", f"in use by {_processes(busy)}")
-    return (f"contended: {_processes(busy)} ran during the copies, so no result can fail",) if busy else ()
+    return f"contended: {_processes(busy)} ran during the copies, so no result can fail" if busy else ""
 
 
 def _copies_too(process: GpuProcess) -> bool:

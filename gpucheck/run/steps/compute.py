@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from gpucheck.compute.evaluation import CHECKS, ENGINE_MISSING, RESULTS, checked, doubtful, evaluate
-from gpucheck.compute.values import CUBLAS, NOT_TESTED
+from gpucheck.compute.values import CUBLAS, untested
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Verdict, worst
 from gpucheck.model.compute import Sample
@@ -33,8 +33,6 @@ TYPICAL_S = 50.0
 # Of the readings of one GPU, which are ten a second: the report of a host stays small, a recording has all of them. A
 # page draws as many.
 MOST_READINGS = 4
-# How notes begin that other work, or a part of a GPU, may explain a low rate.
-SHARED = ("contended", "MIG")
 ABOUT = """Compute: does every GPU compute right, and as fast as its peers and its clock allow?
 
 Source: torch, or cuBLAS without it, in one child process a GPU, all at the same time: products of matrices in each
@@ -66,7 +64,7 @@ def burn_in(
 
 def _evaluated(source: Source, report: "ComputeReport") -> "ComputeReport":
     found = evaluate(report.gpus)
-    if any(note.startswith(SHARED) for note in report.notes):
+    if report.shared:
         found = tuple(map(_cannot_fail, found))
     if report.engine == CUBLAS:
         # This engine has not run on a GPU yet, and a result may also change on its way to the host.
@@ -114,7 +112,7 @@ def _compute(source: Source) -> Outcome:
             skipped = Subject(check=NAME).skips("compute.engine-not-planned", "not run")
             return Outcome((skipped,), {}, (f"{CLAIM}, {reason.text}, and cuBLAS is not installed",))
     nothing = report.findings and not any(device.repeats for device in report.gpus)
-    partly = (f"{CLAIM}, {note}" for note in report.notes if note.startswith(NOT_TESTED))
+    partly = (f"{CLAIM}, {note}" for note in untested(report.not_tested))
     unproven = (f"{CLAIM}, {report.findings[0].seen}",) if nothing else tuple(partly)
     return Outcome(report.findings, _numbers(report), unproven)
 

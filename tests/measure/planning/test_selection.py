@@ -69,7 +69,7 @@ MPS = GpuProcess(pid=7, kind="compute", name="/usr/bin/nvidia-cuda-mps-server")
 
 @pytest.mark.parametrize("idle", [(), (DESKTOP,), (MPS,)])
 def test_a_desktop_or_an_mps_server_without_a_client_is_no_other_user(idle):
-    assert admit([sick(GPUS[0], processes=idle)], contended=False) == ()
+    assert admit([sick(GPUS[0], processes=idle)], contended=False) == ""
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_gpu_that_others_use_or_nobody_may_is_refused(health, words):
 
 
 def test_a_busy_gpu_is_measured_where_that_is_wanted():
-    assert admit([sick(GPUS[0], processes=(JOB,))], contended=True)[0].startswith("contended: process 4711")
+    assert admit([sick(GPUS[0], processes=(JOB,))], contended=True).startswith("contended: process 4711")
 
 
 def full(free):
