@@ -9,10 +9,26 @@ from gpucheck.checks._machine import Link, Machine, Pair, nvlink_of
 from gpucheck.knowledge import healthy_rates
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.finding import Verdict, worst
-from gpucheck.topology.expected import HEALTHY, Healthy, both_directions, c2c_copy, nvlink_copy, peer_copy, slower
+from gpucheck.topology.expected import (
+    HEALTHY,
+    Alike,
+    Healthy,
+    both_directions,
+    c2c_copy,
+    nvlink_copy,
+    peer_copy,
+    slower,
+)
 
 SLIGHT = 0.85  # of the median: a number above it is worth a warning, never a failure
 LIKE_OTHERS = 0.90
+# Paths whose rate is a part of that of one PCIe link, by kind.
+PATHS = {
+    "staged": "through host memory",
+    "staged-across": "through host memory across sockets",
+    "staged-uplink": "through host memory, both behind one uplink",
+    "host": "to host memory",
+}
 OVER = 1.02  # of the line rate: no link carries more
 
 
@@ -51,8 +67,8 @@ def direct(m: Machine, pair: Pair, cls: str | None = None, value: float = 0.0) -
         if not possible or cls or m.is_wiring_known(pair):
             return possible[0] if possible else None
         # Several healthy machines: PASS holds on the fastest of them, a failure on the slowest.
-        basis = f"{possible[0].basis}, wiring unknown"
-        return possible[0]._replace(vague=True, basis=basis, least=possible[-1].far)
+        kind, basis = (*possible[0].kind, "any wiring"), f"{possible[0].basis}, wiring unknown"
+        return possible[0]._replace(vague=True, kind=kind, basis=basis, least=possible[-1].far)
     line = m.line(pair)
     return peer_copy(cls, line.generation, line.width, intel=m.intel) if line else None
 
@@ -63,12 +79,12 @@ def staged(m: Machine, pair: Pair) -> Healthy | None:
     if line is None:
         return None
     if shared:
-        spread, name = rates.staged_shared_uplink, "through host memory, both behind one uplink"
+        spread, kind = rates.staged_shared_uplink, "staged-uplink"
     elif m.crosses(pair):
-        spread, name = rates.staged_across_sockets, "through host memory across sockets"
+        spread, kind = rates.staged_across_sockets, "staged-across"
     else:
-        spread, name = rates.staged, "through host memory"
-    return _of_link(line, spread, name)
+        spread, kind = rates.staged, "staged"
+    return _of_link(line, spread, kind)
 
 
 def host_copy(m: Machine, i: int, *, far: bool | None) -> Healthy | None:
@@ -81,15 +97,16 @@ def host_copy(m: Machine, i: int, *, far: bool | None) -> Healthy | None:
     rates, link = healthy_rates(), m.to_host(i)
     if link is None:
         return None
-    near, away = (_of_link(link, spread, "to host memory") for spread in (rates.host_copy, rates.host_copy_far))
+    near, away = (_of_link(link, spread, "host") for spread in (rates.host_copy, rates.host_copy_far))
     if far is None and m.several_nodes:
-        return near._replace(vague=True, least=away.far, basis=f"{near.basis}, NUMA node of the memory unknown")
+        kind, basis = (*near.kind, "any node"), f"{near.basis}, NUMA node of the memory unknown"
+        return near._replace(vague=True, least=away.far, kind=kind, basis=basis)
     return away if far else near
 
 
-def _of_link(link: Link, spread: tuple[float, float], name: str) -> Healthy:
-    basis = f"PCIe Gen{link.generation} x{link.width} {link.gb_s:g} GB/s x {spread[0]:.2f} ({name})"
-    return Healthy(link.gb_s * spread[0], spread[1], link.gb_s, basis)
+def _of_link(link: Link, spread: tuple[float, float], kind: str) -> Healthy:
+    basis = f"PCIe Gen{link.generation} x{link.width} {link.gb_s:g} GB/s x {spread[0]:.2f} ({PATHS[kind]})"
+    return Healthy(link.gb_s * spread[0], spread[1], link.gb_s, (kind, link.generation, link.width), basis)
 
 
 def level(value: float, usual: Healthy | None, links: int = 0) -> Level | None:
@@ -117,9 +134,9 @@ def levels(m: Machine, *, through_host: bool = False) -> dict[Pair, Level]:
 
 def verdict_of(rows: Iterable[Level]) -> Verdict:
     """Return the verdict by how far below healthy the middle of these numbers is, of the worst kind of path."""
-    kinds: dict[str, list[Level]] = {}
+    kinds: dict[Alike, list[Level]] = {}
     for row in rows:
-        kinds.setdefault(row.usual.basis, []).append(row)
+        kinds.setdefault(row.usual.alike, []).append(row)
     return worst(_of_kind(same) for same in kinds.values())
 
 
@@ -159,9 +176,9 @@ def doubtful(seen: Observations) -> Doubtful:
 
 
 def _low(rows: list[tuple[Pair, float, Healthy]]) -> tuple[Pair, ...]:
-    parts: dict[str, list[float]] = {}
+    parts: dict[Alike, list[float]] = {}
     for _, value, usual in rows:
-        parts.setdefault(usual.basis, []).append(value / usual.gb_s)
-    like = {basis: median(values) for basis, values in parts.items()}
-    found = [(v / u.gb_s, pair) for pair, v, u in rows if v < u.low or v / u.gb_s < LIKE_OTHERS * like[u.basis]]
+        parts.setdefault(usual.alike, []).append(value / usual.gb_s)
+    like = {kind: median(values) for kind, values in parts.items()}
+    found = [(v / u.gb_s, pair) for pair, v, u in rows if v < u.low or v / u.gb_s < LIKE_OTHERS * like[u.alike]]
     return tuple(pair for _, pair in sorted(found))

@@ -25,19 +25,30 @@ class Hop(NamedTuple):
     link: PcieLink
 
 
+Kind = tuple[str | int | None, ...]
+Alike = tuple[Kind, float]
+
+
 class Healthy(NamedTuple):
     """What a copy reaches on machines without a fault.
 
     gb_s: median. spread: standard deviation of the natural logarithm. line: the rate that nothing exceeds. vague: path
-    or wiring is not known, so this is several kinds of machines. least: the far end of the slowest of them.
+    or wiring is not known, so this is several kinds of machines. least: the far end of the slowest of them. kind: of
+    path; basis: how gb_s follows, as text.
     """
 
     gb_s: float
     spread: float
     line: float
+    kind: Kind
     basis: str
     vague: bool = False
     least: float | None = None
+
+    @property
+    def alike(self) -> Alike:
+        """What copies have in common that are compared with each other: kind of path and rate."""
+        return self.kind, self.gb_s
 
     @property
     def low(self) -> float:
@@ -74,7 +85,7 @@ def nvlink_copy(links: int, rate: NvLinkRate | None, engine: Literal["ce", "sm"]
     basis = (
         f"{links} NVLink{plural} of generation {rate.generation} x {rate.gb_s:g} GB/s x {factor * median:.2f} {engines}"
     )
-    return Healthy(line * factor * median, spread, line, basis)
+    return Healthy(line * factor * median, spread, line, ("nvlink", links, engine), basis)
 
 
 def peer_copy(cls: str | None, generation: int, width: int, *, intel: bool = False) -> Healthy | None:
@@ -90,7 +101,8 @@ def peer_copy(cls: str | None, generation: int, width: int, *, intel: bool = Fal
     median, spread = rates.direct[cls if cls and known else "unknown"]
     median = rates.direct_intel.get(cls or "", median) if intel else median
     basis = f"PCIe Gen{generation} x{width} {raw:g} GB/s x {median:.2f} ({cls if known else 'path not known'})"
-    found = Healthy(raw * median, spread, raw, basis, vague=not known)
+    kind = (cls if known else None, generation, width)
+    found = Healthy(raw * median, spread, raw, kind, basis, vague=not known)
     slowest = None if known else peer_copy("SYS", generation, width, intel=intel)
     return found._replace(least=slowest.far) if slowest else found
 
@@ -99,7 +111,7 @@ def c2c_copy(c2c: GpuC2c) -> Healthy:
     """Return what the slower direction between a GPU and its Grace CPU reaches."""
     median, spread = c2c.reached
     basis = f"NVLink-C2C {c2c.gb_s:g} GB/s x {median:.2f} (to host memory)"
-    return Healthy(c2c.gb_s * median, spread, c2c.gb_s, basis)
+    return Healthy(c2c.gb_s * median, spread, c2c.gb_s, ("c2c",), basis)
 
 
 def both_directions(one_way: Healthy, *, nvlink: bool) -> Healthy:
@@ -107,13 +119,15 @@ def both_directions(one_way: Healthy, *, nvlink: bool) -> Healthy:
     part, spread = rates.nvlink_both_ways if nvlink else rates.direct_both_ways
     gb_s, line = 2 * one_way.gb_s * part, 2 * one_way.line
     basis = f"2 x {one_way.basis} x {part:g} both ways"
-    return Healthy(gb_s, (spread**2 + one_way.spread**2) ** 0.5, line, basis, one_way.vague)
+    return one_way._replace(
+        gb_s=gb_s, spread=(spread**2 + one_way.spread**2) ** 0.5, line=line, basis=basis, least=None
+    )
 
 
 def both_ways_expected(cls: str | None, one_way: Expected) -> tuple[float, float]:
     """Return what both directions at once reach together, and the low end of it, GB/s."""
     spread = log(one_way.unidirectional_gb_s / one_way.low_gb_s) / -HEALTHY
-    healthy = Healthy(one_way.unidirectional_gb_s, spread, one_way.high_gb_s, one_way.basis)
+    healthy = Healthy(one_way.unidirectional_gb_s, spread, one_way.high_gb_s, (cls,), one_way.basis)
     found = both_directions(healthy, nvlink=(cls or "").startswith("NV"))
     return found.gb_s, found.low
 

@@ -25,7 +25,7 @@ from gpucheck.diagnose.suspects import (
 )
 from gpucheck.model.finding import Confidence, Finding, Verdict, worst
 from gpucheck.printable import counted
-from gpucheck.topology.expected import FAR
+from gpucheck.topology.expected import FAR, Alike
 
 CHECK = "p2p-bandwidth"
 LIKE, NVLINK_LIKE = 0.80, 0.88  # of the pairs of the same kind on this machine: below it a pair is odd
@@ -95,10 +95,10 @@ def _unmeasured(m: Machine) -> Iterator[Finding]:
 
 
 def healthy(m: Machine, rows: dict[Pair, Level]) -> Iterator[Finding]:
-    kinds: dict[tuple[str | None, str], list[Pair]] = {}
+    kinds: dict[tuple[str | None, Alike], list[Pair]] = {}
     for pair, row in rows.items():
-        kinds.setdefault((m.classes[pair], row.usual.basis), []).append(pair)
-    for (cls, basis), pairs in kinds.items():
+        kinds.setdefault((m.classes[pair], row.usual.alike), []).append(pair)
+    for (cls, _), pairs in kinds.items():
         values = [rows[pair].value for pair in pairs]
         kernels = (
             bool(rows[pairs[0]].links)
@@ -110,7 +110,7 @@ def healthy(m: Machine, rows: dict[Pair, Level]) -> Iterator[Finding]:
             seen=f"{counted(len(pairs), 'GPU pair')}, {percent(rows[pair].part for pair in pairs)} of expected",
             pairs=cls or "all",
             range=span(values),
-            basis=basis,
+            basis=rows[pairs[0]].usual.basis,
             evidence=(f"pairs: {listed(pairs)}",),
         )
 
