@@ -85,6 +85,8 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
 
 # More processes of one GPU than this are counted.
 PROCESSES = 3
+# For these findings of the check throttle the temperature is marked.
+HEAT = ("gpu.hardware-thermal-slowdown", "gpu.software-thermal-slowdown")
 TITLES = (
     "temperature", "power", "SM clock", "memory used", "memory errors", "PCIe lanes", "NVLinks up", "processes",
 )  # fmt: skip
@@ -131,7 +133,7 @@ def _cells(one: Gpu, bad: Sequence[Finding]) -> Iterator[Cell]:
         found = [of_check[check] for check in checks if check in of_check]
         return min(found, key=BAD.index).value if found else ""
 
-    hot, health = any(f.check == "throttle" and "thermal" in str(f.seen) for f in bad), one.health
+    hot, health = any(f.code in HEAT for f in bad), one.health
     slowdown = "" if health.temperature_slowdown_c is None else f"slowdown at {health.temperature_slowdown_c}"
     yield Cell(_unit(health.temperature_c, "\u00b0C"), slowdown, tone("throttle") if hot else "")
     yield Cell(_unit(health.power_w, "W"), _of(health.power_limit_w, "W"), tone("power-limit"))

@@ -102,9 +102,10 @@ def test_a_gpu_that_is_not_usable_has_a_row_in_its_place():
     assert found[1]["UUID, serial"].text == "not usable: gpu-lost"
 
 
-@pytest.mark.parametrize(("seen", "kind"), [("hw-slowdown, hw-thermal", "fail"), ("hw-power-brake", "")])
-def test_only_heat_marks_the_temperature(seen, kind):
-    row = table(finding("throttle", f"gpu:{BUS[0]}", seen=seen, cause="throttled"))[0]
+@pytest.mark.parametrize(("code", "kind"), [("hardware-thermal-slowdown", "fail"), ("power-brake", "")])
+def test_only_heat_marks_the_temperature(code, kind):
+    throttled = finding("throttle", f"gpu:{BUS[0]}", code=f"gpu.{code}", seen="any words", cause="throttled")
+    row = table(throttled)[0]
 
     assert row["temperature"].tone == kind
     assert row["SM clock"].tone == "fail"
