@@ -18,7 +18,7 @@ from gpucheck.checks.pcie import acs, bar1, iommu, link, path
 from gpucheck.checks.pcie import errors as pcie_errors
 from gpucheck.diagnose.rules import collectives, copies, data, nics, other_copies, sharing
 from gpucheck.model.diagnosis.observations import Observations
-from gpucheck.model.finding import Finding, Verdict
+from gpucheck.model.finding import Finding, Verdict, identity
 
 # Wrong data, registers and hangs come first: their causes explain slow copies too. Collectives come last.
 RULES: tuple[Callable[[Case], Iterable[Finding]], ...] = (
@@ -60,8 +60,9 @@ def diagnose(seen: Observations) -> tuple[Finding, ...]:
         case.findings.append(_nothing(case.machine))
     best: dict[tuple[object, ...], Finding] = {}
     for one in sorted(case.findings, key=lambda f: (ORDER.index(f.verdict), SURE.index(f.confidence))):
-        key = (one.cause, one.subject) if one.cause else (one.check, one.subject, one.seen, one.code, str(one.values))
-        best.setdefault(key, one)
+        # Two numbers that pass are two results.
+        number = one.seen if one.verdict is Verdict.PASS and not isinstance(one.seen, str) else None
+        best.setdefault((one.cause, one.subject) if one.cause else (*identity(one), number), one)
     return tuple(best.values())
 
 

@@ -1,7 +1,7 @@
 """The report around the findings: properties of the host. Every read has a deadline; a missing value is a finding."""
 
 import platform
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -16,6 +16,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.packages import packages
 from gpucheck.model import Finding, NotRecorded, NvmlReading, PciDevice, Report, System, Verdict
 from gpucheck.model.facts import Source
+from gpucheck.model.finding import identity
 from gpucheck.printable import counted
 from gpucheck.processes.deadline import StuckError, in_time
 from gpucheck.run.conclusion import conclude
@@ -191,9 +192,11 @@ def with_findings(report: Report, findings: tuple[Finding, ...]) -> Report:
     gpus, wiring = (topology.gpus, topology.wiring) if topology else ((), None)
     found, verdict, counts = conclude(findings, gpus, wiring)
     if topology is not None:
-        known = {(one.check, one.subject, one.cause, one.seen): one for one in found}
+        known: defaultdict[tuple[object, ...], list[Finding]] = defaultdict(list)
+        for one in reversed(found):
+            known[identity(one)].append(one)
         own = conclude(topology.findings, gpus, wiring).findings
-        own = tuple(known.get((one.check, one.subject, one.cause, one.seen), one) for one in own)
+        own = tuple(known[identity(one)].pop() if known[identity(one)] else one for one in own)
         topology = msgspec.structs.replace(topology, findings=own)
     return msgspec.structs.replace(report, verdict=verdict, findings=found, topology=topology, counts=counts)
 

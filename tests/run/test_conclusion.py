@@ -8,6 +8,10 @@ from gpucheck.model import Finding, Verdict, by_root, counted
 from gpucheck.model.host.hardware import WiredFunction, Wiring
 from gpucheck.run import verification as run
 from gpucheck.run.conclusion import conclude, joined
+from gpucheck.run.pastes import _worst_of_each
+from gpucheck.run.report import with_findings
+from tests.render.reports import report
+from tests.topology.servers import topology
 
 BUS = tuple(f"0000:{n:02x}:00.0" for n in range(0x10, 0x18))
 WIDTH = "pcie-width-reduced"
@@ -208,3 +212,18 @@ def test_the_table_names_what_exists_and_has_no_circle():
         passed.add(path[-1])
         todo += [(*path, key) for key in table.explains.get(path[-1], ())]
     assert passed >= table.explains.keys()
+
+
+def test_a_topology_points_to_the_same_root_whatever_its_words():
+    follower = finding("topology", verdict=Verdict.WARN, seen="x8")
+    own = replace(topology(2), findings=(replace(follower, seen="other words"),))
+    made = with_findings(report(topology=own), (finding("pcie-link"), follower))
+
+    assert made.topology.findings[0].because_of == "pcie-link"
+
+
+def test_a_problem_that_two_parts_show_is_one_whatever_its_words():
+    again = [finding("pcie-link", seen=words, code="pcie.width-reduced") for words in ("x8", "8 lanes")]
+
+    assert list(_worst_of_each(again)) == again[:1]
+    assert len(list(_worst_of_each([again[0], replace(again[1], values={"width": 4})]))) == 2

@@ -150,6 +150,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"{self.check}: a {self.verdict.value} finding about {self.subject} must have a fix")
 
 
+def identity(finding: Finding) -> tuple[object, ...]:
+    """Return what two findings about the same thing have in common. Texts and readings do not count."""
+    values = tuple(sorted(finding.values.items()))
+    return finding.check, finding.subject, finding.code, values, finding.cause
+
+
 BUS_ID = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 
 

@@ -26,6 +26,7 @@ from gpucheck.model import (
 from gpucheck.model.diagnosis import Diagnosis, UnreadRange
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, ObservedHost
 from gpucheck.model.facts import Facts
+from gpucheck.model.finding import identity
 from gpucheck.model.paste import Part, Reading
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.pastes.about import damaged, no_evidence, no_host, of_messages, too_many
@@ -284,7 +285,7 @@ def _worst_of_each(found: Iterable[Finding]) -> Iterator[Finding]:
     seen: set[object] = set()
     for one in found:
         place = (one.check, one.subject)
-        key = place if one.verdict is Verdict.PASS else (*place, one.cause, str(one.seen))
+        key = place if one.verdict is Verdict.PASS else identity(one)
         if key not in seen and not (one.verdict is Verdict.PASS and place in bad):
             seen.add(key)
             yield one
