@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator
 from statistics import median
 from typing import Any
 
-from msgspec.structs import replace
-
 from gpucheck.knowledge.gpus import find_gpu
 from gpucheck.model import Gpu
 from gpucheck.model.full_record import CudaFailure, Difference, FullRecord, Ran
-from gpucheck.run.full_record import READ_CUDA
+from gpucheck.run.full_record import COMPUTE, READ_CUDA, TRAIN
 
 # What NVML may answer to a call that is right: success, invalid argument (such as a link that is not there), not
 # supported, no permission, not found, no such function, another size of the structure, deprecated.
 ORDINARY = frozenset({0, 2, 3, 4, 6, 13, 25, 26})
 FAULTLESS = ("pass", "skip")
+VERIFY = ("verify, level quick", "verify")
+IDENTITY = ("check", "subject", "verdict", "code", "values", "cause")
 OF_CEILING = 1.02
 SAME_TIME = 0.03  # between copies behind a gate (the word or the spin kernel) and copies timed by events alone
 LARGE_MIB = 64
@@ -25,14 +25,16 @@ LARGE_MIB = 64
 def differences(gpus: Iterable[Gpu], full: FullRecord) -> tuple[Difference, ...]:
     """Return them, what is certain first: programs that failed, answers, then numbers and verdicts."""
     found = [*_models(gpus), *_failed(full)]
+    known: set[str] = set()
     for ran in full.programs:
-        reader = READERS.get(ran.name, _findings if ran.name.startswith("train") else None)
-        if reader is not None:
-            found += reader(ran)
-    once: dict[tuple[str, str, str], Difference] = {}
-    for one in found:  # both levels of verify find the same
-        once.setdefault((one.subject, one.seen, one.expected), one)
-    return tuple(once.values())
+        if ran.name in READERS:
+            found += READERS[ran.name](ran)
+        for one in _document(_report(ran)).get("findings", ()):
+            # Both levels of verify find the same.
+            if (key := json.dumps([one.get(name) for name in IDENTITY])) not in known:
+                known.add(key)
+                found += _finding(ran, one)
+    return tuple(found)
 
 
 def _models(gpus: Iterable[Gpu]) -> Iterator[Difference]:
@@ -50,7 +52,7 @@ def _failed(full: FullRecord) -> Iterator[Difference]:
         yield Difference(source="cuda", subject="CUDA driver", seen=full.cuda.why)
     for ran in full.programs:
         own = ran.command[:1] == ("-m",)
-        broken = ran.status not in (0, 1, 2, 3) and not (ran.why or "").startswith("not run")
+        broken = ran.status not in (0, 1, 2, 3) and not ran.skipped
         if own and broken:
             last = (ran.errors.strip().splitlines() or [""])[-1]
             seen = ran.why or f"status {ran.status}: {last}"
@@ -92,19 +94,22 @@ def _trial(ran: Ran) -> Iterator[Difference]:
             yield Difference(source=ran.name, subject=subject, seen=seen, expected=expected)
 
 
-def _findings(ran: Ran) -> Iterator[Difference]:
-    for one in _document(ran.output).get("findings", ()):
-        if one["verdict"] not in FAULTLESS and not one.get("because_of"):
-            seen = f"{one['verdict'].upper()} {one['seen'] or one['why']}"
-            expected = str(one.get("wanted") or "")
-            yield Difference(source=ran.name, subject=f"{one['check']}, {one['subject']}", seen=seen, expected=expected)
+def _report(ran: Ran) -> str:
+    """The report of a program of gpucheck as JSON; of compute the last line, and there is none if it was cut."""
+    if ran.name == COMPUTE:
+        return (ran.output.splitlines() or [""])[-1]
+    return ran.output if ran.name in VERIFY or ran.name.startswith(TRAIN) else ""
+
+
+def _finding(ran: Ran, one: dict[str, Any]) -> Iterator[Difference]:
+    if one["verdict"] not in FAULTLESS and not one.get("because_of"):
+        seen = f"{one['verdict'].upper()} {one['seen'] or one['why']}"
+        expected = str(one.get("wanted") or "")
+        yield Difference(source=ran.name, subject=f"{one['check']}, {one['subject']}", seen=seen, expected=expected)
 
 
 def _compute(ran: Ran) -> Iterator[Difference]:
-    """The last line is the report; there is none if the program was cut."""
-    last = replace(ran, output=(ran.output.splitlines() or [""])[-1])
-    yield from _findings(last)
-    for gpu in _document(last.output).get("gpus", ()):
+    for gpu in _document(_report(ran)).get("gpus", ()):
         for type_, rate in gpu["gemm"].items():
             if (rate["of_ceiling"] or 0) > OF_CEILING:
                 seen, expected = f"{rate['tflops']:.0f} TFLOP/s", f"at most {rate['ceiling_tflops']:.0f}"
@@ -122,7 +127,5 @@ def _document(text: str) -> dict[str, Any]:
 READERS = {
     "every NVML call": _nvml_calls,
     "kernels and ways to time": _trial,
-    "verify, level quick": _findings,
-    "verify": _findings,
-    "compute": _compute,
+    COMPUTE: _compute,
 }

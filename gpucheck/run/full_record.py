@@ -155,7 +155,7 @@ def _after(full: FullRecord, program: Program, limit_s: float, why: str | None) 
 
 
 def _not_run(program: Program, limit_s: float, why: str) -> Ran:
-    return Ran(name=program.name, command=program.command, limit_s=limit_s, why=why)
+    return Ran(name=program.name, command=program.command, limit_s=limit_s, why=why, skipped=True)
 
 
 def _ran(program: Program, limit_s: float) -> Ran:
@@ -169,10 +169,11 @@ def _ran(program: Program, limit_s: float) -> Ran:
     try:
         done = completed([sys.executable, *words], limit_s)
     except OSError as error:
-        return _not_run(program, limit_s, f"it did not start: {error.strerror}")
+        return replace(_not_run(program, limit_s, f"it did not start: {error.strerror}"), skipped=False)
     killed = done.status is not None and done.status < 0
     why = LATE if done.status is None else f"ended by {signal_name(-(done.status or 0))}" if killed else None
-    if words[0] == "-m" and done.status == REFUSED:  # such as bf16 on GPUs without it
+    refused = words[0] == "-m" and done.status == REFUSED
+    if refused:  # such as bf16 on GPUs without it
         last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or [""])[-1]
         why = f"not run: {last.removeprefix('Error: ')}"
     return Ran(
@@ -181,6 +182,7 @@ def _ran(program: Program, limit_s: float) -> Ran:
         limit_s=limit_s,
         status=done.status,
         why=why,
+        skipped=refused,
         output=done.stdout[:MOST_OUTPUT].decode("utf-8", "replace"),
         errors=done.stderr[-MOST_ERRORS:].decode("utf-8", "replace"),
     )
