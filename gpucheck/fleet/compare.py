@@ -1,6 +1,6 @@
 """What became of each host since the previous merge."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -36,23 +36,22 @@ def changes(previous: FleetReport, rows: Sequence[FleetRow]) -> tuple[Change, ..
 
 
 def _change(host: str, old: FleetRow | None, new: FleetRow | None) -> Change | None:
+    found = _difference(host, old, new)
+    return None if found is None else msgspec.structs.replace(found, text=f"{host} {found.words()}")
+
+
+def _difference(host: str, old: FleetRow | None, new: FleetRow | None) -> Change | None:
     if new is None:
-        text = f"{host} has no report any more."
-        return Change(host=host, kind="gone", before=old.verdict if old else None, after=None, text=text)
+        return Change(host=host, kind="gone", before=old.verdict if old else None, after=None)
     if old is None:
-        return Change(host=host, kind="new", before=None, after=new.verdict, text=f"{host} was not there before.")
+        return Change(host=host, kind="new", before=None, after=new.verdict)
     now, then = _signs(new), _signs(old)
-    appeared = {text for sign, text in now.items() if sign not in then}
-    left = {text for sign, text in then.items() if sign not in now}
+    appeared = tuple(sorted({text for sign, text in now.items() if sign not in then}))
+    left = tuple(sorted({text for sign, text in then.items() if sign not in now}))
     if new.verdict is old.verdict and not appeared and not left:
         return None
-    return Change(
-        host=host,
-        kind=_kind(old.verdict, new.verdict, bool(appeared), bool(left)),
-        before=old.verdict,
-        after=new.verdict,
-        text=" ".join(_words(host, old.verdict, new.verdict, appeared, left)),
-    )
+    kind = _kind(old.verdict, new.verdict, bool(appeared), bool(left))
+    return Change(host=host, kind=kind, before=old.verdict, after=new.verdict, appeared=appeared, left=left)
 
 
 def _kind(old: Verdict, new: Verdict, appeared: bool, left: bool) -> Literal["fixed", "better", "worse", "broken"]:
@@ -75,12 +74,3 @@ def _sign(finding: Finding) -> tuple[tuple[str, str], str]:
     if finding.check == "fleet" and isinstance(metric, str):
         return (finding.check, metric), metric
     return (finding.check, finding.subject), " ".join(filter(None, (finding.check, where(finding))))
-
-
-def _words(host: str, old: Verdict, new: Verdict, appeared: set[str], left: set[str]) -> Iterator[str]:
-    yield f"{host} was {old.name}, is {new.name}." if old is not new else f"{host} is still {new.name}."
-    for label, signs in (("New:", appeared), ("Gone:", left)):
-        if signs:
-            names = sorted(signs)
-            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            yield f"{label} {', '.join(names[:5])}{more}."

@@ -165,14 +165,33 @@ class CommonCause(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
+CHANGES = 5  # of a host that are named, of each kind
+
+
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one host since the previous merge."""
+    """What became of one host since the previous merge. appeared, left: what is wrong now, and what no longer is."""
 
     host: str
     kind: Literal["new", "gone", "fixed", "better", "worse", "broken"]
     before: Verdict | None
     after: Verdict | None
-    text: str
+    appeared: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    text: str = ""
+
+    def words(self) -> str:
+        """Return what became of it, as the rest of a sentence that begins with its name."""
+        if self.after is None:
+            return "has no report any more."
+        if self.before is None:
+            return "was not there before."
+        before, after = self.before.name, self.after.name
+        parts = [f"was {before}, is {after}." if before != after else f"is still {after}."]
+        for label, signs in (("New:", self.appeared), ("Gone:", self.left)):
+            if signs:
+                more = f" and {len(signs) - CHANGES} more" if len(signs) > CHANGES else ""
+                parts.append(f"{label} {', '.join(signs[:CHANGES])}{more}.")
+        return " ".join(parts)
 
 
 class FleetReport(msgspec.Struct, frozen=True, kw_only=True):

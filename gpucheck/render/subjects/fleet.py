@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gpucheck.knowledge.codes import of_several
 from gpucheck.model import Finding, Verdict, by_root
 from gpucheck.model.finding import Step, gpu_name
-from gpucheck.model.fleet import Agreement, FleetReport, FleetRow, Outlier
+from gpucheck.model.fleet import Agreement, Change, FleetReport, FleetRow, Outlier
 from gpucheck.model.measurements import metric_title
 from gpucheck.printable import cleaned, one_line, ranges
 from gpucheck.render.blocks import Block, Cell, Document, Findings, Lines, Row, Table, words
@@ -274,13 +274,14 @@ def _drift(fleet: FleetReport) -> Iterator[str]:
 
 
 def _changes(fleet: FleetReport) -> Iterator[str]:
-    hosts: dict[tuple[str, str], list[str]] = {}
-    for change in fleet.changes:
-        hosts.setdefault((change.kind, change.text.removeprefix(change.host)), []).append(change.host)
-    for (kind, text), changed in [*hosts.items()][:CHANGES]:
-        yield f"{kind:<7} {names(changed)}{':' if len(changed) > 1 else ''}{text}"
-    if len(hosts) > CHANGES:
-        yield f"{len(hosts) - CHANGES} more"
+    equal: dict[tuple[object, ...], list[Change]] = {}
+    for one in fleet.changes:
+        equal.setdefault((one.kind, one.after and one.before, one.after, one.appeared, one.left), []).append(one)
+    for same in [*equal.values()][:CHANGES]:
+        colon = ":" if len(same) > 1 else ""
+        yield f"{same[0].kind:<7} {names([one.host for one in same])}{colon} {same[0].words()}"
+    if len(equal) > CHANGES:
+        yield f"{len(equal) - CHANGES} more"
 
 
 def _about_reports(fleet: FleetReport) -> Iterator[str]:

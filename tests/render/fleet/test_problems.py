@@ -168,7 +168,9 @@ def test_hosts_fit_the_terminal_and_simulated_ones_stay_marked(width):
 def test_what_all_hosts_have_in_common_and_what_changed_for_several_is_said_once():
     before = merged(*[report(f"n{n}", 380.0) for n in range(4)])
     after = merged(*[report(f"n{n}", 380.0, verdict=Verdict.FAIL, findings=(bad(),)) for n in range(4)])
-    fleet = msgspec.structs.replace(after, changes=changes(before, after.hosts))
+    found = changes(before, after.hosts)
+    reworded = tuple(msgspec.structs.replace(one, text=f"anything about {one.host}") for one in found)
+    fleet = msgspec.structs.replace(after, changes=reworded)
     shown = click.unstyle(render(fleet, "text")).splitlines()
 
     assert next(line for line in shown if line.startswith("verdict")).split() == [
@@ -181,6 +183,7 @@ def test_what_all_hosts_have_in_common_and_what_changed_for_several_is_said_once
     assert [line for line in shown if " was PASS, is FAIL." in line] == [
         "  broken  n0, n1, n2, n3: was PASS, is FAIL. New: nvlink."
     ]
+    assert found[0].text == "n0 was PASS, is FAIL. New: nvlink."
 
 
 def test_an_outlier_that_names_a_gpu_comes_before_those_of_its_entire_host():
