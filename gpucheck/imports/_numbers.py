@@ -163,11 +163,15 @@ def square(grid: Grid) -> Grid:
 
 
 class Tables(NamedTuple):
-    """grids: by the index of their headings. unread: what cannot be read; broken: the first of it."""
+    """grids: by the index of their headings. unread: what cannot be read; broken: the first table of it.
+
+    why: of the first of unread, empty without any.
+    """
 
     grids: dict[int, Grid]
     unread: tuple[UnreadRange, ...]
     broken: ImportProblem | None
+    why: str
 
 
 def tables(lines: Sequence[str], heads: Iterable[tuple[int, str, bool]], devices: int) -> Tables:
@@ -178,6 +182,7 @@ def tables(lines: Sequence[str], heads: Iterable[tuple[int, str, bool]], devices
     found: dict[int, Grid] = {}
     unread: list[UnreadRange] = []
     broken: ImportProblem | None = None
+    reasons: list[str] = []
     for at, what, pairs in heads:
         try:
             refuse_gib(lines[at], at + 1)
@@ -190,12 +195,14 @@ def tables(lines: Sequence[str], heads: Iterable[tuple[int, str, bool]], devices
                 raise _shape(what, at, f"{columns} columns, {devices} GPUs in the other lines of the run")
         except ImportProblem as problem:
             broken = broken or problem
-            unread.append(left_out(at + 1, at + 1, f"{problem.what}: {problem.why}", lines[at]))
+            reasons.append(f"{problem.what}: {problem.why}")
+            unread.append(left_out(at + 1, at + 1, reasons[-1], lines[at]))
             continue
         if grid.lost:
-            unread.append(left_out(at + 1, grid.end, f"{what}: {grid.lost}; what is there was read", lines[at]))
+            reasons.append(f"{what}: {grid.lost}")
+            unread.append(left_out(at + 1, grid.end, f"{reasons[-1]}; what is there was read", lines[at]))
         found[at] = grid
-    return Tables(found, tuple(unread), broken)
+    return Tables(found, tuple(unread), broken, next(iter(reasons), ""))
 
 
 def _shape(what: str, at: int, why: str) -> ImportProblem:

@@ -120,7 +120,7 @@ def p2p_parse(lines: list[str]) -> Part | None:
     """With reads and writes printed, the writes are taken. A run without any matrix has names and peer access only."""
     gpus = _p2p_gpus(lines)
     keys = {at: key for at, line in enumerate(lines) if (key := _key(P2P_HEADING.search(line)))}
-    grids, unread, broken = tables(lines, [(at, lines[at].strip()[:60], True) for at in keys], len(gpus))
+    grids, unread, broken, _ = tables(lines, [(at, lines[at].strip()[:60], True) for at in keys], len(gpus))
     found: dict[str, Matrix] = {}
     direction: Literal["write", "read"] | None = None
     for at, grid in grids.items():

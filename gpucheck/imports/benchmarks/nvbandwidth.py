@@ -156,9 +156,14 @@ INSIDE = regex(
 
 def text_parse(lines: list[str]) -> Part:
     """A table that is damaged is left out where another one can be read."""
+    return _parsed(lines)[0]
+
+
+def _parsed(lines: list[str]) -> tuple[Part, str]:
+    """Return what was read, and why a table of it was left out."""
     gpus = _gpus(lines)
     heads = list(_headings(lines))
-    grids, unread, broken = tables(lines, heads, len(gpus))
+    grids, unread, broken, why = tables(lines, heads, len(gpus))
     found = [Table(name, lines[at].strip(), grids[at].rows) for at, name, _ in heads if at in grids]
     messages = messages_in(TOOL, lines)
     waived = any(WAIVED.match(line.strip()) for line in lines)
@@ -176,7 +181,7 @@ def text_parse(lines: list[str]) -> Part:
         every = range(len(gpus))
         denied = by_pair({(i, j): False for i in every for j in every}, len(gpus)) if len(gpus) > 1 else None
         seen = replace(seen, p2p_access=denied)
-    return Part(facts=Facts(observed=seen), messages=messages, looked_at=looked_at, unread=unread)
+    return Part(facts=Facts(observed=seen), messages=messages, looked_at=looked_at, unread=unread), why
 
 
 def _headings(lines: list[str]) -> Iterator[tuple[int, str, bool]]:
@@ -230,9 +235,9 @@ def _blocks(lines: Sequence[str]) -> Blocks:
 
 def json_parse(lines: list[str]) -> Part:
     root = json_object(lines, TOOL).get(TOOL)
-    part = text_parse(list(_as_printed(root))) if isinstance(root, dict) else Part()
-    if part.unread:
-        raise ImportProblem(f"{TOOL} -j", why=part.unread[0].why.partition(";")[0], do=AGAIN)
+    part, why = _parsed(list(_as_printed(root))) if isinstance(root, dict) else (Part(), "")
+    if why:
+        raise ImportProblem(f"{TOOL} -j", why=why, do=AGAIN)
     failed = [
         f"{string_of(test.get('name'))[:80]} ({status})"
         for test in (rows_of(root.get("testcases")) if isinstance(root, dict) else ())
