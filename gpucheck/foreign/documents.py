@@ -5,7 +5,7 @@ thousand million values. Neither is in any file that a person writes for gpuchec
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -48,9 +48,9 @@ def parse(text: str, name: str, type_: type[T], *, trusted: bool = False) -> T:
     try:
         return msgspec.convert(_load(text) if trusted else load(text), type_)
     except msgspec.ValidationError as error:
-        what, _, path = _plain(str(error)).partition(" - at `$")
-        where = path.rstrip("`").strip(".")
-        line = _line_of(yaml.compose(text, Loader=Loader), where)
+        what, steps = words_of(error)
+        where = path_of(steps)
+        line = line_of(yaml.compose(text, Loader=Loader), steps)
         problem = DocumentProblem(f"{where}: {what}" if where else what, line)
     except yaml.YAMLError as error:
         problem = _not_yaml(error)
@@ -59,10 +59,18 @@ def parse(text: str, name: str, type_: type[T], *, trusted: bool = False) -> T:
     raise DocumentProblem(f"{name}:{problem.line}: {problem}" if problem.line else f"{name}: {problem}", problem.line)
 
 
-def _plain(error: str) -> str:
-    """Return msgspec's message with the words of YAML: its objects are Python's."""
-    error = re.sub(r"Object missing required field `([^`]*)`", r"required key \1 is missing", error)
-    return re.sub(r"Object contains unknown field `([^`]*)`", r"no such key: \1", error)
+def words_of(error: msgspec.ValidationError) -> tuple[str, list[str | int]]:
+    """Return msgspec's message with the words of YAML (its objects are Python's), and the steps to its place."""
+    what, _, path = str(error).partition(" - at `")
+    what = re.sub(r"Object missing required field `([^`]*)`", r"required key \1 is missing", what)
+    what = re.sub(r"Object contains unknown field `([^`]*)`", r"no such key: \1", what)
+    # Inside a block of free keys msgspec names no key: [...].
+    steps = re.findall(r"\.([^.\[`]+)|\[(\d+|\.\.\.)\]", path)
+    return what, [key or (int(index) if index.isdigit() else index) for key, index in steps]
+
+
+def path_of(steps: Iterable[str | int]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) or step == "..." else f".{step}" for step in steps).lstrip(".")
 
 
 def _load(text: str) -> Any:
@@ -114,26 +122,17 @@ def _refused(event: Any, depth: int, nodes: int, most_nodes: int) -> str | None:
     return f"more than {most_nodes} values" if nodes > most_nodes else None
 
 
-def _line_of(node: Any, path: str) -> int:
-    """The 1-based line of a msgspec error path (``$.items[3].name``) in a composed YAML document.
-
-    The deepest part of the path that exists is used: a missing key is reported at its parent.
-    """
-    if node is None:
-        return 1
-    line: int = node.start_mark.line + 1
-    for step in path.removeprefix("$").replace("[", ".[").split("."):
-        if not step:
-            continue
-        child = None
-        if step == "[...]":
-            break  # msgspec names no key inside a mapping of free keys
-        if step.startswith("[") and isinstance(node, yaml.SequenceNode):
-            child = node.value[int(step.strip("[]"))]
+def line_of(node: Any, steps: Iterable[str | int]) -> int:
+    """The 1-based line of a value in a composed document: of its key, or of its parent if it is not there."""
+    line: int = node.start_mark.line + 1 if node else 1
+    for step in steps:
+        if isinstance(step, int) and isinstance(node, yaml.SequenceNode):
+            start = node = node.value[step]
         elif isinstance(node, yaml.MappingNode):
-            child = next((value for key, value in node.value if key.value == step), None)
-        if child is None:
+            start, node = next(((key, value) for key, value in node.value if key.value == step), (None, None))
+        else:
             break
-        node = child
-        line = node.start_mark.line + 1
+        if node is None:
+            break
+        line = start.start_mark.line + 1
     return line

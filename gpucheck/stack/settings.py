@@ -10,32 +10,27 @@ are set in the boot loader, ACS by a service that runs at every boot.
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import msgspec
 
+from gpucheck.foreign.written import Hooks, Misplaced, choose, did_you_mean, is_unknown, whole
 from gpucheck.knowledge.packages import DriverExtra, options
-from gpucheck.knowledge.strict import Value, did_you_mean
 from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.packages import Package, PlanGap, at_driver_version, fabric_packages
 from gpucheck.stack.types import StackSet
 
-MOST = 16
+
+def instead(**known: Any) -> Callable[[str], Any]:
+    """Words that stand for a block."""
+    return lambda text: known[choose(text, known)]
 
 
-def read_driver_extra(value: Value) -> tuple[str, ...]:
-    """Read ``none``, or a list of components, sorted. Raises InputProblem with the line."""
-    if not value.is_list:
-        value.word("none", "auto")
-        return ()
-    found = set()
-    for row in value.items(MOST):
-        name = row.text().strip()
-        if name not in options().driver_extra:
-            raise row.problem(f"{name!r} is not a driver component. {did_you_mean(name, options().driver_extra)}")
-        found.add(name)
-    return tuple(sorted(found))
+def _component(name: str) -> str:
+    if name not in options().driver_extra:
+        raise ValueError(f"{name!r} is not a driver component. {did_you_mean(name, options().driver_extra)}")
+    return name
 
 
 def extra_packages(system: OperatingSystem, stack: StackSet, names: tuple[str, ...]) -> list[Package]:
@@ -75,20 +70,17 @@ NAME = re.compile(r"NVreg_[A-Za-z0-9]+")
 VALUE = re.compile(r"[\w.,:;=+-]+")
 
 
-def read_module_options(value: Value) -> dict[str, str]:
-    """Read ``none``, or options by name. Raises InputProblem with the line."""
-    if not value.is_mapping:
-        value.word("none", "auto")
-        return {}
-    found = {}
-    for name, inner in value.pairs():
+def _module_options(found: dict[str, Any]) -> dict[str, Any]:
+    for name in found:
         if not NAME.fullmatch(name):
-            raise inner.problem("is not an nvidia module option: these begin with NVreg_ (modinfo nvidia lists them)")
-        text = inner.text().strip()
-        if not VALUE.fullmatch(text):
-            raise inner.problem(f"{text!r} is not valid in a modprobe file: use a number, a word, or name=value;...")
-        found[name] = text
+            raise Misplaced(name, "is not an nvidia module option: these begin with NVreg_ (modinfo nvidia lists them)")
     return found
+
+
+def _option(text: str) -> str:
+    if not VALUE.fullmatch(text):
+        raise ValueError(f"{text!r} is not valid in a modprobe file: use a number, a word, or name=value;...")
+    return text
 
 
 def options_line(options: dict[str, str]) -> str:
@@ -109,23 +101,21 @@ class Mok(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     certificate: str | None = None
 
 
-def read_mok(value: Value) -> Mok:
-    """Read ``none``, or ``key`` and ``certificate``. Raises InputProblem with the line."""
-    if not value.is_mapping:
-        value.word("none", "auto")
-        return Mok()
-    found = value.fields({"key": host_path, "certificate": host_path})
-    lacking = [name for name in ("key", "certificate") if name not in found]
-    if lacking:
-        raise value.problem(f"{lacking[0]} is missing: DKMS signs with a key and its certificate")
-    return Mok(**found)
+def _known(found: Any) -> Any:
+    return {key: one for key, one in found.items() if not is_unknown(one)} if isinstance(found, dict) else found
 
 
-def host_path(value: Value) -> str:
-    """A path of a file on the hosts. Raises InputProblem with the line."""
-    text = value.text().strip()
+def _mok(found: Any) -> Any:
+    for name in Mok.__struct_fields__:
+        if isinstance(found, dict) and set(found) <= set(Mok.__struct_fields__) and is_unknown(found.get(name, "")):
+            raise ValueError(f"{name} is missing: DKMS signs with a key and its certificate")
+    return found
+
+
+def host_path(text: str) -> str:
+    """A path of a file on the hosts."""
     if not SAFE.fullmatch(text):
-        raise value.problem(f"{text!r} is not an absolute path of letters, digits and . _ + - on the hosts")
+        raise ValueError(f"{text!r} is not an absolute path of letters, digits and . _ + - on the hosts")
     return text
 
 
@@ -137,7 +127,6 @@ def mok_file(mok: Mok) -> str:
 # NVIDIA's DRA driver runs its daemon in a container, and a second one on the host would conflict with it.
 SERVICE = "nvidia-imex"
 NODES = "/etc/nvidia-imex/nodes_config.cfg"
-MOST_NODES = 1024
 
 
 class Imex(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -147,33 +136,22 @@ class Imex(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: tuple[str, ...] = ()
 
 
-def read_imex(value: Value) -> Imex:
-    """Read ``none``, ``slurm``, or ``service`` and ``nodes``. Raises InputProblem with the line."""
-    if not value.is_mapping:
-        return _checked(value, value.word("none", "auto", "slurm", "systemd"), ())
-    found = value.fields({"service": lambda row: row.word("none", "slurm", "systemd"), "nodes": _nodes})
-    return _checked(value, found.get("service", "none"), found.get("nodes", ()))
+def _imex(given: Any) -> Any:
+    found = _known(given)
+    if isinstance(found, dict):
+        service, nodes = found.get("service", "none"), found.get("nodes")
+        if service == "systemd" and not nodes:
+            raise ValueError("service systemd needs nodes: the addresses of every node of the NVLink domain")
+        if service != "systemd" and nodes:
+            raise ValueError(f"nodes are for service systemd; with {service} gpucheck writes no list")
+    return found
 
 
-def _checked(value: Value, service: str, nodes: tuple[str, ...]) -> Imex:
-    if service == "systemd" and not nodes:
-        raise value.problem("service systemd needs nodes: the addresses of every node of the NVLink domain")
-    if nodes and service != "systemd":
-        raise value.problem(f"nodes are for service systemd; with {service} gpucheck writes no list")
-    return msgspec.convert({"service": "none" if service == "auto" else service, "nodes": nodes}, Imex)
-
-
-def _nodes(value: Value) -> tuple[str, ...]:
-    return tuple(_address(row) for row in value.items(MOST_NODES))
-
-
-def _address(value: Value) -> str:
-    text = value.text().strip()
+def _address(text: str) -> str:
     try:
         return str(ipaddress.ip_address(text))
     except ValueError:
-        why = f"{text!r} is not an IP address; the daemon needs addresses, one for each node"
-        raise value.problem(why) from None
+        raise ValueError(f"{text!r} is not an IP address; the daemon needs addresses, one for each node") from None
 
 
 def imex_service(spec: Imex) -> dict[str, Any]:
@@ -196,17 +174,6 @@ LIMITS = "/etc/security/limits.d/90-gpucheck.conf"
 MANAGER = "/etc/systemd/system.conf.d/90-gpucheck.conf"
 THP = "/sys/kernel/mm/transparent_hugepage/enabled"
 GOVERNORS = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
-# key: its values in addition to leave; None is an integer.
-CHOICES: dict[str, tuple[str, ...] | None] = {
-    "numa_balancing": ("off",),
-    "transparent_hugepages": ("always", "madvise", "never"),
-    "hugepages": None,
-    "memlock": ("unlimited",),
-    "nofile": None,
-    "governor": ("performance", "schedutil"),
-    "iommu": ("passthrough", "off"),
-    "acs": ("off",),
-}
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -235,28 +202,39 @@ RECOMMENDED = Tuning(
 )
 
 
-def read_tuning(value: Value) -> Tuning:
-    """Read ``none``, ``recommended``, or single settings. Raises InputProblem with the line."""
-    if not value.is_mapping:
-        return RECOMMENDED if value.word("none", "auto", "recommended") == "recommended" else Tuning()
-    readers: dict[str, Any] = {key: _reader(words) for key, words in CHOICES.items()}
-    fields = value.fields({**readers, "sysctl": _sysctl})
-    return msgspec.convert(fields, Tuning)
+def _count(text: str) -> str:
+    return LEAVE if text == LEAVE else str(whole(0, LARGEST)(text))
 
 
-def _reader(words: tuple[str, ...] | None) -> Any:
-    if words is not None:
-        return lambda value: value.word(LEAVE, *words)
-    return lambda value: LEAVE if value.text() == LEAVE else str(value.integer(0, LARGEST))
-
-
-def _sysctl(value: Value) -> dict[str, str]:
-    found = {}
-    for key, inner in value.pairs():
+def _sysctl(found: dict[str, Any]) -> dict[str, Any]:
+    for key in found:
         if "." not in key or not key.replace(".", "").replace("_", "").replace("-", "").isalnum():
-            raise inner.problem("is not a kernel setting: write it as sysctl does, for example vm.swappiness")
-        found[key] = inner.text().strip()
+            raise Misplaced(key, "is not a kernel setting: write it as sysctl does, for example vm.swappiness")
     return found
+
+
+TEXTS: Hooks = {
+    "driver_extra": instead(none=[], auto=[]),
+    "driver_extra[]": _component,
+    "module_options": instead(none={}, auto={}),
+    "module_options.*": _option,
+    "mok": instead(none=Mok(), auto=Mok()),
+    "mok.key": host_path,
+    "mok.certificate": host_path,
+    "imex": lambda text: _imex({"service": instead(none="none", auto="none", slurm="slurm", systemd="systemd")(text)}),
+    "imex.nodes[]": _address,
+    "tuning": instead(none=Tuning(), auto=Tuning(), recommended=RECOMMENDED),
+    "tuning.hugepages": _count,
+    "tuning.nofile": _count,
+}
+SHAPES: Hooks = {
+    "module_options": _module_options,
+    "mok": _mok,
+    "imex": _imex,
+    "tuning": _known,
+    "tuning.sysctl": _sysctl,
+}
+"""How the settings of stack.yml are read."""
 
 
 def tuning_plan(spec: Tuning, arch: str = "x86_64") -> dict[str, Any] | None:

@@ -1,26 +1,19 @@
 """stack.yml, the stack specification. Every value may be ``auto``; errors name the file, the line and the key."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 import msgspec
 
 from gpucheck.foreign import read_text
-from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, did_you_mean, document
+from gpucheck.foreign.documents import DocumentProblem
+from gpucheck.foreign.written import Hooks, Misplaced, Written, did_you_mean, must_be_key
 from gpucheck.stack.components import COMPONENTS, VERSIONED
 from gpucheck.stack.components.base import MANAGED
-from gpucheck.stack.settings import (
-    Imex,
-    Mok,
-    Tuning,
-    read_driver_extra,
-    read_imex,
-    read_module_options,
-    read_mok,
-    read_tuning,
-)
+from gpucheck.stack.settings import SHAPES, TEXTS, Imex, Mok, Tuning, instead
 
 SCHEMA = "gpucheck.spec/1"
 MOST_BYTES = 1 << 20
@@ -30,7 +23,6 @@ class SpecError(Exception):
     """stack.yml or --want is invalid. The message states where, and what to do."""
 
 
-SIGNED = ("packages", "metadata", "both")
 # Repositories by their names in plans; epel is the source of DKMS. A mirror under another name would not be used.
 REPOSITORIES = ("nvidia-cuda", "nvidia-container-toolkit", "epel")
 CUDA_REPOSITORIES = tuple(f"cuda-rhel{major}-{arch}" for major in (8, 9, 10) for arch in ("x86_64", "sbsa"))
@@ -170,79 +162,43 @@ def read_spec(path: Path) -> StackSpec:
 def parse_spec(text: str, name: str) -> StackSpec:
     """Return the specification in YAML text. Raises SpecError naming ``name``, the line and the key."""
     try:
-        top = document(text, shape="A specification is a few levels deep", example="Every value may be auto")
-        return _spec(dict(top.pairs()), name)
-    except EmptyDocument:
-        return StackSpec()
-    except InputProblem as problem:
-        raise SpecError(problem.inside(name)) from None
+        written = Written(text, name)
+        spec = written.read(StackSpec, SCHEMA, texts=READ, shapes=BLOCKS) if written.node else StackSpec()
+        for (one, other), problem in contradictions(spec):
+            raise written.problem(f"contradicts line {written.line(one)}: {problem}", other)
+    except DocumentProblem as problem:
+        raise SpecError(str(problem)) from None
+    return msgspec.structs.replace(spec, driver_extra=tuple(sorted(set(spec.driver_extra))))
 
 
-def _spec(values: dict[str, Value], name: str) -> StackSpec:
-    schema = values.pop("schema", None)
-    if schema is not None and schema.text() != SCHEMA:
-        raise schema.problem(f"{schema.text()!r} is not {SCHEMA!r}, the only one known")
-    for key, value in values.items():
-        value.must_be_key(key, (*StackSpec.__struct_fields__, "schema"))
-    fields: dict[str, Any] = {
-        key: BLOCKS[key](value) if key in BLOCKS else _checked(key, value) for key, value in values.items()
-    }
-    spec = StackSpec(**fields)
-    for (one, other), problem in contradictions(spec):
-        where = f"{name}:{values[other].line}: {other}"
-        raise SpecError(f"{where}: contradicts line {values[one].line}: {problem}")
-    return spec
-
-
-def _checked(key: str, value: Value) -> str:
-    text = value.text()
-    try:
-        check_value(key, text)
-    except ValueError as error:
-        raise value.problem(str(error)) from None
+def _version(key: str, text: str) -> str:
+    check_value(key, text)
     return text
 
 
-def _repositories(value: Value) -> dict[str, Repository]:
-    if not value.is_mapping and value.text() in ("", "auto"):
-        return {}
-    if not value.is_mapping and value.text() == MANAGED:
-        return {MANAGED: Repository()}
-    rows = dict(value.pairs())
+def _repositories(rows: dict[str, Any]) -> dict[str, Any]:
     if MANAGED in rows:
-        raise rows[MANAGED].problem("must be the only value, for all repositories: repositories: managed")
-    known = (*REPOSITORIES, *CUDA_REPOSITORIES)
-    for name, inner in rows.items():
-        inner.must_be_key(name, known)
-    return {key: _unwanted(key, inner) or _repository(inner) for key, inner in rows.items()}
+        raise Misplaced(MANAGED, "must be the only value, for all repositories: repositories: managed")
+    for name in rows:
+        must_be_key(name, (*REPOSITORIES, *CUDA_REPOSITORIES))
+    return rows | ({"epel": UNWANTED(rows["epel"])} if isinstance(rows.get("epel"), str) else {})
 
 
-def _unwanted(key: str, value: Value) -> Repository | None:
-    """Read ``epel: none``, for hosts whose other sources have DKMS."""
-    return Repository(url="none") if key == "epel" and not value.is_mapping and value.word("none") else None
+def _fingerprint(text: str) -> str:
+    if not FINGERPRINTS.fullmatch(re.sub(r"\s", "", text)):
+        raise ValueError(
+            f"{text!r} is not a fingerprint of 40 or 64 hex digits, or {DIGEST} and the digest of the key file; "
+            "several are separated by commas"
+        )
+    return text
 
 
-def _repository(value: Value) -> Repository:
-    fields: dict[str, str] = {}
-    for field, inner in value.pairs():
-        inner.must_be_key(field, Repository.__struct_fields__)
-        fields[field] = inner.text()
-        if field == "signed" and fields[field] not in SIGNED:
-            raise inner.problem(f"{fields[field]!r} is not one of {', '.join(SIGNED)}")
-        if field == "key_fingerprint" and not FINGERPRINTS.fullmatch(re.sub(r"\s", "", fields[field])):
-            raise inner.problem(
-                f"{fields[field]!r} is not a fingerprint of 40 or 64 hex digits, or {DIGEST} and the digest of the key "
-                "file; several are separated by commas"
-            )
-    return msgspec.convert(fields, Repository)
-
-
-# Keys of stack.yml with a structure of their own.
-BLOCKS: dict[str, Callable[[Value], Any]] = {
-    "module_options": read_module_options,
-    "driver_extra": read_driver_extra,
-    "imex": read_imex,
-    "mok": read_mok,
-    "tuning": read_tuning,
-    "repositories": _repositories,
+# ``epel: none``, for hosts whose other sources have DKMS.
+UNWANTED = instead(none={"url": "none"})
+READ: Hooks = {
+    **TEXTS,
+    **{key: partial(_version, key) for key in VERSIONS},
+    "repositories": instead(**{"": {}, "auto": {}, MANAGED: {MANAGED: Repository()}}),
+    "repositories.*.key_fingerprint": _fingerprint,
 }
+BLOCKS: Hooks = {**SHAPES, "repositories": _repositories}

@@ -18,12 +18,12 @@ MISTAKES = {
     "- cuda\n": "1: this must be 'key: value' lines",
     "cuda: 'auto\n": "2: not YAML",
     "cuda:\n": "1: cuda: is empty",
-    "schema: gpucheck.spec/9\n": "1: schema: 'gpucheck.spec/9' is not",
-    "kernel_module: opne\n": "1: kernel_module: 'opne' is not possible. Did you mean open?",
-    "source: debain\n": "1: source: 'debain' is not possible. Did you mean debian?",
-    "torch_origin: pipy\n": "1: torch_origin: 'pipy' is not possible. Did you mean pypi?",
-    "container_engines: leaf\n": "1: container_engines: 'leaf' is not possible. Did you mean leave?",
-    "cuda: auto\nkernel_lock: held\n": "2: kernel_lock: 'held' is not possible. Did you mean hold?",
+    "schema: gpucheck.spec/9\n": "1: schema: gpucheck.spec/9 is not gpucheck.spec/1",
+    "kernel_module: opne\n": "1: kernel_module: opne is not possible. Did you mean open?",
+    "source: debain\n": "1: source: debain is not possible. Did you mean debian?",
+    "torch_origin: pipy\n": "1: torch_origin: pipy is not possible. Did you mean pypi?",
+    "container_engines: leaf\n": "1: container_engines: leaf is not possible. Did you mean leave?",
+    "cuda: auto\nkernel_lock: held\n": "2: kernel_lock: held is not possible. Did you mean hold?",
     # Contradictions.
     "cuda: none\n\nnccl: 2.29.3\n": "3: nccl: contradicts line 1: cuda: none",
     "cudnn: 9.10\ncuda: none\n": "1: cudnn: contradicts line 2: cuda: none",
@@ -58,7 +58,7 @@ MISTAKES = {
         "1: repositories.nvidia-cuda.key_fingerprint: '3BF863CC' is not a fingerprint of 40 or 64 hex digits, or sha"
     ),
     "repositories: {nvidia-cuda: {signed: all}}\n": (
-        "1: repositories.nvidia-cuda.signed: 'all' is not one of packages, metadata, both"
+        "1: repositories.nvidia-cuda.signed: all is not possible. Known here: packages, metadata, both"
     ),
     # Settings.
     "imex: systemd\n": "1: imex: service systemd needs nodes",
@@ -81,7 +81,7 @@ MISTAKES = {
         "2: driver_extra[0]: 'vidoe' is not a driver component. Did you mean video?"
     ),
     "driver_extra: video\n": "1: driver_extra: video is not possible",
-    "driver_extra: {video: true}\n": "1: driver_extra: must be a single value",
+    "driver_extra: {video: true}\n": "1: driver_extra: must be a list",
     "tuning: yes\n": "1: tuning: yes is not possible",
     "tuning:\n  governer: performance\n": "2: tuning.governer: no such key. Did you mean governor?",
     "tuning:\n  nofile: many\n": "2: tuning.nofile: many is not a whole number",
