@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "lab": {"model", "knowledge", "processes", "simulator"},
     "images": {"model", "knowledge", "host", "stack", "checks", "lab", "foreign", "processes"},
     "fleet": {"model", "knowledge", "foreign"},
-    "comparison": {"model", "knowledge", "stack", "checks"},
+    "comparison": {"model", "knowledge", "stack", "checks", "foreign"},
     "run": {
         *("model", "knowledge", "processes", "host", "imports", "topology", "stack", "train", "measure"),
         *("diagnose", "checks", "compute"),

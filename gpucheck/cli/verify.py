@@ -148,13 +148,13 @@ def _unknown_step(word: str, steps: tuple[object, ...]) -> str:
 
 def _expectations(path: Path) -> "Comparison":
     from gpucheck import comparison
-    from gpucheck.knowledge.strict import InputProblem
+    from gpucheck.foreign.documents import DocumentProblem
 
     content = read_bytes(path, comparison.MAX_BYTES, "Give another file with --expect")
     try:
         expected = comparison.read(content, str(path))
-    except InputProblem as problem:
-        words = problem.inside(str(path))
+    except DocumentProblem as problem:
+        words = str(problem)
         raise Problem(words if words.endswith(("?", ".")) else f"{words}.") from None
     return lambda report: comparison.evaluate(report, expected)
 

@@ -6,17 +6,17 @@ did not measure is SKIP.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from gpucheck.comparison.rates import unread_nvlinks
+from gpucheck.foreign.written import Hooks, Misplaced, Written, did_you_mean, whole
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
 from gpucheck.knowledge.codes import Subject
-from gpucheck.knowledge.strict import InputProblem, Value, did_you_mean, document
 from gpucheck.model import Finding, Gpu, Partial, Report, Verdict
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.facts import Facts
@@ -33,140 +33,124 @@ CLASS = re.compile(r"PIX|PXB|PHB|NODE|SYS|NV\d{1,2}")
 CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS", "NV#")
 # As nvidia-smi -c takes it.
 MODE_NUMBERS = {"default": 0, "exclusive-thread": 1, "prohibited": 2, "exclusive-process": 3}
-ByClass = dict[str, float]
-"""A number for each path class; the key ``*`` is every pair."""
+ByClass = dict[str, float] | float
+"""A number for each path class, or for every pair."""
 
 
-class Expectations(msgspec.Struct, frozen=True, kw_only=True):
-    """One file: what it states, by key. lines: of every key, by its whole path.
+class Versions(msgspec.Struct, frozen=True, kw_only=True):
+    """As in stack.yml, the start of a version, or a range."""
 
-    versions: as in stack.yml, the start of a version, or a range.
-    gpus: what every GPU must be; memory, power, NVLinks and PCIe are the least that will do. models: how many there
-    must be of each. pcie_generation: what card and slot allow together; an idle link lowers its own.
-    pairs: how many GPU pairs there must be of each path class.
-    network: how many RDMA devices there must be, and at least how many active ports of each rate (Gb/s).
-    floors, ceilings: the least and the most that will do, in the units of their names.
+    driver: str | None = None
+    cuda: str | None = None
+    torch: str | None = None
+    tensorflow: str | None = None
+    kernel_module: Literal["open", "proprietary"] | None = None
+
+
+class Gpus(msgspec.Struct, frozen=True, kw_only=True):
+    """What every GPU must be; memory, power, NVLinks and PCIe are the least that will do. models: how many of each.
+
+    pcie_generation: what card and slot allow together; an idle link lowers its own.
     """
 
-    name: str
-    lines: dict[str, int]
-    versions: dict[str, str] = {}
-    gpus: dict[str, Any] = {}
+    count: int | None = None
+    model: str | None = None
+    models: dict[str, int] = {}
+    memory_mib: float | None = None
+    vbios: str | None = None
+    ecc: bool | None = None
+    mig: bool | None = None
+    persistence: bool | None = None
+    compute_mode: Literal["default", "exclusive-process", "exclusive-thread", "prohibited"] | None = None
+    power_limit_w: float | None = None
+    nvlinks: int | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+
+
+class Network(msgspec.Struct, frozen=True, kw_only=True):
+    """How many RDMA devices there must be, and at least how many active ports of each rate (Gb/s)."""
+
+    devices: int | None = None
+    ports: dict[str, int] = {}
+
+
+class Floors(msgspec.Struct, frozen=True, kw_only=True):
+    """The least that will do, in the units of their names."""
+
+    p2p_uni_gb_s: ByClass | None = None
+    p2p_bidir_gb_s: ByClass | None = None
+    h2d_gb_s: float | None = None
+    d2h_gb_s: float | None = None
+
+
+class Ceilings(msgspec.Struct, frozen=True, kw_only=True):
+    """The most that will do, in the units of their names."""
+
+    p2p_latency_us: ByClass | None = None
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """What one file states. pairs: how many GPU pairs there must be of each path class."""
+
+    versions: Versions = Versions()
+    gpus: Gpus = Gpus()
     pairs: dict[str, int] = {}
-    network: dict[str, Any] = {}
-    floors: dict[str, ByClass | float] = {}
-    ceilings: dict[str, ByClass | float] = {}
+    network: Network = Network()
+    floors: Floors = Floors()
+    ceilings: Ceilings = Ceilings()
+
+
+class Expectations(NamedTuple):
+    """A file and what it states."""
+
+    written: Written
+    stated: Expected
 
 
 def read(content: bytes | str, name: str) -> Expectations:
-    """The expectations in a file's content. Raises InputProblem, whose ``inside(name)`` is one line with the place."""
-    top = document(
-        content, shape="Expectations are a few levels deep", example="Write at least gpus: {count: N} (docs/verify.md)"
-    )
-    lines: dict[str, int] = {}
-    _note_lines(top, lines)
-    fields = top.fields(TOP)
-    fields.pop("schema", None)
-    found = Expectations(name=name, lines=lines, **fields)
-    if found == Expectations(name=name, lines=lines):
-        raise InputProblem("expects nothing, so it would always pass. Write at least gpus: {count: N}")
-    return found
+    """The expectations in a file's content. Raises DocumentProblem, which is one line with the place."""
+    written = Written(content, name, unknown=True)
+    if written.node is None:
+        raise written.problem("there is nothing in it. Write at least gpus: {count: N} (docs/verify.md)")
+    stated = written.read(Expected, SCHEMA, texts=TEXTS, shapes=SHAPES)
+    if stated == Expected():
+        raise written.problem("expects nothing, so it would always pass. Write at least gpus: {count: N}")
+    return Expectations(written, stated)
 
 
-def _note_lines(value: Value, lines: dict[str, int]) -> None:
-    if value.is_mapping:
-        for _, inner in value.pairs():
-            lines[inner.path] = inner.line
-            _note_lines(inner, lines)
-
-
-def _whole(low: int, high: int) -> Callable[[Value], int]:
-    return lambda value: value.integer(low, high)
-
-
-def _version(value: Value) -> str:
-    text = value.text().strip()
-    try:
-        requested = request(text)
-    except ValueError as error:
-        raise value.problem(str(error)) from None
-    if not requested.explicit:
-        raise value.problem(f"{text} is not an expectation. Give the start of a version, or a range such as >=570,<590")
+def _version(text: str) -> str:
+    if not request(text).explicit:
+        raise ValueError(f"{text} is not an expectation. Give the start of a version, or a range such as >=570,<590")
     return text
 
 
-def _name(value: Value) -> str:
-    return value.text().strip()
+def _ports(found: dict[str, Any]) -> dict[str, Any]:
+    if not all(key.isdecimal() and 0 < int(key) < MOST_GBIT for key in found):
+        raise ValueError("a rate is a whole number of Gb/s, as in {400: 8}")
+    return found
 
 
-def _counted(value: Value) -> dict[str, int]:
-    return {key: inner.integer(0, MOST_GPUS) for key, inner in value.pairs()}
+def _classes(found: dict[str, Any]) -> dict[str, Any]:
+    for name in found:
+        if not CLASS.fullmatch(name.upper()):
+            raise Misplaced(name, f"no path class. {did_you_mean(name.upper(), CLASSES)}")
+    return {name.upper(): inner for name, inner in found.items()}
 
 
-def _ports(value: Value) -> dict[str, int]:
-    if not all(key.isdecimal() and 0 < int(key) < MOST_GBIT for key, _ in value.pairs()):
-        raise value.problem("a rate is a whole number of Gb/s, as in {400: 8}")
-    return _counted(value)
-
-
-def _class(key: str, value: Value) -> str:
-    name = key.upper()
-    if not CLASS.fullmatch(name):
-        raise value.problem(f"no path class. {did_you_mean(name, CLASSES)}")
-    return name
-
-
-def _pair_counts(value: Value) -> dict[str, int]:
-    return {_class(key, inner): inner.integer(0, MOST_GPUS**2) for key, inner in value.pairs()}
-
-
-def _by_class(value: Value) -> ByClass:
-    """One number for every pair, or one for each class."""
-    if value.is_mapping:
-        return {_class(key, inner): inner.number() for key, inner in value.pairs()}
-    return {"*": value.number()}
-
-
-Readers = dict[str, Callable[[Value], Any]]
-SECTIONS: dict[str, Readers] = {
-    "versions": {
-        **dict.fromkeys(("driver", "cuda", "torch", "tensorflow"), _version),
-        "kernel_module": lambda value: value.word("open", "proprietary"),
-    },
-    "gpus": {
-        "count": _whole(0, MOST_GPUS),
-        "model": _name,
-        "models": _counted,
-        "memory_mib": Value.number,
-        "vbios": _name,
-        "ecc": Value.flag,
-        "mig": Value.flag,
-        "persistence": Value.flag,
-        "compute_mode": lambda value: value.word(*sorted(MODE_NUMBERS)),
-        "power_limit_w": Value.number,
-        "nvlinks": _whole(0, 64),
-        "pcie_generation": _whole(1, 8),
-        "pcie_width": _whole(1, 32),
-    },
-    "network": {"devices": _whole(0, MOST_GPUS), "ports": _ports},
-    "floors": {
-        **dict.fromkeys(("p2p_uni_gb_s", "p2p_bidir_gb_s"), _by_class),
-        **dict.fromkeys(("h2d_gb_s", "d2h_gb_s"), Value.number),
-    },
-    "ceilings": {"p2p_latency_us": _by_class},
+TEXTS: Hooks = {
+    **dict.fromkeys(("driver", "cuda", "torch", "tensorflow"), _version),
+    **dict.fromkeys(("count", "gpus.models.*", "devices", "network.ports.*"), whole(0, MOST_GPUS)),
+    "pairs.*": whole(0, MOST_GPUS**2),
+    "nvlinks": whole(0, 64),
+    "pcie_generation": whole(1, 8),
+    "pcie_width": whole(1, 32),
 }
-"""How each key is read, by section."""
-
-
-def _section(readers: Readers) -> Callable[[Value], Any]:
-    return lambda value: value.fields(readers)
-
-
-TOP: Readers = {
-    "schema": lambda value: value.word(SCHEMA),
-    "pairs": _pair_counts,
-    **{name: _section(readers) for name, readers in SECTIONS.items()},
+SHAPES: Hooks = {
+    **dict.fromkeys(("pairs", "p2p_uni_gb_s", "p2p_bidir_gb_s", "p2p_latency_us"), _classes),
+    "ports": _ports,
 }
+"""How values are read whose types do not say all."""
 
 
 # What the report of a host shows of it.
@@ -177,11 +161,11 @@ POWER_TOLERANCE_W = 1.0
 class Stated(NamedTuple):
     """The expectations; each finding has its path in the file and its line as evidence."""
 
-    expected: Expectations
+    written: Written
+    expected: Expected
 
     def about(self, at: str, name: str = "host", unit: str | None = None, also: tuple[str, ...] = ()) -> Subject:
-        line = self.expected.lines.get(at)
-        place = f"{self.expected.name}:{line}: {at}" if line else f"{self.expected.name}: {at}"
+        place = f"{self.written.name}:{self.written.line(*at.split('.', 2))}: {at}"
         return Subject(check=NAME, name=name, unit=unit, evidence=(place, *also))
 
     def held(
@@ -237,7 +221,7 @@ TRAITS = (
 
 def evaluate(report: Report, expected: Expectations) -> Iterator[Finding]:
     """Yield findings named ``expectations``, in the order of the sections of the file."""
-    stated = Stated(expected)
+    stated = Stated(*expected)
     facts = facts_of(report.measurements)
     yield from _versions(report, facts, stated)
     yield from _gpus(facts, stated, report.partial, unread_nvlinks(report.findings))
@@ -249,7 +233,7 @@ def evaluate(report: Report, expected: Expectations) -> Iterator[Finding]:
 def _versions(report: Report, facts: Facts | None, stated: Stated) -> Iterator[Finding]:
     versions = stated.expected.versions
     for name in ("driver", "cuda", "torch", "tensorflow"):
-        wanted, seen = versions.get(name), report.versions.get(name)
+        wanted, seen = getattr(versions, name), report.versions.get(name)
         if wanted is None:
             continue
         at, shown = f"versions.{name}", f"{name} {seen or 'not found'}"
@@ -260,7 +244,7 @@ def _versions(report: Report, facts: Facts | None, stated: Stated) -> Iterator[F
             yield stated.about(at).passes(shown, f"{name} {wanted}")
         else:
             yield stated.about(at).fails("comparison.version-differs", shown, f"{name} {wanted}", key=at, name=name)
-    wanted = versions.get("kernel_module")
+    wanted = versions.kernel_module
     if wanted is not None:
         at, seen = "versions.kernel_module", facts.driver.loaded_flavour if facts else None
         if seen is None:
@@ -272,30 +256,30 @@ def _versions(report: Report, facts: Facts | None, stated: Stated) -> Iterator[F
 def _gpus(facts: Facts | None, stated: Stated, share: Partial | None, unread: set[str]) -> Iterator[Finding]:
     """unread: subjects of GPUs with NVLinks whose state is not known."""
     gpus = stated.expected.gpus
-    if not gpus:
+    if gpus == Gpus():
         return
     if facts is None or not facts.gpus:
         # Not listed is not absent: the driver and inventory checks distinguish the two.
-        wanted = gpus.get("count")
+        wanted = gpus.count
         if facts is not None and wanted == 0:
             yield stated.about("gpus.count", unit="GPUs").passes(0, 0)
         else:
             missing = "the expected GPUs" if wanted is None else wanted
             yield stated.not_reported("comparison.gpus-unlisted", "gpus", missing)
         return
-    if "count" in gpus:
-        yield _count(len(facts.gpus) + len(share.hidden if share else ()), gpus["count"], "gpus.count", "GPUs", stated)
-    for name, count in gpus.get("models", {}).items():
+    if gpus.count is not None:
+        yield _count(len(facts.gpus) + len(share.hidden if share else ()), gpus.count, "gpus.count", "GPUs", stated)
+    for name, count in gpus.models.items():
         if share is not None:
             yield stated.not_measured("comparison.share-only", f"gpus.models.{name}", count)
             continue
         there = sum(_is(gpu, name) for gpu in facts.gpus)
         yield _count(there, count, f"gpus.models.{name}", f"x {name}", stated)
-    if "model" in gpus:
-        yield from _model(facts, gpus["model"], stated)
+    if gpus.model is not None:
+        yield from _model(facts, gpus.model, stated)
     for trait in TRAITS:
-        if trait.key in gpus:
-            yield from _trait(facts, trait, gpus[trait.key], stated, unread if trait.key == "nvlinks" else set())
+        if (wanted := getattr(gpus, trait.key)) is not None:
+            yield from _trait(facts, trait, wanted, stated, unread if trait.key == "nvlinks" else set())
 
 
 def _count(seen: int, wanted: int, at: str, unit: str, stated: Stated) -> Finding:
@@ -364,16 +348,16 @@ def _pairs(report: Report, stated: Stated) -> Iterator[Finding]:
 def _network(facts: Facts | None, share: Partial | None, stated: Stated) -> Iterator[Finding]:
     """RDMA devices that are neither virtual functions nor bridges of switches, and their active ports."""
     wanted = stated.expected.network
-    rates = {f"network.ports.{rate}": (float(rate), count) for rate, count in wanted.get("ports", {}).items()}
+    rates = {f"network.ports.{rate}": (float(rate), count) for rate, count in wanted.ports.items()}
     if share is not None or facts is None or facts.missing(["rdma"]):
-        for at in ("network.devices", *rates) if "devices" in wanted else rates:
+        for at in ("network.devices", *rates) if wanted.devices is not None else rates:
             yield stated.not_reported("comparison.network-unknown", at, "those of the whole host")
         return
     devices = [one for one in facts.rdma or () if not one.is_virtual and one.kind != "switch"]
     names = ", ".join(one.name for one in devices)
     unread = any(one.unread or any(port.state is None for port in one.ports) for one in devices)
-    if "devices" in wanted:
-        count, at, seen = wanted["devices"], "network.devices", len(devices)
+    if wanted.devices is not None:
+        count, at, seen = wanted.devices, "network.devices", len(devices)
         code = "comparison.devices-missing" if seen < count else "comparison.devices-surplus"
         found = stated.held(at, seen, count, code, unit="RDMA devices")
         more = (names,) if names and seen != count else ()
@@ -425,11 +409,11 @@ def limits(report: Report, stated: Stated) -> Iterator[Finding]:
 def _stated(stated: Stated) -> Iterator[tuple[str, str | None, float, bool]]:
     """Yield path in the file, path class, limit, and whether it is a floor."""
     for part, least in (("floors", True), ("ceilings", False)):
-        for name, value in getattr(stated.expected, part).items():
-            by_class = value if isinstance(value, dict) else {"*": value}
-            for cls, limit in by_class.items():
-                whole = cls == "*"
-                yield f"{part}.{name}" + ("" if whole else f".{cls}"), None if whole else cls, limit, least
+        for name, value in asdict(getattr(stated.expected, part)).items():
+            if isinstance(value, dict):
+                yield from ((f"{part}.{name}.{cls}", cls, limit, least) for cls, limit in value.items())
+            elif value is not None:
+                yield f"{part}.{name}", None, value, least
 
 
 def _nothing(report: Report, at: str, limit: float, stated: Stated) -> Finding:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from gpucheck import comparison
-from gpucheck.knowledge.strict import InputProblem
+from gpucheck.foreign.documents import DocumentProblem
 from gpucheck.model import Verdict
 from tests.comparison.reports import GPUS, copied, healthy, loud, report, without_state
 from tests.machines import h100, p100
@@ -57,7 +57,7 @@ def judged(text, seen):
         ("floors: {p2p_uni_gb_s: 300 GB/s}", "has a unit"),
         ("floors: {p2p_uni_gib_s: 300}", "multiply GiB/s by 1.0737"),
         ("floors: {p2p_latency_us: 3}", "floors.p2p_latency_us: no such key"),
-        ("schema: gpucheck.expectations/2\ngpus: {count: 1}", "gpucheck.expectations/2 is not possible"),
+        ("schema: gpucheck.expectations/2\ngpus: {count: 1}", "gpucheck.expectations/2 is not gpucheck.expectations/1"),
         ("gpus:\n", "expects nothing"),
         ("gpus: {}\npairs: {}", "expects nothing"),
         ("# nothing", "there is nothing in it"),
@@ -66,15 +66,15 @@ def judged(text, seen):
     ],
 )
 def test_a_mistake_in_the_file_is_one_line_with_its_place(text, words):
-    with pytest.raises(InputProblem) as problem:
+    with pytest.raises(DocumentProblem) as problem:
         comparison.read(text.encode(), "site.yml")
 
-    assert words in problem.value.inside("site.yml")
-    assert "\n" not in problem.value.inside("site.yml")
+    assert words in str(problem.value)
+    assert "\n" not in str(problem.value)
 
 
 def test_what_is_no_text_is_refused():
-    with pytest.raises(InputProblem, match="byte 8: not UTF-8"):
+    with pytest.raises(DocumentProblem, match="byte 8: not UTF-8"):
         comparison.read(b"gpus: # \xff", "site.yml")
 
 
