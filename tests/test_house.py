@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "train": {"model", "knowledge", "processes"},
     "measure": {"model", "knowledge", "imports", "processes", "topology", "host"},
     "compute": {"model", "knowledge", "processes", "host", "measure"},
-    "diagnose": {"model", "knowledge", "topology", "checks"},
+    "diagnose": {"model", "knowledge", "topology", "checks", "foreign"},
     "checks": {"model", "knowledge", "topology"},
     "simulator": {"model", "knowledge", "foreign", "processes", "host", "topology", "measure", "compute"},
     "lab": {"model", "knowledge", "processes", "simulator"},

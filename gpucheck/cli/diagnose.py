@@ -170,12 +170,12 @@ def _given(observations: str | None) -> "Observations | None":
     if observations is None:
         return None
     from gpucheck.diagnose.document import MAX_BYTES, read
-    from gpucheck.knowledge.strict import InputProblem
+    from gpucheck.foreign.documents import DocumentProblem
 
     try:
-        return read(read_bytes(observations, MAX_BYTES))
-    except InputProblem as problem:
-        raise Problem(f"{shown(observations)}: {problem}") from problem
+        return read(read_bytes(observations, MAX_BYTES), shown(observations))
+    except DocumentProblem as problem:
+        raise Problem(str(problem)) from problem
 
 
 def _reading(name: str, as_: str | None) -> "Reading":

@@ -113,7 +113,7 @@ def read(content: bytes | str, name: str) -> Expectations:
     written = Written(content, name, unknown=True)
     if written.node is None:
         raise written.problem("there is nothing in it. Write at least gpus: {count: N} (docs/verify.md)")
-    stated = written.read(Expected, SCHEMA, texts=TEXTS, shapes=SHAPES)
+    stated = written.read(Expected, TEXTS, BLOCKS, {}, SCHEMA)
     if stated == Expected():
         raise written.problem("expects nothing, so it would always pass. Write at least gpus: {count: N}")
     return Expectations(written, stated)
@@ -146,7 +146,7 @@ TEXTS: Hooks = {
     "pcie_generation": whole(1, 8),
     "pcie_width": whole(1, 32),
 }
-SHAPES: Hooks = {
+BLOCKS: Hooks = {
     **dict.fromkeys(("pairs", "p2p_uni_gb_s", "p2p_bidir_gb_s", "p2p_latency_us"), _classes),
     "ports": _ports,
 }

@@ -1,38 +1,43 @@
 """Observations as YAML (or JSON, which is YAML) -> frozen values. Every key is optional; a mistake names its line.
 
-The keys and their types are those of the structs. Each reader takes a value of the document and raises InputProblem,
-with its line, for what it cannot be.
+The keys and their types are those of the structs; what follows is what the types do not say.
 """
 
 import re
 from collections.abc import Callable
-from functools import cache
-from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any
 
 import msgspec
-from yaml.nodes import ScalarNode
+from yaml.nodes import MappingNode
 
-from gpucheck.knowledge.strict import FALSE, TRUE, Value, document
+from gpucheck.foreign.written import (
+    FALSE,
+    MOST_COUNT,
+    TRUE,
+    Hooks,
+    Misplaced,
+    Written,
+    choose,
+    flag,
+    is_unknown,
+    must_be_key,
+    number,
+    whole,
+)
 from gpucheck.model.diagnosis.observations import (
     CopyFailure,
     Damaged,
     Flow,
     Hang,
     HostDevice,
-    NicResult,
     Observations,
     ObservedGpu,
     UnderLoad,
 )
 
-S = TypeVar("S", bound=msgspec.Struct)
-Reader = Callable[[Value], Any]
-
 MOST_GPUS = 128  # of one NVLink domain there are 72; the time that rules take grows with the square
 MOST_NAME = 200
 MOST_ROWS = 1024
-MOST_COUNT = 1 << 60
 CLASS = re.compile(r"X|PIX|PXB|PHB|NODE|SYS|SOC|NV\d{1,2}")
 STATUS = ("OK", "CNS", "GNS", "TNS", "DR", "NS", "U")
 DIAGONAL = {"x", "-", ""}
@@ -40,31 +45,25 @@ MAX_BYTES = 1 << 20
 """Six matrices of 128 GPUs are 600 kB; a larger input is not a set of observations."""
 
 
-def read(data: bytes | str) -> Observations:
+def read(data: bytes | str, name: str = "observations") -> Observations:
     """The observations in a YAML document, or in a JSON report of gpucheck that carries them.
 
-    Raises InputProblem, and nothing else, for any input.
+    Raises DocumentProblem, and nothing else, for any input.
     """
-    root = _inside_a_report(
-        document(data, shape="Observations are a few levels deep", example="Write at least gpus, matrix and measured")
-    )
-    return sized(Observations(**root.fields(_fields(Observations))), root)
+    written = Written(data, name, unknown=True)
+    if written.node is None:
+        raise written.problem("there is nothing in it. Write at least gpus, matrix and measured")
+    pairs = written.node.value if isinstance(written.node, MappingNode) else ()
+    keys = {key.value: node for key, node in pairs if isinstance(key.value, str)}
+    if "schema" in keys:  # a report of gpucheck bandwidth or collectives
+        if "observations" not in keys:
+            raise written.problem("this report of gpucheck has no observations. Give that of bandwidth or collectives")
+        written.node = keys["observations"]
+    return sized(written.read(Observations, TEXTS, BLOCKS, LISTS), written)
 
 
-def _inside_a_report(root: Value) -> Value:
-    """The ``observations`` of a report of ``gpucheck bandwidth`` or ``collectives``."""
-    if not root.is_mapping:
-        return root
-    keys = {key.value: node for key, node in root.node.value if isinstance(key, ScalarNode)}
-    if "schema" not in keys:
-        return root
-    if "observations" not in keys:
-        raise root.problem("this report of gpucheck has no observations. Give that of bandwidth or collectives")
-    return Value(keys["observations"], "observations")
-
-
-def sized(seen: Observations, root: Value) -> Observations:
-    """The same observations with one entry a GPU. Raises InputProblem where two sizes contradict each other."""
+def sized(seen: Observations, root: Written) -> Observations:
+    """The same observations with one entry a GPU. Raises DocumentProblem where two sizes contradict each other."""
     matrices = {name: getattr(seen, name) for name in ("matrix", "p2p_access", "p2p_status")}
     matrices |= {f"measured.{name}": getattr(seen.measured, name) for name in MATRICES}
     sizes = {"gpus": len(seen.gpus)} | {name: len(rows) for name, rows in matrices.items() if isinstance(rows, tuple)}
@@ -98,218 +97,168 @@ def _indexes(seen: Observations) -> list[int]:
     ]
 
 
-# --- Readers by type -------------------------------------------------------------------------------------------------
-
-
-@cache
-def _fields(type_: type[msgspec.Struct]) -> dict[str, Reader]:
-    own = SPECIAL.get(type_, {})
-    return {
-        field.name: own.get(field.name) or BY_NAME.get(field.name) or _reader(field.type, field.name)
-        for field in msgspec.structs.fields(type_)
-    }
-
-
-def _reader(type_: Any, name: str) -> Reader:
-    options = get_args(type_) if get_origin(type_) in (Union, UnionType) else (type_,)
-    kind = next(option for option in options if option is not NoneType)
-    origin = get_origin(kind)
-    if origin is Literal:
-        words = [word for option in options for word in get_args(option)]
-        return lambda value: value.word(*words)
-    if origin is tuple:
-        return list_of(_reader(get_args(kind)[0], name))
-    if origin is dict:
-        inner = _reader(get_args(kind)[1], name)
-        return lambda value: {key: inner(cell) for key, cell in value.pairs() if cell.is_known}
-    if kind is int:
-        low, high = LIMITS.get(name, (0, MOST_COUNT))
-        return lambda value: value.integer(low, high)
-    simple: dict[Any, Reader] = {bool: Value.flag, float: Value.number, str: Value.text}
-    return simple.get(kind) or struct(kind)
-
-
-def struct(type_: type[S]) -> Callable[[Value], S]:
-    needed = [field.name for field in msgspec.structs.fields(type_) if field.required]
-
-    def build(value: Value) -> S:
-        known = {name for name, cell in value.pairs() if cell.is_known}
-        if missing := [name for name in needed if name not in known]:
-            raise value.problem(f"needs {' and '.join(missing)}")
-        return type_(**value.fields(_fields(type_)))
-
-    return build
-
-
-def list_of(reader: Reader, most: int = MOST_ROWS) -> Reader:
-    return lambda value: tuple(reader(item) for item in value.items(most))
-
-
-def matrix(cell: Reader) -> Reader:
-    """n x n, the diagonal None whatever it holds."""
-
-    def read_matrix(value: Value) -> tuple[tuple[Any, ...], ...]:
-        rows = [row.items(MOST_GPUS) for row in value.items(MOST_GPUS)]
-        if not rows:
-            raise value.problem("is empty. Write null for not measured")
-        for i, row in enumerate(rows):
-            if len(row) != len(rows):
-                raise Value(value.node.value[i], f"{value.path}[{i}]").problem(
-                    f"has {len(row)} cells, but there are {len(rows)} rows: the matrix must be square"
-                )
-        return tuple(
-            tuple(None if i == j or not item.is_known else cell(item) for j, item in enumerate(row))
-            for i, row in enumerate(rows)
-        )
-
-    return read_matrix
-
-
 # --- Values with rules of their own ----------------------------------------------------------------------------------
 
 
-def off_diagonal(reader: Reader) -> Reader:
+def matrix(rows: list[Any]) -> list[Any]:
+    """n x n, the diagonal None whatever it holds."""
+    if not 0 < len(rows) <= MOST_GPUS:
+        raise ValueError(f"has {len(rows)} rows, not 1 to {MOST_GPUS}. Write null for not measured")
+    for i, row in enumerate(rows):
+        if not isinstance(row, list) or len(row) != len(rows):
+            cells = len(row) if isinstance(row, list) else "no"
+            raise Misplaced(i, f"has {cells} cells, but there are {len(rows)} rows: the matrix must be square")
+    return [[None if i == j or is_unknown(cell) else cell for j, cell in enumerate(row)] for i, row in enumerate(rows)]
+
+
+def off_diagonal(reader: Callable[[str], Any]) -> Callable[[str], Any]:
     """X and - are no value, wherever they stand."""
-    return lambda value: None if value.text().strip().lower() in DIAGONAL else reader(value)
+    return lambda text: None if text.lower() in DIAGONAL else reader(text)
 
 
-def product_name(value: Value) -> str:
+def product_name(text: str) -> str:
     """A product's name; patterns are searched in it."""
-    if len(name := value.text()) > MOST_NAME:
-        raise value.problem(f"has {len(name)} characters, more than the {MOST_NAME} of a name")
-    return name
+    if len(text) > MOST_NAME:
+        raise ValueError(f"has {len(text)} characters, more than the {MOST_NAME} of a name")
+    return text
 
 
 @off_diagonal
-def measured_cell(value: Value) -> float | None:
+def measured_cell(text: str) -> float | None:
     """A tool prints 0.00 for a pair that it did not measure."""
-    return value.number() or None
+    return number(text) or None
 
 
 @off_diagonal
-def part_cell(value: Value) -> float:
+def part_cell(text: str) -> float:
     """An uncertainty as a part of the number."""
-    if (part := value.number()) > 1:
-        raise value.problem("is not between 0 and 1. Write 0.03 for 3 %")
+    if (part := number(text)) > 1:
+        raise ValueError("is not between 0 and 1. Write 0.03 for 3 %")
     return part
 
 
 @off_diagonal
-def flag_cell(value: Value) -> bool:
+def flag_cell(text: str) -> bool:
     """Tools print 1 and 0."""
-    return value.text() == "1" if value.text() in ("0", "1") else value.flag()
+    return text == "1" if text in ("0", "1") else flag(text)
 
 
-def class_cell(value: Value) -> str | None:
-    word = value.text().strip().upper()
+def class_cell(text: str) -> str | None:
+    word = text.upper()
     if not CLASS.fullmatch(word):
-        raise value.problem(f"{word[:20]} is not a path class (NV#, PIX, PXB, PHB, NODE, SYS)")
+        raise ValueError(f"{word[:20]} is not a path class (NV#, PIX, PXB, PHB, NODE, SYS)")
     return "SYS" if word == "SOC" else None if word == "X" else word
 
 
-def status_cell(value: Value) -> str | None:
-    word = value.text().strip().upper()
+def status_cell(text: str) -> str | None:
+    word = text.upper()
     if word in ("X", "U"):
         return None
     if word not in STATUS:
-        raise value.problem(f"{word[:20]} is not a P2P status ({', '.join(STATUS)})")
+        raise ValueError(f"{word[:20]} is not a P2P status ({', '.join(STATUS)})")
     return word
 
 
-def two(what: str, *, differ: bool) -> Reader:
-    def read_two(value: Value) -> tuple[int, ...]:
-        ends = tuple(item.integer(0, MOST_GPUS - 1) for item in value.items(2))
+def two(what: str, *, differ: bool) -> Callable[[list[Any]], list[Any]]:
+    def read_two(ends: list[Any]) -> list[Any]:
         if len(ends) != 2 or (differ and ends[0] == ends[1]):
-            raise value.problem(f"must name {what}")
+            raise ValueError(f"must name {what}")
         return ends
 
     return read_two
 
 
-def _gpus(value: Value) -> tuple[ObservedGpu, ...]:
-    if value.is_list:
-        gpu = struct(ObservedGpu)
-        return tuple(gpu(item) if item.is_known else ObservedGpu() for item in value.items(MOST_GPUS))
-    fields = value.fields({"count": lambda one: one.integer(0, MOST_GPUS), "model": product_name})
-    return tuple(ObservedGpu(model=fields.get("model")) for _ in range(fields.get("count", 0)))
+def _gpus(found: dict[str, Any]) -> list[Any]:
+    for key, one in found.items():
+        must_be_key(key, ("count", "model"))
+        if not isinstance(one, str):
+            raise Misplaced(key, "must be a single value, not a list or a block")
+    count = found.get("count", "")
+    return [{"model": found.get("model", "")}] * (0 if is_unknown(count) else whole(0, MOST_GPUS)(count))
 
 
-def _iommu(value: Value) -> str:
-    word = value.text().strip().lower()
-    if word in FALSE:
-        return "off"
-    if word in TRUE:
-        raise value.problem("an IOMMU that is on may translate or not. Write identity or translating")
-    return value.word("off", "identity", "translating")
+def rows(most: int) -> Callable[[list[Any]], list[Any]]:
+    def read_rows(given: list[Any]) -> list[Any]:
+        if len(given) > most:
+            raise ValueError(f"has {len(given)} entries, more than the {most} that are possible here")
+        return [{} if is_unknown(one) else one for one in given] if most == MOST_GPUS else given
+
+    return read_rows
 
 
-def _virtual(value: Value) -> bool:
+def _iommu(text: str) -> str:
+    if text.lower() in TRUE:
+        raise ValueError("an IOMMU that is on may translate or not. Write identity or translating")
+    return "off" if text.lower() in FALSE else text
+
+
+def _virtual(text: str) -> bool:
     """A hypervisor's name means yes, none means no."""
-    word = value.text().strip().lower()
-    return word not in FALSE and word != "none"
+    return text.lower() not in FALSE | {"none"}
 
 
-def _node(value: Value) -> int | None:
+def _node(text: str) -> int | None:
     """Linux prints -1 if unknown to the firmware."""
-    node = value.integer(-1, 1023)
+    node = whole(-1, 1023)(text)
     return node if node >= 0 else None
 
 
-def _by_class(value: Value) -> dict[str, tuple[float, float]]:
-    found = {}
-    for name, cell in value.pairs():
+def _known(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: one for name, one in found.items() if not is_unknown(one)}
+
+
+def _by_class(found: dict[str, Any]) -> dict[str, Any]:
+    for name in found:
         if not CLASS.fullmatch(name) or name == "X":
-            raise cell.problem("no path class (NV#, PIX, PXB, PHB, NODE, SYS)")
-        if cell.is_known:
-            ends = [item.number() for item in cell.items(2)] if cell.is_list else [cell.number()]
-            if not ends or min(ends) <= 0:
-                raise cell.problem("must be [low, high], both above zero")
-            found["SYS" if name == "SOC" else name] = min(ends), max(ends)
-    return found
+            raise Misplaced(name, "no path class (NV#, PIX, PXB, PHB, NODE, SYS)")
+    return {"SYS" if name == "SOC" else name: one for name, one in _known(found).items()}
 
 
-# Of whole numbers, by field.
-LIMITS = {
-    **dict.fromkeys(("gen", "max_gen"), (1, 7)),
-    **dict.fromkeys(("width", "max_width"), (1, 32)),
-    **dict.fromkeys(("gpu", "gpus"), (0, MOST_GPUS - 1)),
-    **dict.fromkeys(("active", "total"), (0, 64)),
-    **dict.fromkeys(("bytes", "wrong"), (0, 1 << 50)),
-    "control": (0, 0xFFFF),
-    "sockets": (1, 64),
-    "mtu": (256, 4096),
-    "ranks": (1, 1 << 20),
-    "code": (0, 1 << 31),
-    "readings": (1, MOST_COUNT),
+def _range(ends: list[Any]) -> list[Any]:
+    numbers = [number(one) if isinstance(one, str) else 0.0 for one in ends]
+    if len(ends) not in (1, 2) or min(numbers) <= 0:
+        raise ValueError("must be [low, high], both above zero")
+    return [min(numbers), max(numbers)]
+
+
+MATRICES = {
+    **{f"{path}_{way}_gb_s": measured_cell for path in ("p2p", "staged") for way in ("uni", "bidir")},
+    **{f"{path}_latency_us": measured_cell for path in ("p2p", "staged")},
+    **{f"p2p_{way}_error": part_cell for way in ("uni", "bidir")},
+    **{f"p2p_{way}_alone": flag_cell for way in ("uni", "bidir")},
 }
-MATRICES: dict[str, Reader] = {
-    **{f"{path}_{way}_gb_s": matrix(measured_cell) for path in ("p2p", "staged") for way in ("uni", "bidir")},
-    **{f"{path}_latency_us": matrix(measured_cell) for path in ("p2p", "staged")},
-    **{f"p2p_{way}_error": matrix(part_cell) for way in ("uni", "bidir")},
-    **{f"p2p_{way}_alone": matrix(flag_cell) for way in ("uni", "bidir")},
-}
-BY_NAME: dict[str, Reader] = {
-    **MATRICES,
+CELLS = {**MATRICES, "matrix": class_cell, "p2p_access": flag_cell, "p2p_status": status_cell}
+TEXTS: Hooks = {
+    **{f"{name}[][]": cell for name, cell in CELLS.items()},
     **dict.fromkeys(("model", "cpu", "name", "product"), product_name),
     **dict.fromkeys(("h2d_gb_s", "d2h_gb_s"), measured_cell),
-    **dict.fromkeys(
-        ("pairs", "integrity_bad_pairs"),
-        list_of(two("two different GPUs: [source, destination]", differ=True), MOST_GPUS * MOST_GPUS),
-    ),
-    "acs_redirect": lambda value: list_of(Value.text)(value) if value.is_list else value.flag(),
-    "by_class": _by_class,
-    "environment": lambda value: {name: cell.text() for name, cell in value.pairs()},
-    "hang": lambda value: struct(Hang)(value) if value.is_mapping else value.flag(),
+    **dict.fromkeys(("gen", "max_gen"), whole(1, 7)),
+    **dict.fromkeys(("width", "max_width"), whole(1, 32)),
+    **dict.fromkeys(("gpu", "gpus[]", "pairs[][]", "integrity_bad_pairs[][]", "nics[]"), whole(0, MOST_GPUS - 1)),
+    **dict.fromkeys(("active", "total"), whole(0, 64)),
+    **dict.fromkeys(("bytes", "wrong"), whole(0, 1 << 50)),
+    "control": whole(0, 0xFFFF),
+    "sockets": whole(1, 64),
+    "mtu": whole(256, 4096),
+    "ranks": whole(1, 1 << 20),
+    "code": whole(0, 1 << 31),
+    "readings": whole(1, MOST_COUNT),
     "iommu": _iommu,
-    "matrix": matrix(class_cell),
+    "measured.by_class.*": lambda text: _range([text]),
     "numa_node": _node,
-    "p2p_access": lambda value: matrix(flag_cell)(value) if value.is_list else value.word("all", "none") == "all",
-    "p2p_status": matrix(status_cell),
+    "p2p_access": lambda text: choose(text, ("all", "none")) == "all",
     "virtual": _virtual,
 }
-SPECIAL: dict[type[msgspec.Struct], dict[str, Reader]] = {
-    Observations: {"gpus": _gpus},
-    NicResult: {
-        "nics": two("two cards by index: [client, server], equal for a transfer within one", differ=False),
-    },
+ROWS = ("uplinks", "nics", "host_device", "flows", "under_load", "damaged", "failures", "collectives", "path", "acs")
+BLOCKS: Hooks = {"by_class": _by_class, "errors": _known, "gpus": _gpus}
+LISTS: Hooks = {
+    **dict.fromkeys(CELLS, matrix),
+    **dict.fromkeys((*ROWS, "nic_bw_gb_s", "nic_latency_us"), rows(MOST_ROWS)),
+    "gpus": rows(MOST_GPUS),
+    **dict.fromkeys(("pairs[]", "integrity_bad_pairs[]"), two("two different GPUs: [from, to]", differ=True)),
+    **dict.fromkeys(
+        ("measured.nic_bw_gb_s[].nics", "measured.nic_latency_us[].nics"),
+        two("two cards by index: [client, server], equal for a transfer within one", differ=False),
+    ),
+    "measured.by_class.*": _range,
 }

@@ -19,6 +19,7 @@ MOST_DEPTH = 32
 MOST_NODES = 500_000
 # Each is compared with all before it.
 MOST_DIRECTIVES = 8
+NO_BLOCK = "this must be 'key: value' lines"
 STRING_TAG = "tag:yaml.org,2002:str"
 # The C parser is eight times faster; some builds of PyYAML lack it.
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -64,6 +65,7 @@ def words_of(error: msgspec.ValidationError) -> tuple[str, list[str | int]]:
     what, _, path = str(error).partition(" - at `")
     what = re.sub(r"Object missing required field `([^`]*)`", r"required key \1 is missing", what)
     what = re.sub(r"Object contains unknown field `([^`]*)`", r"no such key: \1", what)
+    what = re.sub(r"Expected `object`.*", NO_BLOCK, what)
     # Inside a block of free keys msgspec names no key: [...].
     steps = re.findall(r"\.([^.\[`]+)|\[(\d+|\.\.\.)\]", path)
     return what, [key or (int(index) if index.isdigit() else index) for key, index in steps]

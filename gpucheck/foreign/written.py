@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from gpucheck.foreign import text_of
-from gpucheck.foreign.documents import DocumentProblem, compose, line_of, path_of, words_of
+from gpucheck.foreign.documents import NO_BLOCK, DocumentProblem, compose, line_of, path_of, words_of
 from gpucheck.printable import excerpt
 
 T = TypeVar("T")
@@ -31,7 +31,6 @@ MOST_COUNT = 1 << 60
 MOST_NODES = 100_000
 MOST_KEYS, MOST_ENTRIES = 256, 1 << 14
 MOST_KEY, QUOTE = 100, 40
-NO_BLOCK = "this must be 'key: value' lines"
 
 
 class Misplaced(ValueError):
@@ -45,15 +44,14 @@ class Misplaced(ValueError):
 class Written:
     """A document. Raises DocumentProblem, whose text begins with the name and the line, for any other input.
 
-    Hooks are by place, such as ``host.acs[].control`` or ``repositories.*.url``, or by the name of a field. They get a
-    scalar as text (texts), a list or a block (shapes), and return what stands for it. They raise ValueError, or
-    Misplaced. unknown: whether fields that are null or say unknown are as if they were not there.
+    Hooks are by place, such as ``host.acs[].control`` or ``repositories.*.url``, or by the name of a field (``gpu``;
+    ``pairs[]``: each of its list). They get a scalar as text, a block or a list, and return what stands for it. They
+    raise ValueError or Misplaced. unknown: whether fields that are null or say unknown are as if they were not there.
     """
 
     def __init__(self, data: bytes | str, name: str, *, unknown: bool = False) -> None:
         self.name, self.unknown, self.node = name, unknown, None
-        self.texts: Hooks = {}
-        self.shapes: Hooks = {}
+        self.hooks: dict[type, Hooks] = {}
         try:
             self.node = compose(text_of(data) if isinstance(data, bytes) else data, MOST_NODES)
         except UnicodeDecodeError as error:
@@ -61,11 +59,11 @@ class Written:
         except DocumentProblem as problem:
             raise self._at(problem.line, str(problem)) from None
 
-    def read(self, type_: type[T], schema: str, *, texts: Hooks | None = None, shapes: Hooks | None = None) -> T:
+    def read(self, type_: type[T], texts: Hooks, blocks: Hooks, lists: Hooks, schema: str | None = None) -> T:
         """Return the document as a value of a struct. schema: what its key ``schema`` must be, if it is there."""
-        self.texts, self.shapes = texts or {}, shapes or {}
+        self.hooks = {str: texts, dict: blocks, list: lists}
         tree = self._tree(self.node)
-        if isinstance(tree, dict) and (stated := tree.pop("schema", schema)) != schema:
+        if isinstance(tree, dict) and schema and (stated := tree.pop("schema", schema)) != schema:
             raise self.problem(f"{excerpt(str(stated), QUOTE)} is not {schema}, the only one known", "schema")
         try:
             return msgspec.convert(self._typed(tree, type_, (), ""), type_)
@@ -104,7 +102,8 @@ class Written:
         return found
 
     def _typed(self, given: Any, type_: Any, at: tuple[str | int, ...], where: str, field: str = "") -> Any:
-        hooks = self.texts if isinstance(given, str) else self.shapes
+        if (hooks := self.hooks.get(type(given))) is None:
+            return given
         options = _options(type_)
         try:
             if hook := hooks.get(where) or hooks.get(field):
@@ -115,8 +114,8 @@ class Written:
                 return self._block(given, options, at, where)
             if not isinstance(given, list):
                 return given
-            inner = _inner(options, tuple)
-            return [self._typed(item, inner, (*at, i), f"{where}[]") for i, item in enumerate(given)]
+            inner, where, field = _inner(options, tuple), f"{where}[]", f"{field}[]"
+            return [self._typed(item, inner, (*at, i), where, field) for i, item in enumerate(given)]
         except Misplaced as error:
             raise self.problem(str(error), *at, error.step) from None
         except DocumentProblem:
@@ -128,7 +127,9 @@ class Written:
         types = next((_fields(option) for option in options if _is_struct(option)), None)
         if types is None:
             inner = _inner(options, dict)
-            return {key: self._typed(one, inner, (*at, key), f"{where}.*") for key, one in given.items()}
+            return {
+                key: self._typed(one, inner, (*at, key), f"{where}.*", f"{where}.{key}") for key, one in given.items()
+            }
         for key in given:
             must_be_key(key, types)
         return {
@@ -248,4 +249,4 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if "gib" in word.lower():
         return "Bandwidth is in GB/s (10**9 bytes/s) here: multiply GiB/s by 1.0737"
     near = difflib.get_close_matches(word[:80], known, n=1, cutoff=0.5)
-    return f"Did you mean {near[0]}?" if near else f"Known here: {', '.join(known)}"
+    return f"Did you mean {near[0]}?" if near else f"Known here: {', '.join(filter(None, known))}"

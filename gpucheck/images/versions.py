@@ -8,9 +8,9 @@ import msgspec
 import yaml
 
 from gpucheck.foreign.documents import Loader
+from gpucheck.foreign.written import did_you_mean
 from gpucheck.knowledge import code_runs
 from gpucheck.knowledge.gpus import gpu_table
-from gpucheck.knowledge.strict import did_you_mean
 from gpucheck.lab.system import LabError, run
 from gpucheck.processes.environment import python_module
 from gpucheck.processes.temporary import temporary_folder

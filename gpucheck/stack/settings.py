@@ -101,13 +101,13 @@ class Mok(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     certificate: str | None = None
 
 
-def _known(found: Any) -> Any:
-    return {key: one for key, one in found.items() if not is_unknown(one)} if isinstance(found, dict) else found
+def _known(found: dict[str, Any]) -> dict[str, Any]:
+    return {key: one for key, one in found.items() if not is_unknown(one)}
 
 
-def _mok(found: Any) -> Any:
+def _mok(found: dict[str, Any]) -> dict[str, Any]:
     for name in Mok.__struct_fields__:
-        if isinstance(found, dict) and set(found) <= set(Mok.__struct_fields__) and is_unknown(found.get(name, "")):
+        if set(found) <= set(Mok.__struct_fields__) and is_unknown(found.get(name, "")):
             raise ValueError(f"{name} is missing: DKMS signs with a key and its certificate")
     return found
 
@@ -136,14 +136,13 @@ class Imex(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     nodes: tuple[str, ...] = ()
 
 
-def _imex(given: Any) -> Any:
+def _imex(given: dict[str, Any]) -> dict[str, Any]:
     found = _known(given)
-    if isinstance(found, dict):
-        service, nodes = found.get("service", "none"), found.get("nodes")
-        if service == "systemd" and not nodes:
-            raise ValueError("service systemd needs nodes: the addresses of every node of the NVLink domain")
-        if service != "systemd" and nodes:
-            raise ValueError(f"nodes are for service systemd; with {service} gpucheck writes no list")
+    service, nodes = found.get("service", "none"), found.get("nodes")
+    if service == "systemd" and not nodes:
+        raise ValueError("service systemd needs nodes: the addresses of every node of the NVLink domain")
+    if service != "systemd" and nodes:
+        raise ValueError(f"nodes are for service systemd; with {service} gpucheck writes no list")
     return found
 
 
@@ -213,7 +212,7 @@ def _sysctl(found: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-TEXTS: Hooks = {
+SETTINGS: Hooks = {
     "driver_extra": instead(none=[], auto=[]),
     "driver_extra[]": _component,
     "module_options": instead(none={}, auto={}),
@@ -227,7 +226,7 @@ TEXTS: Hooks = {
     "tuning.hugepages": _count,
     "tuning.nofile": _count,
 }
-SHAPES: Hooks = {
+SETTING_BLOCKS: Hooks = {
     "module_options": _module_options,
     "mok": _mok,
     "imex": _imex,

@@ -13,7 +13,7 @@ from gpucheck.foreign.documents import DocumentProblem
 from gpucheck.foreign.written import Hooks, Misplaced, Written, did_you_mean, must_be_key
 from gpucheck.stack.components import COMPONENTS, VERSIONED
 from gpucheck.stack.components.base import MANAGED
-from gpucheck.stack.settings import SHAPES, TEXTS, Imex, Mok, Tuning, instead
+from gpucheck.stack.settings import SETTING_BLOCKS, SETTINGS, Imex, Mok, Tuning, instead
 
 SCHEMA = "gpucheck.spec/1"
 MOST_BYTES = 1 << 20
@@ -163,7 +163,7 @@ def parse_spec(text: str, name: str) -> StackSpec:
     """Return the specification in YAML text. Raises SpecError naming ``name``, the line and the key."""
     try:
         written = Written(text, name)
-        spec = written.read(StackSpec, SCHEMA, texts=READ, shapes=BLOCKS) if written.node else StackSpec()
+        spec = written.read(StackSpec, READ, BLOCKS, {}, SCHEMA) if written.node else StackSpec()
         for (one, other), problem in contradictions(spec):
             raise written.problem(f"contradicts line {written.line(one)}: {problem}", other)
     except DocumentProblem as problem:
@@ -181,7 +181,7 @@ def _repositories(rows: dict[str, Any]) -> dict[str, Any]:
         raise Misplaced(MANAGED, "must be the only value, for all repositories: repositories: managed")
     for name in rows:
         must_be_key(name, (*REPOSITORIES, *CUDA_REPOSITORIES))
-    return rows | ({"epel": UNWANTED(rows["epel"])} if isinstance(rows.get("epel"), str) else {})
+    return rows
 
 
 def _fingerprint(text: str) -> str:
@@ -193,12 +193,11 @@ def _fingerprint(text: str) -> str:
     return text
 
 
-# ``epel: none``, for hosts whose other sources have DKMS.
-UNWANTED = instead(none={"url": "none"})
 READ: Hooks = {
-    **TEXTS,
+    **SETTINGS,
     **{key: partial(_version, key) for key in VERSIONS},
     "repositories": instead(**{"": {}, "auto": {}, MANAGED: {MANAGED: Repository()}}),
+    "repositories.epel": instead(none={"url": "none"}),
     "repositories.*.key_fingerprint": _fingerprint,
 }
-BLOCKS: Hooks = {**SHAPES, "repositories": _repositories}
+BLOCKS: Hooks = {**SETTING_BLOCKS, "repositories": _repositories}

@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck.diagnose.document import read
-from gpucheck.knowledge.strict import InputProblem
+from gpucheck.foreign.documents import DocumentProblem
 from gpucheck.model.diagnosis.observations import CopyFailure, Damaged, Hang, UnderLoad
 
 WHOLE = """
@@ -90,8 +90,8 @@ def test_unknown_is_not_no(word):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("gpu: {count: 2}", "line 1: gpu: no such key. Did you mean gpus?"),
-        ("gpus: {count: 2}\nhost:\n  iomu: off", "line 3: host.iomu: no such key. Did you mean iommu?"),
+        ("gpu: {count: 2}", "observations:1: gpu: no such key. Did you mean gpus?"),
+        ("gpus: {count: 2}\nhost:\n  iomu: off", "observations:3: host.iomu: no such key. Did you mean iommu?"),
         ("gpus: {count: 129}", "not between 0 and 128"),
         ("gpus: {count: 3}\nmatrix: [[X, SYS], [SYS, X]]", "gpus has 3, matrix has 2"),
         ("matrix: [[X, SYS], [SYS]]", "must be square"),
@@ -111,12 +111,15 @@ def test_unknown_is_not_no(word):
         ("measured: {p2p_uni_error: [[X, 3], [0.1, X]]}", "p2p_uni_error[0][1]: is not between 0 and 1. Write 0.03"),
         ("measured: {p2p_uni_alone: [[X, maybe], [0, X]]}", "maybe is neither true nor false"),
         ("measured: {p2p_bidir_alone: [[X]]}\ngpus: {count: 2}", "measured.p2p_bidir_alone has 1"),
-        ("measured: {under_load: [{gen: 4}]}", "needs gpu"),
+        ("measured: {under_load: [{gen: 4}]}", "required key gpu is missing"),
         ("measured: {under_load: [{gpu: 4}]}\ngpus: {count: 2}", "GPU 4 is named, but there are 2 GPUs"),
-        ("measured:\n  under_load:\n  - {gpu: 0, errors: {replays: some}}", "line 3: measured.under_load[0].errors"),
-        ("measured: {damaged: [{damage: zeros}]}", "needs pairs"),
+        (
+            "measured:\n  under_load:\n  - {gpu: 0, errors: {replays: some}}",
+            ":3: measured.under_load[0].errors",
+        ),
+        ("measured: {damaged: [{damage: zeros}]}", "required key pairs is missing"),
         ("measured: {damaged: [{pairs: [[0, 1]], damage: rusty}]}", "rusty is not possible"),
-        ("measured: {failures: [{kind: stuck}]}", "needs step"),
+        ("measured: {failures: [{kind: stuck}]}", "required key step is missing"),
         ("measured: {failures: [{kind: slow, step: x}]}", "slow is not possible"),
         ("measured: {failures: [{kind: stuck, step: x, pairs: [[3, 1]]}]}\ngpus: {count: 2}", "GPU 3 is named"),
         ("measured: {bytes_compared: -1}", "is not between 0"),
@@ -126,7 +129,7 @@ def test_unknown_is_not_no(word):
     ids=lambda value: value[:40],
 )
 def test_a_mistake_is_one_line_that_says_where(text, words):
-    with pytest.raises(InputProblem) as problem:
+    with pytest.raises(DocumentProblem) as problem:
         read(text)
 
     assert words in str(problem.value)

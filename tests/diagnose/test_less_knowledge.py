@@ -13,7 +13,7 @@ import pytest
 
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.document import read
-from gpucheck.knowledge.strict import InputProblem
+from gpucheck.foreign.documents import DocumentProblem
 from gpucheck.model import Finding, Verdict
 from tests.diagnose.cases import PLAIN, case
 from tests.diagnose.results import verdict
@@ -81,7 +81,7 @@ def improved(seen: dict[str, Any]) -> dict[str, str]:
     for fact in facts(seen):
         try:
             after = diagnose(read(json.dumps(without(seen, fact))))
-        except InputProblem:
+        except DocumentProblem:
             continue  # a matrix that nothing gives a size
         if after and verdict(after) is Verdict.PASS and not stands_on(before, fact):
             found[fact] = f"{verdict(before).value} to {verdict(after).value}"

@@ -6,7 +6,7 @@ import pytest
 
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.document import read
-from gpucheck.knowledge.strict import InputProblem
+from gpucheck.foreign.documents import DocumentProblem
 from gpucheck.model import Verdict
 
 GEN5 = {"gen": 5, "width": 16, "max_gen": 5, "max_width": 16}
@@ -100,5 +100,5 @@ def test_latency(us, verdict):
 
 
 def test_a_result_of_a_card_that_is_not_listed_is_refused():
-    with pytest.raises(InputProblem, match="card 1 is measured, but nics has 1"):
+    with pytest.raises(DocumentProblem, match="card 1 is measured, but nics has 1"):
         judged(cards(1), [(0, 1, 40.0, {})])
