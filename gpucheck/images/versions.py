@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
-import yaml
 
-from gpucheck.foreign.documents import Loader
+from gpucheck.foreign.documents import DocumentProblem, parse
 from gpucheck.foreign.written import did_you_mean
 from gpucheck.knowledge import code_runs
 from gpucheck.knowledge.gpus import gpu_table
@@ -105,11 +104,11 @@ def read_versions(root: Path) -> Versions:
     """Return the versions file of a checkout. Raises VersionsError with the file and the key."""
     path = root / FILE
     try:
-        return msgspec.convert(yaml.load(path.read_text(encoding="utf-8"), Loader=Loader), Versions)  # noqa: S506 - CSafeLoader
+        return parse(path.read_text(encoding="utf-8"), str(path), Versions, trusted=True)
     except OSError as error:
         raise VersionsError(f"{path}: cannot be read: {error.strerror}. Run this from a checkout.") from error
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
-        raise VersionsError(f"{path}: {error}. Correct it, then: gpucheck image versions --update") from error
+    except DocumentProblem as error:
+        raise VersionsError(f"{error}. Correct it, then: gpucheck image versions --update") from error
 
 
 def version_text(variant: Variant) -> str:

@@ -120,7 +120,7 @@ def test_a_lock_asks_for_the_build_and_leaves_the_framework_unconstrained():
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("variants: [", "while parsing"), ("schema: gpucheck.images/1\n", "base"), ("schema: other/9\n", "schema")],
+    [("variants: [", "not YAML"), ("schema: gpucheck.images/1\n", "base"), ("schema: other/9\n", "schema")],
 )
 def test_a_damaged_file_is_one_message(tmp_path, text, words):
     (tmp_path / "images").mkdir()
