@@ -41,6 +41,14 @@ def excerpt(text: str, limit: int) -> str:
     return shown if len(shown) <= limit else f"{shown[: limit - 3]}..."
 
 
+def meant(word: str, known: Iterable[str], most: int = 1, cutoff: float = 0.6) -> str:
+    """Return `` Did you mean a or b?`` with the nearest known words; empty if none is near."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(word[:80], list(known), most, cutoff)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
+
+
 def counted(count: int, what: str) -> str:
     """Return ``1 GPU`` or ``8 GPUs``."""
     return f"{count} {what}{'' if count == 1 else 's'}"

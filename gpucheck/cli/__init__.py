@@ -16,7 +16,7 @@ from pkgutil import iter_modules
 import click
 
 from gpucheck import __version__
-from gpucheck.printable import one_line
+from gpucheck.printable import meant, one_line
 from gpucheck.processes.signals import TerminatedError, ended_by_signals
 from gpucheck.processes.streams import STDERR, finish, standard_streams
 from gpucheck.processes.trust import programs_of_root
@@ -48,10 +48,7 @@ class Commands(click.Group):
         """As click does, with a suggestion for an unknown name."""
         names = self.list_commands(ctx)
         if not ctx.resilient_parsing and args[0].isidentifier() and args[0] not in names:
-            from difflib import get_close_matches
-
-            hint = "".join(f" Did you mean {name}?" for name in get_close_matches(args[0], names, n=1))
-            raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx)
+            raise click.UsageError(f"No such command '{args[0]}'.{meant(args[0], names)}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

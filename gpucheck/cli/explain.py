@@ -3,7 +3,6 @@
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from gpucheck.cli._shared.common import Problem, output_options, write_result
 from gpucheck.cli._shared.completion import EXPLAINED
 from gpucheck.cli._shared.width import columns, table
 from gpucheck.knowledge.xid import CudaError, NvmlError, cuda_errors, nvml_errors
+from gpucheck.printable import meant
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
@@ -152,8 +152,7 @@ def _numbered(kind: str | None, code: int) -> Iterator[str]:
 def _unknown(what: str, names: list[str], prefix: str) -> str:
     """Why nothing is explained, and what may have been meant."""
     shown = what if len(what) <= LONGEST else f"{what[: LONGEST - 3]}..."
-    close = get_close_matches(what.lower(), names, n=3) if len(what) <= LONGEST else []
-    hint = f" Did you mean {' or '.join(close)}?" if close else ""
+    hint = meant(what.lower(), names, most=3) if len(what) <= LONGEST else ""
     if prefix in ("xid", "sxid", "cuda", "nvml"):
         return f"{shown}: not in the table.{hint} Write a number: xid:79, sxid:20034, cuda:802 or nvml:15."
     return (

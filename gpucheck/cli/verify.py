@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +29,7 @@ from gpucheck.cli._shared.shown import measured, write_rendered
 from gpucheck.foreign import read_bytes
 from gpucheck.model.finding import exit_status
 from gpucheck.model.record import RECORD
+from gpucheck.printable import meant
 from gpucheck.processes.trust import distrust
 
 if TYPE_CHECKING:
@@ -141,9 +141,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
 def _unknown_step(word: str, steps: tuple[object, ...]) -> str:
     names = sorted({step.name for step in steps} | {tag for step in steps for tag in step.tags})  # type: ignore[attr-defined]
-    close = get_close_matches(word, names, n=1)
-    hint = f" Did you mean {close[0]}?" if close else ""
-    return f"{word}: unknown step or tag.{hint} Available: {', '.join(names)}."
+    return f"{word}: unknown step or tag.{meant(word, names)} Available: {', '.join(names)}."
 
 
 def _expectations(path: Path) -> "Comparison":

@@ -20,6 +20,7 @@ from gpucheck.foreign.written import (
     choose,
     flag,
     is_unknown,
+    known,
     must_be_key,
     number,
     whole,
@@ -67,14 +68,14 @@ def sized(seen: Observations, root: Written) -> Observations:
     matrices = {name: getattr(seen, name) for name in ("matrix", "p2p_access", "p2p_status")}
     matrices |= {f"measured.{name}": getattr(seen.measured, name) for name in MATRICES}
     sizes = {"gpus": len(seen.gpus)} | {name: len(rows) for name, rows in matrices.items() if isinstance(rows, tuple)}
-    known = {name: size for name, size in sizes.items() if size}
-    if len(set(known.values())) > 1:
-        words = ", ".join(f"{name} has {size}" for name, size in known.items())
+    sizes = {name: size for name, size in sizes.items() if size}
+    if len(set(sizes.values())) > 1:
+        words = ", ".join(f"{name} has {size}" for name, size in sizes.items())
         raise root.problem(f"the number of GPUs differs: {words}")
     results = (*seen.measured.nic_bw_gb_s, *seen.measured.nic_latency_us)
     if (last := max((number for one in results for number in one.nics), default=-1)) >= len(seen.nics):
         raise root.problem(f"card {last} is measured, but nics has {len(seen.nics)}")
-    count = max(known.values(), default=0)
+    count = max(sizes.values(), default=0)
     named = max(_indexes(seen), default=-1)
     if count and named >= count:
         raise root.problem(f"GPU {named} is named, but there are {count} GPUs (0 to {count - 1})")
@@ -203,15 +204,11 @@ def _node(text: str) -> int | None:
     return node if node >= 0 else None
 
 
-def _known(found: dict[str, Any]) -> dict[str, Any]:
-    return {name: one for name, one in found.items() if not is_unknown(one)}
-
-
 def _by_class(found: dict[str, Any]) -> dict[str, Any]:
     for name in found:
         if not CLASS.fullmatch(name) or name == "X":
             raise Misplaced(name, "no path class (NV#, PIX, PXB, PHB, NODE, SYS)")
-    return {"SYS" if name == "SOC" else name: one for name, one in _known(found).items()}
+    return {"SYS" if name == "SOC" else name: one for name, one in known(found).items()}
 
 
 def _range(ends: list[Any]) -> list[Any]:
@@ -250,7 +247,7 @@ TEXTS: Hooks = {
     "virtual": _virtual,
 }
 ROWS = ("uplinks", "nics", "host_device", "flows", "under_load", "damaged", "failures", "collectives", "path", "acs")
-BLOCKS: Hooks = {"by_class": _by_class, "errors": _known, "gpus": _gpus}
+BLOCKS: Hooks = {"by_class": _by_class, "errors": known, "gpus": _gpus}
 LISTS: Hooks = {
     **dict.fromkeys(CELLS, matrix),
     **dict.fromkeys((*ROWS, "nic_bw_gb_s", "nic_latency_us"), rows(MOST_ROWS)),

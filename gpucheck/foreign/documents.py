@@ -50,14 +50,18 @@ def parse(text: str, name: str, type_: type[T], *, trusted: bool = False) -> T:
         return msgspec.convert(_load(text) if trusted else load(text), type_)
     except msgspec.ValidationError as error:
         what, steps = words_of(error)
-        where = path_of(steps)
-        line = line_of(yaml.compose(text, Loader=Loader), steps)
-        problem = DocumentProblem(f"{where}: {what}" if where else what, line)
+        raise located(what, name, line_of(yaml.compose(text, Loader=Loader), steps), steps) from None
     except yaml.YAMLError as error:
         problem = _not_yaml(error)
     except DocumentProblem as found:
         problem = found
-    raise DocumentProblem(f"{name}:{problem.line}: {problem}" if problem.line else f"{name}: {problem}", problem.line)
+    raise located(str(problem), name, problem.line)
+
+
+def located(what: str, name: str, line: int | None, steps: Iterable[str | int] = ()) -> DocumentProblem:
+    """Return the problem as one line: ``name:3: key: what``."""
+    place = f"{name}:{line}" if line else name
+    return DocumentProblem(": ".join(filter(None, (place, path_of(steps), what))), line)
 
 
 def words_of(error: msgspec.ValidationError) -> tuple[str, list[str | int]]:

@@ -3,7 +3,6 @@
 Scalars stay as they were written until their type is known: 13.10 is a version in one place and a number in another.
 """
 
-import difflib
 import math
 import re
 from collections.abc import Callable, Iterable
@@ -15,8 +14,8 @@ import msgspec
 import yaml
 
 from gpucheck.foreign import text_of
-from gpucheck.foreign.documents import NO_BLOCK, DocumentProblem, compose, line_of, path_of, words_of
-from gpucheck.printable import excerpt
+from gpucheck.foreign.documents import NO_BLOCK, DocumentProblem, compose, line_of, located, words_of
+from gpucheck.printable import excerpt, meant
 
 T = TypeVar("T")
 Hooks = dict[str, Callable[[Any], Any]]
@@ -57,7 +56,7 @@ class Written:
         except UnicodeDecodeError as error:
             raise self.problem(f"byte {error.start}: not UTF-8 text. Save the file as UTF-8") from None
         except DocumentProblem as problem:
-            raise self._at(problem.line, str(problem)) from None
+            raise located(str(problem), name, problem.line) from None
 
     def read(self, type_: type[T], texts: Hooks, blocks: Hooks, lists: Hooks, schema: str | None = None) -> T:
         """Return the document as a value of a struct. schema: what its key ``schema`` must be, if it is there."""
@@ -76,11 +75,7 @@ class Written:
         return line_of(self.node, steps)
 
     def problem(self, what: str, *steps: str | int) -> DocumentProblem:
-        path = path_of(excerpt(step, QUOTE) if isinstance(step, str) else step for step in steps)
-        return self._at(self.line(*steps) if self.node else None, f"{path}: {what}" if path else what)
-
-    def _at(self, line: int | None, what: str) -> DocumentProblem:
-        return DocumentProblem(f"{self.name}:{line}: {what}" if line else f"{self.name}: {what}", line)
+        return located(what, self.name, self.line(*steps) if self.node else None, steps)
 
     def _tree(self, node: Any, *at: str | int) -> Any:
         """The document as text, lists and blocks. A duplicate key is rejected."""
@@ -94,10 +89,10 @@ class Written:
         found: dict[str, Any] = {}
         for key, inner in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise self._at(key.start_mark.line + 1, f"{path_of(at) or 'here'}: a key must be one word")
+                raise located("a key must be one word", self.name, key.start_mark.line + 1, at)
             name = excerpt(key.value, MOST_KEY)
             if name in found:
-                raise self._at(key.start_mark.line + 1, f"{path_of((*at, name))}: stated twice; keep one")
+                raise located("stated twice; keep one", self.name, key.start_mark.line + 1, (*at, name))
             found[name] = self._tree(inner, *at, name)
         return found
 
@@ -182,6 +177,11 @@ def is_unknown(given: Any) -> bool:
     return isinstance(given, str) and given.lower() in UNKNOWN
 
 
+def known(found: dict[str, Any]) -> dict[str, Any]:
+    """A block without what is unknown."""
+    return {key: one for key, one in found.items() if not is_unknown(one)}
+
+
 def number(text: str) -> float:
     """A finite number, not below zero. Raises ValueError, as all here."""
     text = text.replace("_", "")
@@ -248,5 +248,4 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The nearest known word, or all of them."""
     if "gib" in word.lower():
         return "Bandwidth is in GB/s (10**9 bytes/s) here: multiply GiB/s by 1.0737"
-    near = difflib.get_close_matches(word[:80], known, n=1, cutoff=0.5)
-    return f"Did you mean {near[0]}?" if near else f"Known here: {', '.join(filter(None, known))}"
+    return meant(word, known, cutoff=0.5).strip() or f"Known here: {', '.join(filter(None, known))}"

@@ -15,16 +15,16 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpucheck.foreign.written import Hooks, Misplaced, choose, did_you_mean, is_unknown, whole
+from gpucheck.foreign.written import Hooks, Misplaced, choose, did_you_mean, is_unknown, known, whole
 from gpucheck.knowledge.packages import DriverExtra, options
 from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.packages import Package, PlanGap, at_driver_version, fabric_packages
 from gpucheck.stack.types import StackSet
 
 
-def instead(**known: Any) -> Callable[[str], Any]:
+def instead(**values: Any) -> Callable[[str], Any]:
     """Words that stand for a block."""
-    return lambda text: known[choose(text, known)]
+    return lambda text: values[choose(text, values)]
 
 
 def _component(name: str) -> str:
@@ -101,10 +101,6 @@ class Mok(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     certificate: str | None = None
 
 
-def _known(found: dict[str, Any]) -> dict[str, Any]:
-    return {key: one for key, one in found.items() if not is_unknown(one)}
-
-
 def _mok(found: dict[str, Any]) -> dict[str, Any]:
     for name in Mok.__struct_fields__:
         if set(found) <= set(Mok.__struct_fields__) and is_unknown(found.get(name, "")):
@@ -137,7 +133,7 @@ class Imex(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _imex(given: dict[str, Any]) -> dict[str, Any]:
-    found = _known(given)
+    found = known(given)
     service, nodes = found.get("service", "none"), found.get("nodes")
     if service == "systemd" and not nodes:
         raise ValueError("service systemd needs nodes: the addresses of every node of the NVLink domain")
@@ -230,7 +226,7 @@ SETTING_BLOCKS: Hooks = {
     "module_options": _module_options,
     "mok": _mok,
     "imex": _imex,
-    "tuning": _known,
+    "tuning": known,
     "tuning.sysctl": _sysctl,
 }
 """How the settings of stack.yml are read."""

@@ -71,7 +71,7 @@ def test_unknown_is_as_if_it_were_not_there():
         ("ecc: 1\necc: 0", "f.yml:2: ecc: stated twice"),
         ("ecc: maybe", "f.yml:1: ecc: maybe is neither true nor false"),
         ("schema: f/2", "f.yml:1: schema: f/2 is not f/1"),
-        ("? [a]\n: b", "f.yml:1: here: a key must be one word"),
+        ("? [a]\n: b", "f.yml:1: a key must be one word"),
         ("- a", "f.yml:1: this must be 'key: value' lines"),
         ("a: &b 1", "f.yml:1: anchors"),
         (b"a: \xff", "f.yml: byte 3: not UTF-8 text"),

@@ -1,13 +1,13 @@
 """Print the JSON Schema of a published document"""
 
 import json
-from difflib import get_close_matches
 from pathlib import Path
 
 import click
 
 from gpucheck.cli._shared.common import OutputFile, Problem, write_result
 from gpucheck.cli._shared.completion import completer
+from gpucheck.printable import meant
 from gpucheck.processes.atomic import SHARED
 
 
@@ -43,7 +43,6 @@ def COMMAND(name: str | None, output: Path | None) -> None:  # noqa: N802 - the 
         write_result("\n".join(lines), output)
         return
     if name not in DOCUMENTS:
-        close = get_close_matches(name.removeprefix("gpucheck.").partition("/")[0], DOCUMENTS, n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
+        hint = meant(name.removeprefix("gpucheck.").partition("/")[0], DOCUMENTS)
         raise Problem(f"{name}: unknown document.{hint} Available: {', '.join(DOCUMENTS)}.")
     write_result(json.dumps(schema_of(name), indent=2), output, mode=SHARED)

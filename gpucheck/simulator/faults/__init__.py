@@ -5,7 +5,6 @@ A fault is written ``NAME`` or ``NAME:key=value,key=value``.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from inspect import Parameter, signature
@@ -13,6 +12,7 @@ from pkgutil import iter_modules
 
 import msgspec
 
+from gpucheck.printable import meant
 from gpucheck.simulator.data import HERE, read, unknown
 from gpucheck.simulator.machine import Machine
 
@@ -108,8 +108,7 @@ def _parse(text: str) -> tuple[Fault, dict[str, int | str]]:
     for pair in rest.split(",") if colon else ():
         key, _, value = pair.partition("=")
         if key not in parameters or key in given or not value:
-            near = get_close_matches(key, set(parameters) - set(given), n=1)
-            guess = f" Did you mean {near[0]}?" if near and near[0] != key else ""
+            guess = "" if key in parameters else meant(key, set(parameters) - set(given))
             raise ValueError(f"fault {text}: invalid parameter {pair!r}.{guess} Syntax: {fault.usage}")
         if _is_number(parameters[key]) and not (value.isascii() and value.isdigit()):
             raise ValueError(f"fault {text}: {key} is a number of 0 or more, not {value!r}")

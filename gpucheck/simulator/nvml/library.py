@@ -2,10 +2,11 @@
 
 import re
 import sys
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+from gpucheck.printable import meant
 
 TABLE = Path(__file__).parent / "exports.txt"
 OWN = "gpucheck_simulator_profile"  # the one symbol that the real library has not
@@ -67,9 +68,7 @@ def called(call: str) -> tuple[Export, ...]:
     if found:
         return found
     names = {name for one in all_exports() for name in (one.name, base_name(one.name))}
-    near = get_close_matches(call, sorted(names), n=1)
-    guess = f" Did you mean {near[0]}?" if near else ""
-    raise ValueError(f"call={call}: NVML has no such function.{guess}")
+    raise ValueError(f"call={call}: NVML has no such function.{meant(call, sorted(names))}")
 
 
 def base_name(name: str) -> str:
