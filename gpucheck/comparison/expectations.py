@@ -150,7 +150,7 @@ BLOCKS: Hooks = {
     **dict.fromkeys(("pairs", "p2p_uni_gb_s", "p2p_bidir_gb_s", "p2p_latency_us"), _classes),
     "ports": _ports,
 }
-"""How values are read whose types do not say all."""
+"""What the types do not state."""
 
 
 # What the report of a host shows of it.

@@ -1,6 +1,6 @@
 """Observations as YAML (or JSON, which is YAML) -> frozen values. Every key is optional; a mistake names its line.
 
-The keys and their types are those of the structs; what follows is what the types do not say.
+The keys and their types are those of the structs; what follows is what the types do not state.
 """
 
 import re

@@ -45,7 +45,7 @@ class Written:
 
     Hooks are by place, such as ``host.acs[].control`` or ``repositories.*.url``, or by the name of a field (``gpu``;
     ``pairs[]``: each of its list). They get a scalar as text, a block or a list, and return what stands for it. They
-    raise ValueError or Misplaced. unknown: whether fields that are null or say unknown are as if they were not there.
+    raise ValueError or Misplaced. unknown: whether fields that are null or unknown are as if they were not there.
     """
 
     def __init__(self, data: bytes | str, name: str, *, unknown: bool = False) -> None:

@@ -211,14 +211,13 @@ def _sysctl(found: dict[str, Any]) -> dict[str, Any]:
 SETTINGS: Hooks = {
     "driver_extra": instead(none=[], auto=[]),
     "driver_extra[]": _component,
-    "module_options": instead(none={}, auto={}),
+    **dict.fromkeys(("module_options", "mok"), instead(none={}, auto={})),
     "module_options.*": _option,
-    "mok": instead(none=Mok(), auto=Mok()),
     "mok.key": host_path,
     "mok.certificate": host_path,
     "imex": lambda text: _imex({"service": instead(none="none", auto="none", slurm="slurm", systemd="systemd")(text)}),
     "imex.nodes[]": _address,
-    "tuning": instead(none=Tuning(), auto=Tuning(), recommended=RECOMMENDED),
+    "tuning": instead(none={}, auto={}, recommended=msgspec.structs.asdict(RECOMMENDED)),
     "tuning.hugepages": _count,
     "tuning.nofile": _count,
 }

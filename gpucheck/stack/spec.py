@@ -196,7 +196,7 @@ def _fingerprint(text: str) -> str:
 READ: Hooks = {
     **SETTINGS,
     **{key: partial(_version, key) for key in VERSIONS},
-    "repositories": instead(**{"": {}, "auto": {}, MANAGED: {MANAGED: Repository()}}),
+    "repositories": instead(**{"": {}, "auto": {}, MANAGED: {MANAGED: {}}}),
     "repositories.epel": instead(none={"url": "none"}),
     "repositories.*.key_fingerprint": _fingerprint,
 }
