@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -20,6 +21,7 @@ from gpucheck.host.recording import read_recording
 from gpucheck.lab.wheelhouse import own_wheel
 from gpucheck.render.formats import FORMATS
 from tests.shared import END_S, made_once
+from tests.stack.hosts import host
 
 pytestmark = pytest.mark.more
 
@@ -148,6 +150,14 @@ def test_verify_without_torch_copies_and_does_not_claim_training(gpucheck):
 )
 def test_a_command_prints_what_it_is_for(gpucheck, words, status, shown):
     assert shown in gpucheck(*words.split(), status=status)
+
+
+def test_a_lock_is_written_and_planned_from(gpucheck, tmp_path):
+    (tmp_path / "facts.json").write_bytes(msgspec.json.encode(host("ubuntu-22.04", "p100-pcie-x2")))
+    (tmp_path / "stack.yml").write_text("driver: 580\n")
+    gpucheck("stack", "lock", "--facts", "facts.json")
+
+    assert "580." in gpucheck("stack", "plan", "--host", "node01")
 
 
 @pytest.mark.parametrize("profile", ["hgx-h100-x8", "dgx1-v100", "gb200-x4", "a100-mig-x8", "t4-vm-x1"])

@@ -27,7 +27,7 @@ class DriverChoice(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     kernel_module: Literal["open", "proprietary"]
     revision: str | None = None
-    kept: Literal[True] | msgspec.UnsetType = msgspec.UNSET
+    kept: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
