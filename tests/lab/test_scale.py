@@ -106,8 +106,8 @@ def test_bad_hosts_are_named_and_the_others_converge(folder):
     assert "UNKNOWN 8 hosts: 5 unknown, 3 pass SIMULATED" in run.plain
 
 
-@pytest.mark.fault("the whole run, 8 hosts", "the power of a whole batch goes in its change")
-def test_a_batch_that_is_lost_as_a_whole_stops_nobody(folder, tmp_path):
+@pytest.mark.fault("the whole run, 8 hosts", "the power of the first batch goes in its change")
+def test_a_first_batch_that_is_lost_stops_the_rollout(folder, tmp_path):
     """The first batch is one host, and its power goes when its change has begun."""
     assert provision(folder).status == 0
     for number in (1, 2):
@@ -122,7 +122,7 @@ def test_a_batch_that_is_lost_as_a_whole_stops_nobody(folder, tmp_path):
 
     rows = outcomes(folder)["hosts"]
     assert run.status != 0
-    assert (rows["light-001"]["state"], rows["light-002"]["state"]) == ("unreachable", "changed")
+    assert (rows["light-001"]["state"], rows["light-002"]["state"]) == ("unreachable", "stopped")
     assert f"UNKNOWN {COUNT} hosts: 1 unknown, {COUNT - 1} pass SIMULATED" in run.plain
     assert "light-001: lost during the run" in run.plain
     assert provision(folder).status == 0
