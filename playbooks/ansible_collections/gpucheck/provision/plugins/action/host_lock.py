@@ -97,5 +97,5 @@ class ActionModule(ActionBase):
             left = timeout - (time.monotonic() - begun)
             if left <= 0:
                 words = refusal(host, holder, timeout, arguments.get("lease_s", 3600))
-                return {**result, "failed": True, "msg": words}
+                return {**result, "failed": True, "msg": words, "held": True}
             time.sleep(min(POLL_S, left))
