@@ -81,8 +81,8 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """A program that the recording ran, with everything that it printed.
 
     status: its exit status, negative for a signal, None if it did not start or did not end within limit_s; then why
-    has the reason. skipped: it was not run, or rejected this host. output: empty where
-    other fields of the recording hold it.
+    has the reason. skipped: it was not run, or rejected this host. output: empty where other fields of the recording
+    hold it.
     """
 
     name: str

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ import yaml
 from gpucheck.lab import real_packages
 from gpucheck.lab.lifecycle import KERNEL
 from tests.lab.changes import NEW, OLD
-from tests.lab.e2e import ROOT, Run, docker
+from tests.lab.e2e import ROOT, Run, docker, until
 from tests.lab.own_lab import ENVIRONMENT, OwnLab, outcomes
 from tests.playbooks.stubs import script
 
@@ -84,13 +83,6 @@ def on(host: str, *command: str) -> str:
 def put(host: str, path: str, text: str) -> None:
     words = ["docker", "exec", "-i", f"{LAB.name}-{host}", "tee", path]
     subprocess.run(words, input=text, capture_output=True, text=True, check=True)
-
-
-def until(true: Any, what: str, seconds: float = 600) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end, f"waited {seconds} s for {what}"
-        time.sleep(0.5)
 
 
 def shown() -> str:
