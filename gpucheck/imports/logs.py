@@ -413,15 +413,19 @@ FABRIC = Kind(
 # AMD's IOMMU needs no parameter, so their absence is no evidence. Sources: Linux
 # Documentation/admin-guide/kernel-parameters.txt; arch/x86/Kconfig and drivers/iommu/Kconfig (IOMMU_DEFAULT_DMA_LAZY).
 LINE = regex(r"(?:BOOT_IMAGE=|\broot=(?:UUID=|/dev/)|GRUB_CMDLINE_LINUX(?:_DEFAULT)?=|[Cc]ommand line: )")
-OFF = regex(r"(?<![\w.])(?:(?:intel_|amd_)?iommu=off)(?![\w=])")
+OFF = regex(r"(?<![\w.])iommu=off(?![\w=])")
+OFF_OF_VENDOR = regex(r"(?<![\w.])(intel|amd)_iommu=off(?![\w=])")  # a CPU of the other vendor ignores it
 IDENTITY = regex(r"(?<![\w.])(?:iommu=pt|iommu\.passthrough=1|iommu=[\w,]*\bpt\b)(?![\w=])")
 TRANSLATING = regex(r"(?<![\w.])(?:intel_iommu=on\b|iommu\.passthrough=0|iommu=nopt|iommu=force)")
 
 
 def boot_parse(lines: list[str]) -> Part | None:
     text = " ".join(lines)
-    if OFF.search(text):
+    vendors = sorted(set(OFF_OF_VENDOR.findall(text)))
+    if OFF.search(text) or len(vendors) > 1:
         host, words = ObservedHost(iommu="off"), "is off"
+    elif vendors:
+        host, words = ObservedHost(), f"is off if the CPU is of {vendors[0].upper() if vendors[0] == 'amd' else 'Intel'}"
     elif IDENTITY.search(text):
         host, words = ObservedHost(iommu="identity"), "passes addresses through"
     elif TRANSLATING.search(text):

@@ -8,10 +8,11 @@ from string import Formatter
 import pytest
 
 from gpucheck.checks.gpu.memory_errors import RECOVERY
-from gpucheck.knowledge import causes
-from gpucheck.knowledge import xid as codes
+from gpucheck.knowledge import causes, xid
 from gpucheck.knowledge._load import table
 from gpucheck.knowledge.causes import ACTIONS, _Actions, actions, of_recovery_action
+from gpucheck.knowledge.codes import codes, groups
+from gpucheck.knowledge.messages import rows, titles
 
 CONTRACT = """
 acs-redirect iommu-translation pcie-link-downgraded pcie-width-reduced uplink-downgraded gpu-behind-chipset
@@ -71,6 +72,20 @@ def test_harmless_action_drains_no_node():
     assert all(actions()[name].slurm != "nothing" for name in ACTIONS[2:])
 
 
+def test_what_comes_before_the_steps_of_a_cause_repeats_none_of_them():
+    of_lines = ((row.key, row.cause, row.steps) for name in titles() for row in rows(name))
+    of_codes = (
+        (key, row.cause, row.steps) for group in groups() for key, row in codes(group).items() if row.then_cause
+    )
+
+    assert not [
+        (key, step)
+        for key, cause, steps in (*of_lines, *of_codes)
+        for step in steps
+        if cause and (step.do or step.change) and step in causes()[cause].steps
+    ]
+
+
 def test_every_recovery_action_of_nvml_has_an_action():
     """One that is newer than the table needs a person."""
     assert {"none", *RECOVERY} <= table("actions.yml", _Actions).recovery_actions.keys()
@@ -79,13 +94,13 @@ def test_every_recovery_action_of_nvml_has_an_action():
 
 
 def test_every_row_of_the_xid_catalogue_that_asks_for_something_has_an_action_and_an_owner():
-    rules, actions = table("nvlink5.yml", codes._Nvlink5).rules, table("xid.yml", codes._Xids).recovery_actions
-    for row in (*codes.xids().values(), *codes.sxids().values(), *rules, *actions):
+    rules, actions = table("nvlink5.yml", xid._Nvlink5).rules, table("xid.yml", xid._Xids).recovery_actions
+    for row in (*xid.xids().values(), *xid.sxids().values(), *rules, *actions):
         asks = bool(row.steps) and row.verdict != "note"
         assert (row.action is not None, row.owner is not None) == (asks, asks), row
-    for xid in codes.xids().values():
-        assert xid.steps or xid.verdict == "note", xid
-        assert xid.cause is None or xid.cause in causes(), xid
+    for one in xid.xids().values():
+        assert one.steps or one.verdict == "note", one
+        assert one.cause is None or one.cause in causes(), one
 
 
 def test_the_page_has_every_action_with_its_translations():

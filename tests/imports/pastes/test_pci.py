@@ -1,5 +1,7 @@
 """lspci, DCGM, fabric manager, module errors and RDMA ports: what the corpus does not say."""
 
+import json
+
 from gpucheck.imports.pci.lspci import nodes
 from gpucheck.model import Verdict
 from tests.imports.pastes import reading
@@ -116,6 +118,17 @@ def test_links_of_one_gpu_that_are_down_one_by_one():
     text = RAW["dcgmi-diag-nvlink-without-bridge"]
     assert keys(text) == {"dcgm.links-down"}
     assert accused(text.replace("link 0 is", "link 7 is")) == {"nvlink-down"}
+
+
+def test_a_dcgm_test_that_fails_for_no_one_gpu_says_so_in_its_summary():
+    """Form of DCGM 4.2.3: the results of entities, and a summary with the errors of none of them."""
+    warning = {"error_id": 29, "warning": "Persistence mode for GPU 0 is disabled."}
+    test = {"name": "software", "results": [{"entity_group": "GPU", "entity_id": 0, "status": "Pass"}]}
+    test["test_summary"] = {"status": "Fail", "warnings": [warning]}
+    text = json.dumps({"DCGM Diagnostic": {"test_categories": [{"category": "Deployment", "tests": [test]}]}})
+
+    assert keys(text) == {"dcgm.persistence"}
+    assert keys(text.replace("Persistence mode", "New words")) == {"dcgm.failed"}
 
 
 def test_dcgm_health_with_a_failure():

@@ -53,7 +53,10 @@ def test_a_line_that_decides_nothing_is_no_finding(line):
     [
         ("BOOT_IMAGE=/vmlinuz-6.8.0 root=UUID=1 ro intel_iommu=on quiet", "translating"),
         ("BOOT_IMAGE=/vmlinuz-6.8.0 root=UUID=1 ro intel_iommu=on iommu=pt", "identity"),
-        ('GRUB_CMDLINE_LINUX_DEFAULT="quiet amd_iommu=off"', "off"),
+        ('GRUB_CMDLINE_LINUX_DEFAULT="quiet iommu=off"', "off"),
+        ('GRUB_CMDLINE_LINUX_DEFAULT="quiet intel_iommu=off amd_iommu=off"', "off"),
+        # The CPU may be of the other vendor, which ignores it.
+        ('GRUB_CMDLINE_LINUX_DEFAULT="quiet intel_iommu=off"', None),
     ],
 )
 def test_kernel_parameters_set_the_iommu(parameters, iommu):
