@@ -425,7 +425,7 @@ def boot_parse(lines: list[str]) -> Part | None:
     if OFF.search(text) or len(vendors) > 1:
         host, words = ObservedHost(iommu="off"), "is off"
     elif vendors:
-        host, words = ObservedHost(), f"is off if the CPU is of {vendors[0].upper() if vendors[0] == 'amd' else 'Intel'}"
+        host, words = ObservedHost(), f"is off if it is {vendors[0]}_iommu"
     elif IDENTITY.search(text):
         host, words = ObservedHost(iommu="identity"), "passes addresses through"
     elif TRANSLATING.search(text):
