@@ -184,6 +184,38 @@ def test_clocks_that_were_not_read_are_unknown():
     assert finding.verdict is Verdict.UNKNOWN
 
 
+def clockless(number, **more):
+    """A GPU of which NVML reported no clock."""
+    made = device(number, **more)
+    return replace(made, traces=(), gemm={"bf16": replace(made.gemm["bf16"], clock_mhz=None, of_ceiling=None)})
+
+
+def test_a_gpu_whose_clock_was_not_read_is_unknown_and_accuses_nobody():
+    """Its rate is not per clock, so next to it every other GPU looked a thousand times slower."""
+    found = evaluate([clockless(0), device(1), device(2)])
+
+    assert [(f.verdict, f.check, f.subject) for f in found if f.verdict is not Verdict.PASS] == [
+        (Verdict.UNKNOWN, check, f"gpu:{device(0).bus_id}") for check in ("compute-clocks", "compute-matrix")
+    ]
+    assert [doubtful([clockless(0), *rest]) for rest in ([device(1)], [clockless(1)])] == [(), ()]
+    (slow,) = about([clockless(0, tflops=500.0), clockless(1), clockless(2)], "compute-matrix")
+    assert (slow.verdict, slow.subject) == (Verdict.WARN, f"gpu:{device(0).bus_id}")
+
+
+def test_alone_without_a_clock_is_no_sign_of_a_fast_gpu():
+    (finding,) = about([alone(fleet(tflops=595.0)[0], 595.0, mhz=None), *fleet()[1:]], "compute-matrix")
+
+    assert (finding.code, finding.confidence) == ("compute.matrix-slow", "possible")
+
+
+def test_clocks_without_what_holds_them_are_no_pass():
+    every = [replace(d, traces=tuple(replace(s, reasons=None) for s in d.traces)) for d in (device(0), device(1))]
+    (finding,) = clocks(*every)
+
+    assert (finding.verdict, finding.code) == (Verdict.UNKNOWN, "compute.clock-reasons-not-read")
+    assert "clock held by what NVML does not report" in finding.evidence[0]
+
+
 TABLE = compute_table()
 BOARDS = [gpu for gpu in gpus() if operations_per_clock(gpu.compute_capability, gpu.name)]
 

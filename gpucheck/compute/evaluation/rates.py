@@ -140,7 +140,19 @@ def _code(codes: tuple[str, str, str], device: ComputeDevice) -> str:
 def rates(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
     for group in models(gpus(devices)):
         for check in (MATRIX, MEMORY):
-            yield from _rates(check, [one for one in group if any(_value(check, one, what) for what in _all(check))])
+            compared, left = _comparable(check, group)
+            yield from _rates(check, compared)
+            for device in left:
+                yield subject_of(check, device).unknown("compute.clock-not-read", "rate per clock unknown")
+
+
+def _comparable(check: str, group: Sequence[ComputeDevice]) -> tuple[list[ComputeDevice], list[ComputeDevice]]:
+    """Return the devices with a rate, and those whose rate of matrices has no clock while that of others has one."""
+    having = [one for one in group if any(_value(check, one, what) for what in _all(check))]
+    left = [one for one in having if any(rate.tflops and rate.clock_mhz is None for rate in one.gemm.values())]
+    if check == MEMORY or len(left) == len(having):
+        return having, []
+    return [one for one in having if one not in left], left
 
 
 def doubtful(devices: Sequence[ComputeDevice]) -> tuple[tuple[int, ComputeStep], ...]:
@@ -149,10 +161,11 @@ def doubtful(devices: Sequence[ComputeDevice]) -> tuple[tuple[int, ComputeStep],
     kinds: dict[str, Literal["matrix", "memory"]] = {MATRIX: "matrix", MEMORY: "memory"}
     for group in models(gpus(devices)):
         for check, kind in kinds.items():
-            for device in group:
+            compared, _ = _comparable(check, group)
+            for device in compared:
                 found += [
                     (-loss.loss, devices.index(device), ComputeStep(kind=kind, what=loss.what, seconds=ALONE_S))
-                    for loss in _losses(check, group, device)[:1]
+                    for loss in _losses(check, compared, device)[:1]
                 ]
     return tuple((place, step) for _, place, step in sorted(found, key=lambda item: item[:2]))
 
@@ -186,7 +199,9 @@ def _alone(check: str, device: ComputeDevice, what: str) -> float | None:
     rate: Rate | None = device.memory.alone.get(what) if check == MEMORY else device.gemm[what].alone
     if rate is None:
         return None
-    return rate.median if check == MEMORY else rate.median / (rate.clock_mhz or 1.0)
+    if check == MEMORY or device.gemm[what].clock_mhz is None:
+        return rate.median
+    return rate.median / rate.clock_mhz if rate.clock_mhz else None
 
 
 def _losses(check: str, group: Sequence[ComputeDevice], device: ComputeDevice) -> list[Loss]:
@@ -301,9 +316,8 @@ def clocks(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
     """Yield a finding for each GPU whose clock is held, or one for all."""
     for group in models(gpus(devices)):
         read = [device for device in group if any(s.sm_clock_mhz is not None for s in device.traces)]
+        yield from _unread([one for one in group if one not in read and one.failed is None], alone=not read)
         if not read:
-            if any(device.failed is None for device in group):
-                yield _unread(group[0])
             continue
         means = {device.index: _clock(device) for device in read}
         lost = losses(means)
@@ -311,8 +325,11 @@ def clocks(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
         yield from found
         if not found:
             shown = f"{min(means.values()):.0f} to {max(means.values()):.0f} MHz under load"
-            evidence = tuple(_clock_summary(device) for device in read)
-            yield Subject(check=CLOCKS, evidence=evidence).passes(f"{len(read)} {read[0].name}: {shown}")
+            subject = Subject(check=CLOCKS, evidence=tuple(_clock_summary(device) for device in read))
+            if any(s.reasons is not None for device in read for s in device.traces):
+                yield subject.passes(f"{len(read)} {read[0].name}: {shown}")
+            else:  # equal GPUs may all be held
+                yield subject.unknown("compute.clock-reasons-not-read", shown, "what holds the clock")
 
 
 def _held(
@@ -366,10 +383,15 @@ def _clock_summary(device: ComputeDevice) -> str:
     ):
         if values:
             parts.append(f"at most {max(values):.0f} {unit}")
-    held = ", ".join(f"{reason} {part:.0%}" for reason, part in sorted(shares(device).items())) or "nothing"
+    read = any(sample.reasons is not None for sample in device.traces)
+    held = ", ".join(f"{reason} {part:.0%}" for reason, part in sorted(shares(device).items()))
+    held = held or ("nothing" if read else "what NVML does not report")
     return f"GPU {device.index}: {', '.join(parts)}; clock held by {held}"
 
 
-def _unread(device: ComputeDevice) -> Finding:
-    wanted = f"the clock of {device.name}"
-    return Subject(check=CLOCKS).unknown("compute.clock-not-read", "clocks under load unknown", wanted)
+def _unread(devices: Sequence[ComputeDevice], *, alone: bool) -> Iterator[Finding]:
+    """Yield one finding for each, or one in all where no GPU of the model has a clock (alone)."""
+    for device in devices[:1] if alone else devices:
+        subject = Subject(check=CLOCKS) if alone else subject_of(CLOCKS, device)
+        wanted = f"the clock of {device.name}"
+        yield subject.unknown("compute.clock-not-read", "clocks under load unknown", wanted)
