@@ -65,6 +65,16 @@ def test_peer_access_that_the_stock_driver_does_not_grant_is_a_claim_until_data_
     assert verdict(diagnosed(seen)) is Verdict.PASS, words(diagnosed(seen))
 
 
+def test_small_copies_that_take_as_long_as_staged_ones_are_no_pass():
+    """All pairs are equally late, so that none is odd: the grant is not used, as of a driver that grants it falsely."""
+    (late,) = (one for one in diagnosed(two("NVIDIA RTX A6000", p2p_latency_us=48000.0)) if one.check == "p2p-latency")
+
+    assert (late.verdict, late.seen, late.cause) == (Verdict.WARN, 48000.0, None)
+    assert {one.cause for one in late.alternatives} >= {"iommu-translation", "false-p2p-grant"}
+    denied = two("NVIDIA RTX A6000", "NV4", p2p_latency_us=14.0) | {"p2p_access": "none"}
+    assert "p2p-latency" not in {one.check for one in diagnosed(denied)}
+
+
 def test_peer_access_in_a_guest_that_nobody_verified_is_not_faulty():
     seen = two("NVIDIA RTX PRO 6000 Blackwell Server Edition", "PIX", p2p_uni_gb_s=54.9, p2p_latency_us=0.6)
     seen["host"] = {"virtual": True}

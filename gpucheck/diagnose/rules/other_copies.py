@@ -12,7 +12,7 @@ from gpucheck.checks.pcie.numa import ABOVE_PCIE, placed
 from gpucheck.checks.pcie.numa import COPIES as HOST
 from gpucheck.checks.pcie.path import low_uplinks
 from gpucheck.diagnose.rules.copies import Slow, accuse, fits_half, gpus_of, is_explained, lower_still, without_rate
-from gpucheck.diagnose.suspects import suspects
+from gpucheck.diagnose.suspects import NOT_USED_US, suspects
 from gpucheck.knowledge import healthy_rates
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.diagnosis.observations import Flow
@@ -111,17 +111,22 @@ def latency_rule(case: Case) -> Iterator[Finding]:
     for pair, us in direct.items():
         by_class.setdefault(m.classes[pair], []).append(us)
     most = {cls: ODD * median(values) for cls, values in by_class.items()}
-    odd = [pair for pair, us in direct.items() if us > most[m.classes[pair]] and pair not in case.slow]
-    if odd:
-        yield Claim(LATENCY_CHECK, Verdict.WARN).finding(
-            "copies.latency-odd",
+    left = {pair: us for pair, us in direct.items() if pair not in case.slow}
+    odd = [pair for pair, us in left.items() if us > most[m.classes[pair]]]
+    # Where all pairs are equal, what a small copy takes shows whether it went straight.
+    staged = [] if odd else [pair for pair, us in left.items() if us > NOT_USED_US and m.access[pair]]
+    if odd or staged:
+        others = tuple(one.cause for one in suspects(m, "not-used", staged)) if staged else ()
+        odd = odd or staged
+        yield Claim(LATENCY_CHECK, Verdict.WARN, others=others).finding(
+            "copies.latency-staged" if staged else "copies.latency-odd",
             subject=m.subject(odd),
             seen=round(max(direct[pair] for pair in odd), 1),
-            wanted=round(max(most[m.classes[pair]] for pair in odd), 1),
+            wanted=NOT_USED_US if staged else round(max(most[m.classes[pair]] for pair in odd), 1),
             unit="us",
             pairs=listed(odd),
         )
-    elif not case.slow & set(direct):
+    elif left == direct and max(direct.values()) <= NOT_USED_US:
         yield Subject(check=LATENCY_CHECK).passes(f"{span(direct.values())} us, {counted(len(direct), 'GPU pair')}")
 
 
