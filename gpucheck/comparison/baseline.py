@@ -109,13 +109,29 @@ def _changed(before: Report, now: Report) -> Iterator[str]:
 def _verdicts(before: Report, now: Report) -> Iterator[Finding]:
     """Yield every check that is worse about a subject than before. What was not checked then is not a regression."""
     then = _worst(before.findings, lambda finding: (finding.check, finding.subject))
-    whole = _worst(before.findings, lambda finding: finding.check)
     for finding in now.findings:
-        # A check that passes for the entire host names a subject only if it fails.
-        of_check = whole.get(finding.check)
-        earlier = then.get((finding.check, finding.subject), of_check if of_check and not _rank(of_check) else None)
+        of_check = [one for (check, _), one in then.items() if check == finding.check]
+        earlier = then.get((finding.check, finding.subject)) or _of_check(of_check, finding)
         if finding.check != NAME and earlier is not None and _rank(finding) > _rank(earlier):
             yield _worse(finding, earlier, before.started)
+
+
+def _of_check(then: list[Finding], now: Finding) -> Finding | None:
+    """Return what a check stated about a subject that it did not name: it names one only if it fails.
+
+    None if a finding about the host, or about a part of this subject, included it.
+    """
+    bad = [one for one in then if _rank(one)]
+    if not bad:
+        return then[0] if then else None
+    known = set().union(*(_places(one.subject) for one in bad))
+    new = not known & {"host", *_places(now.subject)} and now.subject != "host"
+    return msgspec.structs.replace(bad[0], verdict=Verdict.PASS) if new else None
+
+
+def _places(subject: str) -> set[str]:
+    """Return the GPU, the card or the two of a pair; the host is one place."""
+    return {*(subject.partition(":")[2] or subject).partition("/")[0].split("-")}
 
 
 def _worst(findings: Iterable[Finding], key: Callable[[Finding], Key]) -> dict[Key, Finding]:

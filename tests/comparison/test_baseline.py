@@ -231,6 +231,27 @@ def test_a_check_that_passed_and_fails_now_is_a_regression_with_its_own_remedy()
     assert f"as on {THEN}" in str(found[0].wanted)
 
 
+@pytest.mark.parametrize(
+    ("then", "now", "broken"),
+    [
+        ((f"gpu:{BUS[0]}",), f"gpu:{BUS[1]}", True),
+        (("nic:0000:04:00.0",), "nic:0000:14:00.0", True),
+        ((f"gpu:{BUS[0]}",), f"pair:{BUS[0]}-{BUS[1]}", False),
+        ((f"pair:{BUS[0]}-{BUS[1]}",), f"gpu:{BUS[1]}", False),
+        ((f"gpu:{BUS[0]}", "host"), f"gpu:{BUS[1]}", False),
+        ((f"gpu:{BUS[0]}",), "host", False),
+    ],
+)
+def test_a_fault_of_one_gpu_since_ever_hides_no_new_one_of_another(then, now, broken):
+    """A check names a GPU only if it fails: one that it did not name was fine, unless a finding included it."""
+    old = tuple(finding("kernel-log", subject, cause="gpu-lost") for subject in then)
+    before = report(*GPUS, started=THEN, findings=old)
+    after = report(*GPUS, findings=(*old, finding("kernel-log", now, cause="ecc-uncorrected")))
+    found = [(f.verdict, f.subject, f.wanted) for f in loud(comparison.compare(before, after))]
+
+    assert found == ([(Verdict.FAIL, now, f"pass, as on {THEN}")] if broken else [])
+
+
 def test_what_else_changed_stands_beside_what_got_worse():
     newer = report(GPUS[0], versions={"driver": "590.1"}, attributes={"bios": ("2",)})
     (gone,) = loud(comparison.compare(replace(BEFORE, attributes={"bios": ("1",)}), newer))
