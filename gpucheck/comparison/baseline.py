@@ -52,7 +52,7 @@ def not_comparable(before: Report, host: str, *, simulated: bool) -> str | None:
 
 
 def compare(before: Report, now: Report) -> Iterator[Finding]:
-    """Yield findings named ``baseline``; one PASS if nothing is worse."""
+    """Yield findings named ``baseline``; one PASS if nothing is worse and something was compared."""
     changed = tuple(_changed(before, now))
     host = Subject(check=NAME, evidence=(f"baseline: {before.started}", *changed))
     hours = _hours(before.started, now.started)
@@ -72,7 +72,8 @@ def compare(before: Report, now: Report) -> Iterator[Finding]:
     for finding in found:
         loud = finding.verdict in BAD
         yield msgspec.structs.replace(finding, evidence=(*finding.evidence, *changed)) if loud else finding
-    if not any(finding.verdict in BAD for finding in found):
+    both = {one.check for one in before.findings} & {one.check for one in now.findings}
+    if not any(finding.verdict in BAD for finding in found) and (both or None not in (then, today)):
         yield host.passes(f"nothing is worse than {hours:.1f} h ago", f"as on {before.started}")
 
 

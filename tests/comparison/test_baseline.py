@@ -269,6 +269,8 @@ def test_reports_without_time_or_counters_between_them_say_so():
     found = list(comparison.compare(older, report(*GPUS)))
     assert [f.verdict for f in found] == [Verdict.SKIP, Verdict.PASS]
     assert (found[0].code, found[0].values) == ("comparison.counters-missing", {"report": "baseline"})
+    other = replace(older, findings=(passed("shared-memory"),))  # of verify --only
+    assert [f.verdict for f in comparison.compare(other, report(*GPUS))] == [Verdict.SKIP]
 
 
 def test_only_the_same_host_is_comparable():
