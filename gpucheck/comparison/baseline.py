@@ -150,6 +150,7 @@ def _rank(finding: Finding) -> int:
 def _worse(finding: Finding, earlier: Finding, started: str) -> Finding:
     """Return the same fault as a finding of this check: it broke since then, or was skipped."""
     skipped = (f"skipped then: {earlier.why}",) if earlier.verdict is Verdict.SKIP else ()
+    unknown = finding.verdict is Verdict.UNKNOWN  # not known to be worse
     return Finding(
         check=NAME,
         verdict=finding.verdict,
@@ -158,8 +159,9 @@ def _worse(finding: Finding, earlier: Finding, started: str) -> Finding:
         values=finding.values,
         seen=f"{finding.check}: {finding.verdict.value}",
         wanted=f"{earlier.verdict.value}, as on {started}",
-        cause=finding.cause or "regression",
-        confidence=finding.confidence or "likely",
+        cause=None if unknown else finding.cause or "regression",
+        confidence=None if unknown else finding.confidence or "likely",
+        because_of=finding.because_of or finding.check if unknown else None,
         why=finding.why,
         fix=finding.fix,
         steps=finding.steps,

@@ -252,6 +252,16 @@ def test_a_fault_of_one_gpu_since_ever_hides_no_new_one_of_another(then, now, br
     assert found == ([(Verdict.FAIL, now, f"pass, as on {THEN}")] if broken else [])
 
 
+def test_what_cannot_be_read_any_more_is_no_regression():
+    """It is unknown for the reason of its own check, and not a part to be replaced."""
+    mute = finding("nic-ports", "nic:0000:04:00.0", Verdict.UNKNOWN, cause=None, confidence=None)
+    before = report(*GPUS, started=THEN, findings=(passed("nic-ports"),))
+    (found,) = loud(comparison.compare(before, report(*GPUS, findings=(mute,))))
+
+    assert (found.verdict, found.cause, found.confidence) == (Verdict.UNKNOWN, None, None)
+    assert found.because_of == "nic-ports"
+
+
 def test_what_else_changed_stands_beside_what_got_worse():
     newer = report(GPUS[0], versions={"driver": "590.1"}, attributes={"bios": ("2",)})
     (gone,) = loud(comparison.compare(replace(BEFORE, attributes={"bios": ("1",)}), newer))
