@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from gpucheck.model import Simulation, Verdict
 from gpucheck.model.smoke import Repeat, SmokeFailure
 from gpucheck.train.evaluation import evaluate
-from gpucheck.train.progress import RankReport
+from gpucheck.train.progress import RankDevice, RankReport
 from gpucheck.train.results.merge import merge, performance
 from gpucheck.train.run_plan import on_all_gpus, plan
 from gpucheck.train.smoke import gpus_to_train_on, has_switch, rank_environment
@@ -109,10 +109,19 @@ def test_a_switch_may_round_otherwise_in_the_next_run():
     assert any("gradients bit-equal" in str(finding.seen) for finding in switch), "ranks agree all the same"
 
 
-@pytest.mark.parametrize(("placement", "ratio"), [("gpus", 2.0), ("shared-gpu", None)])
-def test_ranks_that_share_a_gpu_have_no_straggler(placement, ratio):
+@pytest.mark.parametrize(
+    ("placement", "models", "ratio"),
+    [("gpus", ("A100", "A100"), 2.0), ("shared-gpu", ("A100", "A100"), None), ("gpus", ("A100", "T4"), None)],
+)
+def test_ranks_that_share_a_gpu_or_have_other_models_have_no_straggler(placement, models, ratio):
     reports = [
-        replace(RANK, rank=rank, placement=placement, compute_seconds=(seconds,) * 40)
+        replace(
+            RANK,
+            rank=rank,
+            placement=placement,
+            compute_seconds=(seconds,) * 40,
+            devices=(RankDevice(name=f"cuda:{rank}", model=models[rank]),),
+        )
         for rank, seconds in enumerate((0.1, 0.2))
     ]
 

@@ -34,9 +34,11 @@ def performance(reports: Sequence[RankReport], devices: int) -> Performance:
     """Reports in rank order, of a run with at least two steps; devices: how many took part."""
     rates = tuple(round(r.samples / r.samples_seconds, 1) if r.samples_seconds else 0.0 for r in reports)
     alone = next((ref.samples_per_s for r in reports for ref in r.references if ref.samples_per_s), None)
-    # Two ranks that share a GPU take turns on it, and MIG instances differ in size: neither shows a slow device.
-    shared = reports[0].placement in ("shared-gpu", "mig")
-    ratio, slowest = straggler([] if shared else [report.compute_seconds for report in reports])
+    # Two ranks that share a GPU take turns on it, and MIG instances and models differ: neither shows a slow device.
+    unequal = (
+        reports[0].placement in ("shared-gpu", "mig") or len({one.model for r in reports for one in r.devices}) > 1
+    )
+    ratio, slowest = straggler([] if unequal else [report.compute_seconds for report in reports])
     slowest_s = max((r.samples_seconds for r in reports), default=0.0)
     return Performance(
         samples_per_s=rates,
