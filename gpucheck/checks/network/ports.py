@@ -137,11 +137,12 @@ def _not_connected(every: list[Seen]) -> Iterator[Finding]:
     """One finding for equal ports of which none is active; second ports of cards in use are often without a cable."""
     for kind in dict.fromkeys(one.kind for one in every):
         same = [one for one in every if one.kind == kind]
-        unused = len(same) >= ENOUGH and not any(one.port.is_active for one in same)
-        if unused and not all(_is_spare(one, every) for one in same):
-            host = Subject(check=NAME, evidence=tuple(line for one in same for line in one.subject.evidence))
-            names = ", ".join(one.device for one in same)
-            yield host.unknown("network.no-port-active", f"0 of {len(same)} active", devices=names)
+        idle = [one for one in same if not _is_linked(one.port)]
+        unused = len(idle) >= ENOUGH and not any(one.port.is_active for one in same)
+        if unused and not all(_is_spare(one, every) for one in idle):
+            host = Subject(check=NAME, evidence=tuple(line for one in idle for line in one.subject.evidence))
+            names = ", ".join(one.device for one in idle)
+            yield host.unknown("network.no-port-active", f"0 of {len(idle)} active", devices=names)
 
 
 def _is_spare(one: Seen, every: list[Seen]) -> bool:
@@ -158,10 +159,10 @@ def _differing(every: list[Seen]) -> Iterator[Finding]:
             yield from _slower(one, up)
         elif one.used and up and one.port.state is None:
             yield one.judged(Verdict.UNKNOWN, "network.port-state-unknown")
-        elif one.used and up:  # where none is, _not_connected reports it
+        elif one.used and up:
             code = "network.port-not-configured" if _is_linked(one.port) else "network.port-down"
             yield one.judged(_sure(len(up)), code, one.port.state, "active")
-        elif not one.used and _is_linked(one.port):
+        elif _is_linked(one.port):
             yield one.judged(Verdict.WARN, "network.port-without-manager", one.port.state, "active")
         elif not one.used and one.port.state is not None:
             odd = len(equals) >= PRINTED and len(up) == len(equals) and not _is_spare(one, every)

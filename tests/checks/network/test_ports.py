@@ -53,6 +53,18 @@ def test_a_host_without_any_active_port_is_one_unknown():
     assert judged(host(card(DOWN), card(DOWN), card(DOWN))) == [(UNKNOWN, "network.no-port-active", "host")]
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_ports_with_a_link_that_nobody_made_active_are_connected(count):
+    """A cable is there and its switch is on: without a subnet manager no job can use them."""
+    waiting = card(port(state="init"))
+    mixed = judged(host(waiting, card(DOWN), card(DOWN)))
+    found = judged(host(*(waiting,) * count))
+
+    assert [code for _, code, _ in mixed] == ["network.no-port-active", "network.port-without-manager"]
+    assert [code for _, code, _ in judged(host(*ALIKE, card(DOWN), card(DOWN)))] == ["network.port-down"] * 2
+    assert found == [(WARN, "network.port-without-manager", f"nic:0000:{n}4:00.0") for n in range(count)]
+
+
 @pytest.mark.parametrize(
     ("why", "found"),
     [
