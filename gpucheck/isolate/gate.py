@@ -3,13 +3,14 @@
 import os
 import shlex
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from gpucheck.isolate.launch import Ended, Launcher, check_allocation, run_on_each, run_round
+from gpucheck.isolate.launch import Ended, Kind, Launcher, check_allocation, run_on_each, run_round
 from gpucheck.isolate.search import Known, Limits, Outcome, Results, Round, search
 from gpucheck.printable import one_line
 
@@ -37,7 +38,7 @@ class _Found(msgspec.Struct):
 
 class _Report(msgspec.Struct):
     verdict: str
-    topology: dict[str, object] | None = None
+    topology: Kind | None = None
     findings: list[_Found] = []
     interrupted: bool = False
 
@@ -56,6 +57,7 @@ def vet(launcher: Launcher, seconds: float, progress: Callable[[str], None] = la
     bad = {name: why for name, one in answers.items() if (why := _unfit(one))}
     if bad:
         check_allocation(launcher)
+    bad |= _unlike({name: one for name, one in answers.items() if name not in bad})
     good = [name for name in launcher.peers if name not in bad]
     if len(good) > 1:
         outcome, tested = _pairs(launcher, good, began + seconds, progress)
@@ -92,10 +94,18 @@ def _unfit(answer: Ended) -> str | None:
         lines = answer.errors.decode(errors="replace").strip().splitlines()
         return f"no report: {one_line(lines[-1])}" if lines else "no report in time"
     if found.verdict != "fail":
-        read = (found.topology or {}).get("gpus")
+        read = found.topology is not None and found.topology.gpus
         return "its quick checks did not end in time" if found.interrupted else None if read else "no GPU was read"
     worst = next((one for one in found.findings if one.verdict == "fail" and one.because_of is None), None)
     return one_line(f"{worst.check}: {worst.seen}") if worst else "fail"
+
+
+def _unlike(answers: Mapping[str, Ended]) -> dict[str, str]:
+    """Return the nodes with other GPUs than most, or fewer: of a GPU that is gone from the bus a node shows nothing."""
+    kinds = {name: str(msgspec.json.decode(one.output, type=_Report).topology) for name, one in answers.items()}
+    usual, count = next(iter(Counter(kinds.values()).most_common(1)), ("", 0))
+    most = 2 * count > len(kinds)
+    return {name: f"{kind}, most nodes have {usual}" for name, kind in kinds.items() if most and kind != usual}
 
 
 def choose(good: Sequence[str], wanted: int, lemons: Sequence[str]) -> tuple[str, ...]:

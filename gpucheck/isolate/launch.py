@@ -285,8 +285,14 @@ def _last(errors: bytes) -> str:
     return one_line(lines[-1]) if lines else "no message"
 
 
-class _Kind(msgspec.Struct):
+class Kind(msgspec.Struct):
+    """The GPUs of a node as the JSON of topo and of verify has them."""
+
     gpus: list[dict[str, msgspec.Raw]] = []
+
+    def __str__(self) -> str:
+        models = sorted({msgspec.json.decode(gpu.get("name", msgspec.Raw(b"null"))) or "GPU" for gpu in self.gpus})
+        return f"{len(self.gpus)} x {one_line(', '.join(map(str, models)))}" if self.gpus else NO_GPU
 
 
 def kinds(ended: Mapping[str, Ended]) -> tuple[dict[str, list[str]], dict[str, str]]:
@@ -295,11 +301,9 @@ def kinds(ended: Mapping[str, Ended]) -> tuple[dict[str, list[str]], dict[str, s
     silent: dict[str, str] = {}
     for name, one in ended.items():
         try:
-            found = msgspec.json.decode(one.output, type=_Kind)
+            kind = str(msgspec.json.decode(one.output, type=Kind))
         except msgspec.DecodeError:
             silent[name] = f"exit status {one.status}: {_last(one.errors)}" if one.status is not None else "no answer"
             continue
-        models = sorted({msgspec.json.decode(gpu.get("name", msgspec.Raw(b"null"))) or "GPU" for gpu in found.gpus})
-        kind = f"{len(found.gpus)} x {one_line(', '.join(map(str, models)))}" if found.gpus else NO_GPU
         by_kind.setdefault(kind, []).append(name)
     return by_kind, silent
