@@ -21,6 +21,7 @@ BY_STATE: tuple[tuple[State, str], ...] = (
 NOTHING_KNOWN = ("isolate.node-silent", "isolate.node-unreadable")
 GOOD: tuple[Verdict, str | None] = (Verdict.PASS, None)
 OTHERS = 3  # named in a sentence
+PAIR = 2  # nodes
 Cut = Literal["isolate.search-interrupted", "isolate.allocation-interrupted"]
 
 
@@ -38,6 +39,9 @@ def findings(tested: Searched, limits: Limits, nodes: int) -> tuple[Finding, ...
     out = [*_accused(tested, limits), *_doubts(tested)]
     if tested.cut:
         out.append(_of("host").unknown(tested.cut, f"{len(tested.rounds)} complete rounds"))
+    if not out and nodes == PAIR and limits.expected_gb_s is None:
+        seen = ", ".join(describe(one) for each in tested.rounds for one in each)
+        out.append(_of("host").unknown("isolate.nothing-to-compare", seen))
     if not out:
         tests, rounds = sum(map(len, tested.rounds)), len(tested.rounds)
         counted_tests = f"{tests} test{'s' * (tests != 1)} in {rounds} round{'s' * (rounds != 1)}"

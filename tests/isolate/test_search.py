@@ -82,6 +82,21 @@ def test_what_is_wrong_is_found_and_nothing_else(drawn, whole, most):
         assert (verdict(tested) is Verdict.PASS) == (not wrong), seed
 
 
+@pytest.mark.parametrize(
+    ("drawn", "expected", "wanted"),
+    [
+        ("nodes=2", GB_S, Verdict.PASS),
+        ("nodes=2,bad=1", None, Verdict.UNKNOWN),
+        ("nodes=3", None, Verdict.PASS),
+    ],
+)
+def test_one_pair_without_a_normal_is_no_pass(drawn, expected, wanted):
+    """A slow node makes the only pair slow, and the pair was as fast as itself."""
+    fleet, tested = searched(parse_spec(drawn), expected)
+
+    assert worst(one.verdict for one in findings(tested, Limits(expected), len(fleet.nodes))) is wanted
+
+
 @pytest.mark.more
 @pytest.mark.parametrize("drawn", ["nodes=1024,bad=20", "nodes=232,bad=5"])
 def test_a_thousand_fleets_are_exact_in_four_rounds(drawn):
