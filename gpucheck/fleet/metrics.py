@@ -21,7 +21,22 @@ from gpucheck.model import Pair, Verdict
 from gpucheck.model.compute import ComputeDevice, ComputeReport
 from gpucheck.model.fleet import HostMetric
 
-UNITS = ("gb_s", "us", "ms", "seconds", "s", "percent", "ratio", "w", "c", "mhz", "bytes", "count", "per_second")
+UNITS = (
+    "gb_s",
+    "gbit_s",
+    "us",
+    "ms",
+    "seconds",
+    "s",
+    "percent",
+    "ratio",
+    "w",
+    "c",
+    "mhz",
+    "bytes",
+    "count",
+    "per_second",
+)
 # Keys that are a unit themselves.
 RATES = ("tflops",)
 QUALIFIERS = ("class", "op", "operation", "transport", "bytes", "engine", "direction", "size_bytes")
@@ -168,7 +183,7 @@ def load_numbers(gpus: Iterable[ComputeDevice]) -> Iterator[tuple[str, tuple[str
             yield ERRORS, place, float(sum(count for count in gpu.errors.values() if 0 < count < 2**63))
 
 
-LOWER_IS_WORSE = ("gb_s", "per_second", "per_s")
+LOWER_IS_WORSE = ("gb_s", "gbit_s", "per_second", "per_s")
 HIGHER_IS_WORSE = ("us", "ms", "seconds", "s")
 # Beyond this nothing is a measurement, and no integer of a thousand digits becomes a float.
 LARGEST = 1e30

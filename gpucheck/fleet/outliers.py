@@ -99,6 +99,7 @@ BINS = 24
 UNIT_WORDS = {
     "tflops": "TFLOPS",
     "_gb_s": "GB/s",
+    "_gbit_s": "Gb/s",
     "_us": "us",
     "_ms": "ms",
     "_seconds": "s",

@@ -154,6 +154,7 @@ UNITS = {
     "per_s": "per s",
     "percent": "%",
     "seconds": "s",
+    "gbit_s": "Gb/s",
     "gb_s": "GB/s",
     "bytes": "bytes",
     "ratio": "ratio",

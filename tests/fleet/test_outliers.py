@@ -38,6 +38,21 @@ def test_a_fast_host_is_not_sick():
     assert not merged(*steady(), report("fast", 430.0)).outliers
 
 
+def carded(host, gbit):
+    """A host as its record has it: four network cards of a rate."""
+    card = {"device": {"model": "MT4129", "ports": [{"rate_gbit_s": gbit}]}}
+    return report(host, measurements={"gpu-health": {"nics": [card] * 4}})
+
+
+@pytest.mark.parametrize(("gbit", "named"), [(400.0, []), (100.0, ["odd"])])
+def test_a_rate_in_gigabits_is_no_time(gbit, named):
+    fleet = merged(*(carded(f"n{n}", 200.0) for n in range(12)), carded("odd", gbit))
+
+    assert [outlier.host for outlier in fleet.outliers] == named
+    found = [(one.unit, str(one.values["metric"])) for row in fleet.hosts for one in row.problems]
+    assert found == [("Gb/s", "gpu-health device rate [MT4129] (Gb/s)")] * len(named)
+
+
 def test_a_difference_that_means_nothing_is_not_named():
     """A very steady fleet makes 1 % look far away."""
     assert not merged(*[report(f"n{i}", 380.0) for i in range(20)], report("almost", 376.0)).outliers
