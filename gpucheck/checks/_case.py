@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from gpucheck.checks._machine import Machine
+from gpucheck.checks._machine import Machine, Pair
 from gpucheck.knowledge.codes import Subject, would_show
 from gpucheck.model.finding import Confidence, Finding, Value, Verdict
 
@@ -26,10 +26,11 @@ class Case:
     slow: set[tuple[int, int]] = field(default_factory=set)
     every_low: bool = False
 
-    @property
-    def symptoms(self) -> list[str]:
-        """Causes of wrong data and of hangs, the first suspects of slow copies too."""
-        of_data = (one for one in self.findings if one.check in ("p2p-integrity", "p2p-copies"))
+    def symptoms(self, pairs: Iterable[Pair]) -> list[str]:
+        """Causes of wrong data and of hangs of these pairs, the first suspects of slow copies between them too."""
+        m = self.machine
+        places = {"host", *(place for pair in pairs for place in (m.subject([pair]), *map(m.gpu_label, pair)))}
+        of_data = (f for f in self.findings if f.check in ("p2p-integrity", "p2p-copies") and f.subject in places)
         return list(dict.fromkeys(one.cause for one in of_data if one.cause and one.verdict is Verdict.FAIL))
 
     @property

@@ -65,6 +65,22 @@ def test_peer_access_that_the_stock_driver_does_not_grant_is_a_claim_until_data_
     assert verdict(diagnosed(seen)) is Verdict.PASS, words(diagnosed(seen))
 
 
+def test_wrong_data_of_two_gpus_is_no_suspect_of_slow_copies_of_another():
+    rates = square(4, lambda i, j: 12.0 if 0 in (i, j) else 24.0)
+    seen = {
+        "gpus": [{"model": "NVIDIA L40S", "bus_id": f"0000:0{n}:00.0"} for n in range(1, 5)],
+        "matrix": square(4, lambda _i, _j: "PHB"),
+        "p2p_access": "all",
+        "measured": {"p2p_uni_gb_s": rates, "damaged": [{"pairs": [[2, 3]], "damage": "bit-flip"}]},
+    }
+    found = diagnosed(seen)
+    (slow,) = (one for one in found if one.check == "p2p-bandwidth" and one.verdict in BAD)
+
+    assert [one.subject for one in found if one.check == "p2p-integrity"] == ["pair:0000:03:00.0-0000:04:00.0"]
+    assert (slow.subject, slow.cause) == ("gpu:0000:01:00.0", "pcie-width-reduced"), words(found)
+    assert "data-corruption" not in named((slow,))
+
+
 def test_small_copies_that_take_as_long_as_staged_ones_are_no_pass():
     """All pairs are equally late, so that none is odd: the grant is not used, as of a driver that grants it falsely."""
     (late,) = (one for one in diagnosed(two("NVIDIA RTX A6000", p2p_latency_us=48000.0)) if one.check == "p2p-latency")

@@ -119,7 +119,7 @@ def accuse(case: Case, slow: Slow, rows: list[Level], check: str = CHECK) -> Fin
     m, pattern, part = case.machine, slow.pattern, median(row.part for row in rows)
     found = suspects(m, pattern, slow.pairs, rows)
     about = About(m, slow.pairs, sorted({i for pair in slow.pairs for i in pair}))
-    symptoms = [cause for cause in case.symptoms if reading(about, cause) is not False]
+    symptoms = [cause for cause in case.symptoms(slow.pairs) if reading(about, cause) is not False]
     found = [Suspect(cause, True) for cause in symptoms] + [one for one in found if one.cause not in symptoms]
     # Pairs of a healthy rate are here because they are well below their like on this machine.
     verdict, first = worst((verdict_of(rows), Verdict.WARN)), found[0] if found else None
