@@ -81,6 +81,25 @@ def test_wrong_data_of_two_gpus_is_no_suspect_of_slow_copies_of_another():
     assert "data-corruption" not in named((slow,))
 
 
+def test_a_link_that_another_gpu_lost_is_no_suspect_of_a_hang():
+    def suspect(gpu: int) -> str | None:
+        stuck = {"kind": "stuck", "step": "p2p", "detail": "no progress", "pairs": [[2, 3]]}
+        gpus = [
+            {
+                "model": "NVIDIA H100 80GB HBM3",
+                "bus_id": f"0000:0{n}:00.0",
+                "nvlinks": {"active": 18 - (n == gpu), "total": 18},
+            }
+            for n in range(4)
+        ]
+        found = diagnosed({"gpus": gpus, "p2p_access": "all", "measured": {"failures": [stuck]}})
+        assert ("nvlink-down", f"gpu:0000:0{gpu}:00.0") in {(one.cause, one.subject) for one in found}, words(found)
+        return next(one.cause for one in found if one.check == "p2p-copies")
+
+    assert suspect(3) == "nvlink-down"
+    assert suspect(0) != "nvlink-down"
+
+
 def test_small_copies_that_take_as_long_as_staged_ones_are_no_pass():
     """All pairs are equally late, so that none is odd: the grant is not used, as of a driver that grants it falsely."""
     (late,) = (one for one in diagnosed(two("NVIDIA RTX A6000", p2p_latency_us=48000.0)) if one.check == "p2p-latency")

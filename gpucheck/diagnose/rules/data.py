@@ -85,12 +85,14 @@ def _bytes(count: int) -> str:
 
 
 def hang_rule(case: Case) -> Iterator[Finding]:
-    """One finding. Causes that were found before come first: wrong data and lost links are about the same path."""
+    """One finding. Causes that were found before come first, but of other GPUs: wrong data, lost links of the path."""
     m = case.machine
     hang = hang_of(m)
     if hang is None:
         return
-    known = list(dict.fromkeys(one.cause for one in case.findings if one.cause and one.verdict is Verdict.FAIL))
+    others = {m.label(i) for i in range(m.count) if hang.gpus and i not in hang.gpus}
+    near = (one for one in case.findings if not others.issuperset(one.subject.partition(":")[2].split("-")))
+    known = list(dict.fromkeys(one.cause for one in near if one.cause and one.verdict is Verdict.FAIL))
     pattern = "hang-of-one-gpu" if len(hang.gpus) == 1 else "hang-with-p2p-off" if hang.with_p2p_off else "hang"
     found = [*known, *(one.cause for one in suspects(m, pattern, list(m.pairs)) if one.cause not in known)]
     stuck = next((failure for failure in m.measured.failures if failure.kind == "stuck"), None)
