@@ -78,6 +78,8 @@ BY_DESIGN = [{"gen": 4, "width": 16, "max_gen": 4, "max_width": 16}]
         (cards(2), [*alone(48.5, 48.5), *TOGETHER],
          [(Verdict.WARN, "host", "nic.slow-together", None)]),
         ([{"name": "rxe0"}], alone(0.01), [(Verdict.SKIP, "host", "nic.rate-not-known", None)]),
+        (changed(cards(2), 1, rate_gbit_s=None), alone(48.5, 4.0),
+         [(Verdict.PASS, "host", None, None), (Verdict.SKIP, "host", "nic.rate-not-known", None)]),
     ],
 )  # fmt: skip
 def test_a_number_is_held_to_the_least_of_port_path_and_gpu(nics, rows, expected):

@@ -71,12 +71,12 @@ def rule(case: Case) -> Iterator[Finding]:
     """One finding for each card that is slow, or one for the host; of what is slow together only, another."""
     m = case.machine
     yield from _latency(m)
-    if not m.measured.nic_bw_gb_s:
-        return
     rows = _rows(m.seen)
-    if not rows:
-        seen = f"{span(one.value for one in m.measured.nic_bw_gb_s)} GB/s, without a limit to compare with"
+    known = {n for row in rows for n in row.result.nics}
+    if blind := [one.value for one in m.measured.nic_bw_gb_s if not known & {*one.nics}]:
+        seen = f"{span(blind)} GB/s, without a limit to compare with"
         yield Claim(BANDWIDTH, Verdict.SKIP).finding("nic.rate-not-known", seen=seen)
+    if not rows:
         return
     alone = [row for row in rows if not row.result.together]
     slow = {n: found for n in range(len(m.seen.nics)) if (found := _slowest(n, alone)) is not None}
