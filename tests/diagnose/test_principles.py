@@ -102,10 +102,18 @@ def test_a_link_that_another_gpu_lost_is_no_suspect_of_a_hang():
 
 def test_small_copies_that_take_as_long_as_staged_ones_are_no_pass():
     """All pairs are equally late, so that none is odd: the grant is not used, as of a driver that grants it falsely."""
-    (late,) = (one for one in diagnosed(two("NVIDIA RTX A6000", p2p_latency_us=48000.0)) if one.check == "p2p-latency")
 
+    def of(us: float, staged: float | None = None) -> Finding:
+        found = diagnosed(two("NVIDIA RTX A6000", p2p_latency_us=us, staged_latency_us=staged))
+        return next(one for one in found if one.check == "p2p-latency")
+
+    late = of(48000.0)
     assert (late.verdict, late.seen, late.cause) == (Verdict.WARN, 48000.0, None)
     assert {one.cause for one in late.alternatives} >= {"iommu-translation", "false-p2p-grant"}
+    assert of(13.5, staged=14.0).code == late.code
+    # An old host: half of what copies through host memory take.
+    assert of(10.0, staged=21.0).verdict is Verdict.PASS
+
     denied = two("NVIDIA RTX A6000", "NV4", p2p_latency_us=14.0) | {"p2p_access": "none"}
     assert "p2p-latency" not in {one.check for one in diagnosed(denied)}
 
