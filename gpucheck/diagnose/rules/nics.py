@@ -22,6 +22,7 @@ from gpucheck.topology.nics import Limit, expected
 
 BANDWIDTH, LATENCY = "nic-bandwidth", "nic-latency"
 LOW, FAR = 0.9, 0.75
+BEYOND = 2.0  # of the limit: no card moves so much, so the number is not what its unit states
 HIGH_US = 10.0
 NCCL, REDUCED = "nic-nccl", "all_reduce"
 # NCCL has no published floor: of three equal cards the median counts; without them nothing is claimed below this part.
@@ -98,7 +99,15 @@ def rule(case: Case) -> Iterator[Finding]:
             wanted=min(row.wanted.gb_s for row in crowd),
             evidence=[_line(m, row) for row in crowd],
         )
-    if not (slow or pairs or crowd):
+    beyond = [row for row in rows if row.part > BEYOND]
+    if beyond:
+        yield Claim(BANDWIDTH, Verdict.UNKNOWN).finding(
+            "nic.above-limit",
+            seen=max(row.result.value for row in beyond),
+            wanted=max(row.wanted.gb_s for row in beyond),
+            evidence=[_line(m, row) for row in beyond],
+        )
+    elif not (slow or pairs or crowd):
         rates, parts = span(row.result.value for row in rows), percent(row.part for row in rows)
         cards = counted(len({n for row in rows for n in row.result.nics}), "network card")
         yield Subject(check=BANDWIDTH).passes(f"{cards}, {rates} GB/s, {parts} of the limit")
@@ -176,7 +185,7 @@ def _pair(m: Machine, row: Row) -> Finding:
 
 
 def _latency(m: Machine) -> Iterator[Finding]:
-    rows = [one for one in m.measured.nic_latency_us if all(m.seen.nics[n].rate_gbit_s for n in one.nics)]
+    rows = [one for one in m.measured.nic_latency_us if one.value and all(m.seen.nics[n].rate_gbit_s for n in one.nics)]
     high = [one for one in rows if one.value > HIGH_US]
     for one in high:
         nic = m.seen.nics[one.nics[0]]
