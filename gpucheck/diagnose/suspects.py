@@ -129,9 +129,13 @@ def _iommu(about: About) -> bool | None:
 
 
 def _false_grant(about: About) -> bool | None:
-    """Only with a sign of it: a product or guest where grants are wrong, wrong data, a hang, staged rates or times."""
+    """Only with a sign of it: a product or guest where grants are wrong, staged rates or times, or wrong data and hangs
+    of these GPUs.
+    """
     m, seen = about.m, about.m.measured
-    sign = m.is_geforce or m.host.virtual or bad_pairs(m) or hang_of(m)
+    hang = hang_of(m)
+    bad = {i for pair in bad_pairs(m) for i in pair} | {*(hang.gpus or range(m.count) if hang else ())}
+    sign = m.is_geforce or m.host.virtual or not bad.isdisjoint(i for pair in about.pairs for i in pair)
     latency = seen.p2p_latency_us
     late = any((us := latency[i][j]) and us > NOT_USED_US for i, j in about.pairs) if latency else False
     low, high = SAME_AS_STAGED

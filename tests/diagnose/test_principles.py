@@ -80,6 +80,12 @@ def test_wrong_data_of_two_gpus_is_no_suspect_of_slow_copies_of_another():
     assert (slow.subject, slow.cause) == ("gpu:0000:01:00.0", "pcie-width-reduced"), words(found)
     assert "data-corruption" not in named((slow,))
 
+    seen["measured"]["p2p_uni_gb_s"] = square(4, lambda i, j: 12.0 if i + j == 1 else 24.0)
+    for trouble in ({}, {"failures": [{"kind": "stuck", "step": "p2p", "detail": "no progress", "pairs": [[2, 3]]}]}):
+        seen["measured"] |= trouble
+        (pair,) = (one for one in diagnosed(seen) if one.check == "p2p-bandwidth" and one.verdict in BAD)
+        assert "false-p2p-grant" not in named((pair,)), words((pair,))
+
 
 def test_a_link_that_another_gpu_lost_is_no_suspect_of_a_hang():
     def suspect(gpu: int) -> str | None:
