@@ -236,7 +236,9 @@ def _rates(check: str, group: Sequence[ComputeDevice]) -> Iterator[Finding]:
         yield _no_outlier(check, group)
     elif len(group) == 1 and not found:
         seen = f"{_summary(check, group[0])}; no other GPU of this model to compare with"
-        yield subject_of(check, group[0]).passes(seen)
+        subject, every = subject_of(check, group[0]), (_value(check, group[0], what) for what in _all(check))
+        judged = any(value and None not in (value.of_ceiling, value.least) for value in every)
+        yield subject.passes(seen) if judged else subject.skips("compute.nothing-to-compare", seen)
 
 
 def _slower(check: str, device: ComputeDevice, low: Sequence[Loss]) -> Finding:
