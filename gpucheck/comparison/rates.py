@@ -179,10 +179,13 @@ def _missing(part: "Compared", old: object, new: object) -> Iterator[Finding]:
 
 
 def _copies(old: BandwidthReport, new: BandwidthReport) -> Iterator[Drop]:
+    """Of slots with the model that was in them; another one has other links."""
+    models = {(one.bus_id, one.name) for one in old.devices}
+    swapped = {new.bus_id(place) for place, one in enumerate(new.devices) if (one.bus_id, one.name) not in models}
     pairs = {(old.bus_id(pair.src), old.bus_id(pair.dst)): pair.measured for pair in old.pairs}
     for pair in new.pairs:
         ends = (new.bus_id(pair.src), new.bus_id(pair.dst))
-        was = pairs.get(ends)
+        was = None if swapped.intersection(ends) else pairs.get(ends)
         if was is not None and pair.measured is not None and was.gb_s > 0:
             limit = max(1 - WARN_BELOW, _noise(was.mad_percent, pair.measured.mad_percent))
             yield Drop(f"{pair.cls or 'P2P'} pairs", f"pair:{'-'.join(ends)}", was.gb_s, pair.measured.gb_s, limit)
@@ -191,7 +194,7 @@ def _copies(old: BandwidthReport, new: BandwidthReport) -> Iterator[Drop]:
         bus_id = new.bus_id(link.device)
         for name, kind in (("h2d_gb_s", "host to device"), ("d2h_gb_s", "device to host")):
             earlier, value = getattr(links.get(bus_id), name, None), getattr(link, name)
-            if earlier and value is not None:
+            if earlier and value is not None and bus_id not in swapped:
                 yield Drop(kind, f"gpu:{bus_id}", earlier, value, 1 - WARN_BELOW)
 
 
@@ -238,6 +241,8 @@ def _trainings(old: dict[str, SmokeResult], new: dict[str, SmokeResult]) -> Iter
     for name in (name for name in new if name in old):
         was, run = old[name], new[name]
         settings = changed_settings(was, run, SETTINGS)
+        if was.device_names != run.device_names:
+            settings += ("GPUs",)
         if settings:
             what = f"steps per second of {name}"
             yield HOST.skips("comparison.settings-changed", what=what, changes=settings)

@@ -207,6 +207,15 @@ def test_another_engine_is_not_compared():
     assert [f.values["what"] for f in found if f.code == "comparison.engine-changed"] == ["copies"]
 
 
+def test_copies_of_another_model_in_the_slot_are_not_compared():
+    slow = copied(slow=((0, 1), (1, 0)))
+    slow["devices"][1]["name"] = "NVIDIA L4"
+    slow["host_device"] = [{**one, "h2d_gb_s": 12.0} for one in slow["host_device"]][1:]
+    before = report(*GPUS, started=THEN, measured=copied())
+
+    assert not loud(comparison.compare(before, report(*GPUS, measured=slow)))
+
+
 def test_a_slower_way_to_the_host_is_told_of_the_gpu():
     slow = copied()
     slow["host_device"] = [{**slow["host_device"][0], "h2d_gb_s": 25.0}]

@@ -103,6 +103,7 @@ def test_the_spread_of_either_run_widens_the_limit(measured):
         (compute(), compute(digests=("bb", "bb"), versions=NEWER), "settings-changed", {"changes": UPGRADE}),
         (collectives(), collectives(100.0, ranks=4), "ranks-changed", {"then": 8, "now": 4}),
         (training(), training(10.0, world_size=8), "settings-changed", {"changes": ("world_size 2 -> 8",)}),
+        (training(), training(10.0, device_names=["T4", "T4"]), "settings-changed", {"changes": ("GPUs",)}),
         (training(), training(10.0, mad=None), "spread-missing", {"training": "ddp", "report": "report"}),
         (training(), training(digest="e" * 64, versions=NEWER), "settings-changed", {"changes": UPGRADE}),
         (training(), training(digest="e" * 64, bus_ids=["a", "b"]), "settings-changed", {"changes": ("GPUs",)}),
