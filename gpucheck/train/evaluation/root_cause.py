@@ -283,7 +283,12 @@ SYMPTOMS = (
         "training.no-disk-space",
     ),
     (r"uncorrectable ECC", "training.ecc-uncorrected"),
-    (r"CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED", "training.gpu-memory-taken"),
+    (r"uncorrectable NVLink", "training.nvlink-failed"),
+    # As torch, the CUDA runtime and NCCL print it.
+    (
+        r"(?i:cuda(?: driver)?(?: error:| failure)?(?: \d+)? '?out of memory)|CUBLAS_STATUS_ALLOC_FAILED",
+        "training.gpu-memory-taken",
+    ),
     (r"fallen off the bus|GPU is lost|unspecified launch failure", "training.gpu-silent"),
     (r"cannot open shared object file|undefined symbol|version `.*' not found", "training.library-mismatch"),
 )
@@ -297,6 +302,7 @@ REJECTED: dict[Rejection, str] = {
 FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGXCPU", "SIGXFSZ")
 # Something ran out or interfered on the host, or the time was up, so nothing is known of GPUs and framework.
 UNTESTED = {
+    "training.gpu-memory-taken",
     "training.shared-memory-short",
     "training.no-disk-space",
     "training.rank-killed",

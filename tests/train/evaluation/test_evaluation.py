@@ -157,7 +157,17 @@ ANONYMOUS = {"rank": None, "device": None, "bus_id": None}
 NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
 TOO_OLD = "The NVIDIA driver on your system is too old (found version 11040)"
 FULL = "host-resources"
+BUSY = Verdict.UNKNOWN, "gpu-busy", "gpu-memory-taken"  # a user's process cannot make a host fail
 RAISED = (
+    ("OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB", *BUSY),
+    ("RuntimeError: CUDA error: out of memory", *BUSY),
+    ("DistBackendError: NCCL error. Last error: Cuda failure 2 'out of memory'", *BUSY),
+    (
+        "CUDA error: uncorrectable NVLink error detected during the execution",
+        Verdict.FAIL,
+        "nvlink-errors",
+        "nvlink-failed",
+    ),
     ("ValueError: odd", Verdict.FAIL, None, "rank-raised"),
     (NO_KERNEL, Verdict.FAIL, "arch-not-in-build", "no-code-for-gpu"),
     ("CUDA error: system not yet initialized", Verdict.FAIL, "fabric-manager-down", "fabric-not-ready"),
