@@ -152,8 +152,12 @@ def _access_unknown(about: About) -> bool:
 
 
 def _links_up(about: About) -> bool:
-    counted = [about.m.gpu(i).nvlinks for i in about.gpus]
-    return all(links.active and links.active == links.total for links in counted)
+    """Of these GPUs, or where no switch has them all, between the two of each pair: as many as any other pair has."""
+    m = about.m
+    counted = [m.gpu(i).nvlinks for i in about.gpus]
+    most = max(map(m.links, m.pairs), default=0) if len(m.pairs) > 1 and not m.is_nvswitch else 0
+    whole = most > 0 and all(m.links(pair) == most for pair in about.pairs)
+    return whole or all(links.active and links.active == links.total for links in counted)
 
 
 def _without_errors(about: About) -> bool:

@@ -106,6 +106,38 @@ def test_a_link_that_another_gpu_lost_is_no_suspect_of_a_hang():
     assert suspect(0) != "nvlink-down"
 
 
+def meshed(**changes: Any) -> dict[str, Any]:
+    """Four A100 with four NVLinks each two; copies of GPU 0 and 1 are slow."""
+    gpus = [{"model": "NVIDIA A100-SXM4-80GB", "bus_id": f"0000:0{n}:00.0"} for n in range(1, 5)]
+    rates = square(4, lambda i, j: 55.0 if i + j == 1 else 92.0)
+    matrix = square(4, lambda _i, _j: "NV4")
+    return {"gpus": gpus, "matrix": matrix, "p2p_access": "all", "measured": {"p2p_uni_gb_s": rates}} | changes
+
+
+def of_pair(found: tuple[Finding, ...], a: int, b: int) -> Finding:
+    (one,) = (
+        one for one in found if one.check == "p2p-bandwidth" and one.subject == f"pair:0000:0{a}:00.0-0000:0{b}:00.0"
+    )
+    return one
+
+
+def test_a_slow_pair_with_all_its_links_has_not_lost_one_that_another_pair_lost():
+    seen = meshed(matrix=square(4, lambda i, j: "NV3" if i + j == 2 and i * j == 0 else "NV4"))
+    for number, gpu in enumerate(seen["gpus"]):
+        gpu["nvlinks"] = {"active": 11 if number in (0, 2) else 12, "total": 12}
+    slow = of_pair(diagnosed(seen), 1, 2)
+
+    assert not {"nvlink-down", "nvlink-missing"} & named((slow,)), words((slow,))
+
+
+def test_a_pair_without_access_is_not_put_together_with_another_slow_pair():
+    rates = square(4, lambda i, j: 55.0 if i + j == 1 else 20.5 if i + j == 5 else 92.0)
+    status = square(4, lambda i, j: "CNS" if i + j == 5 else "OK")
+    found = diagnosed(meshed(measured={"p2p_uni_gb_s": rates}, p2p_access=None, p2p_status=status))
+
+    assert [of_pair(found, *pair).seen for pair in ((1, 2), (3, 4))] == ["55 GB/s", "20.5 GB/s"]
+
+
 def test_small_copies_that_take_as_long_as_staged_ones_are_no_pass():
     """All pairs are equally late, so that none is odd: the grant is not used, as of a driver that grants it falsely."""
 

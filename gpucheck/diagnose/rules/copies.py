@@ -194,7 +194,10 @@ def _nvlink(case: Case, rows: dict[Pair, Level]) -> Iterator[Finding]:
         yield accuse(case, Slow("nvlink-one-gpu", mine, i), [rows[pair] for pair in mine])
     if low and not gpus:
         pattern = "nvlink-all" if len(low) == len(rows) else "nvlink-some-pairs"
-        yield accuse(case, Slow(pattern, list(low)), [rows[pair] for pair in low])
+        # Without access copies go through host memory, which explains no other pair.
+        denied = [pair for pair in low if case.machine.access[pair] is False]
+        for pairs in filter(None, (denied, [pair for pair in low if pair not in denied])):
+            yield accuse(case, Slow(pattern, pairs), [rows[pair] for pair in pairs])
 
 
 def _low(m: Machine, rows: dict[Pair, Level], like: float) -> dict[Pair, Level]:
