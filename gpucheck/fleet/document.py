@@ -50,6 +50,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True, rename={"devices": "
     attributes: dict[str, tuple[str, ...]] = {}
     interrupted: bool = False
     partial: Partial | None = None
+    not_proven: tuple[str, ...] = ()
     engine: str = ""
     devices: tuple[dict[str, Any], ...] = ()
 

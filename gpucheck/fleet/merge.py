@@ -23,7 +23,7 @@ MAX_KNOWN = 50_000
 
 
 # Fields of a row, and texts of a finding. Not what was seen: to Python 8, 8.0 and True are one, to a reader not.
-SHARED = ("simulation", "system", "driver", "gpus", "training", "group")
+SHARED = ("simulation", "system", "driver", "gpus", "training", "group", "not_proven")
 TEXTS = (
     "check", "subject", "code", "because_of", "because_of_subject", "unit", "cause", "why", "fix", "steps",
 )  # fmt: skip
@@ -117,10 +117,16 @@ def _models(group: str) -> str:
     return group.rpartition(", driver ")[0]
 
 
+ONLY = "excluded by --only"
+
+
 def about_share(row: FleetRow) -> list[FleetProblem]:
-    """Name a host of which there is only such a report."""
+    """Name a host of which there is only such a report, or one of a few checks."""
     text = f"its report covers {row.gpus or 'no GPU'}: run verify outside jobs and containers."
-    return [_problem(row, "partial", text)] if row.partial else []
+    removed = [words for words in row.not_proven if words.endswith(ONLY)]
+    less = f"its report does not prove {'; '.join(removed)}: run verify without it."
+    problems = ((text, row.partial), (less, removed))
+    return [_problem(row, "partial", words) for words, found in problems if found]
 
 
 def _problem(row: FleetRow, kind: Literal["clock", "conflict", "name", "partial", "stale"], text: str) -> FleetProblem:

@@ -114,6 +114,7 @@ def row(
         gpu_uuids=tuple(_cut(gpu.uuid) for gpu in gpus if gpu.uuid),
         gpu_index={_cut(gpu.pci_bus_id): gpu.index for gpu in gpus if gpu.pci_bus_id},
         partial=report.partial is not None,
+        not_proven=tuple(map(_cut, report.not_proven[:MAX_VALUES])),
         group=_group(names, driver),
         training=_training(report, worst(f.verdict for f in training)) if training else None,
         started=_cut(report.started),

@@ -34,6 +34,7 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
     gpus: models with counts, as text. gpu_count: how many. problems: what is not a pass, worst first.
     gpu_index: NVML's index of each GPU by bus id.
     partial: the report is that of a session with some of the GPUs, as a step of Slurm or a container.
+    not_proven: as in Report.
     group: GPU models and driver branch; hosts of one group are compared with each other.
     attributes: what a host has in common with others, by name: ``kernel``, ``bios``, ``rack``, ``uplink``, ...
     metrics: by name, ``p2p.unidirectional_gb_s[NV18]``.
@@ -60,6 +61,7 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
     gpu_uuids: tuple[str, ...] = ()
     gpu_index: dict[str, int] = msgspec.field(default_factory=dict)
     partial: bool = False
+    not_proven: tuple[str, ...] = ()
     group: str | None = None
     attributes: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     metrics: dict[str, HostMetric] = msgspec.field(default_factory=dict)

@@ -7,7 +7,7 @@ import pytest
 from gpucheck.fleet import merge, rows_of
 from gpucheck.model import Partial, TopologyGpu, Verdict
 from gpucheck.render.fleet import render
-from tests.fleet.reports import GOOD, bad, report, topology
+from tests.fleet.reports import GOOD, bad, report, rows, topology
 
 NOON, LATER = "2026-11-21T12:00:00+00:00", "2026-11-21T13:00:00+00:00"
 BUS_IDS = tuple(f"0000:{n:02x}:00.0" for n in range(4))
@@ -55,6 +55,16 @@ def test_two_sessions_of_one_host_are_one_host():
 
     assert (host.partial, host.verdict) == (True, Verdict.FAIL)
     assert {problem.kind for problem in fleet.problems} == {"partial", "conflict"}
+
+
+def test_a_report_of_a_few_checks_is_marked():
+    """It passes as that of a host that was verified; what --skip left out is the choice of a whole site."""
+    words = ("everything except locked-memory, excluded by --only", "processes, excluded by --skip")
+    few, site = (report(host, not_proven=proven) for host, proven in (("a", words), ("b", words[1:])))
+    (problem,) = merged(*rows(few, site, report("c"))).problems
+
+    assert (problem.kind, problem.subject) == ("partial", "a")
+    assert "does not prove everything except locked-memory, excluded by --only: " in problem.text
 
 
 def test_a_host_with_partial_reports_only_is_marked():
