@@ -123,10 +123,14 @@ ONLY = "excluded by --only"
 def about_share(row: FleetRow) -> list[FleetProblem]:
     """Name a host of which there is only such a report, or one of a few checks."""
     text = f"its report covers {row.gpus or 'no GPU'}: run verify outside jobs and containers."
-    removed = [words for words in row.not_proven if words.endswith(ONLY)]
-    less = f"its report does not prove {'; '.join(removed)}: run verify without it."
-    problems = ((text, row.partial), (less, removed))
+    less = f"its report does not prove {'; '.join(row.not_proven)}: run verify without --only."
+    problems = ((text, row.partial), (less, _is_of_few(row)))
     return [_problem(row, "partial", words) for words, found in problems if found]
+
+
+def _is_of_few(row: FleetRow) -> bool:
+    """Whether the report is that of the checks which --only named; what --skip left out is the choice of a site."""
+    return any(words.endswith(ONLY) for words in row.not_proven)
 
 
 def _problem(row: FleetRow, kind: Literal["clock", "conflict", "name", "partial", "stale"], text: str) -> FleetProblem:
@@ -138,11 +142,12 @@ def about_partial(other: FleetRow, winner: FleetRow, report: str) -> tuple[Liter
 
     report: its name, time and verdict. The start times of reports are ISO 8601 in UTC, so they compare as text.
     """
+    what = "covers some GPUs only" if other.partial else "is of a few checks only"
     others = not winner.partial or set(other.gpu_uuids) <= set(winner.gpu_uuids)
     old = others and (other.started or "") <= (winner.started or "")
     if old or worst([winner.verdict, other.verdict]) is winner.verdict:
-        return "duplicate", f"{report} covers some GPUs only, and does not count."
-    return "conflict", f"{report} covers some GPUs only, and is worse than {winner.source}. Run verify on the host."
+        return "duplicate", f"{report} {what}, and does not count."
+    return "conflict", f"{report} {what}, and is worse than {winner.source}. Run verify on the host."
 
 
 # Clocks of a healthy fleet agree to a second; reports travel for minutes.
@@ -273,14 +278,15 @@ def _one_name(host: str, machines: list[list[FleetRow]]) -> FleetProblem:
 
 
 def _rank(row: FleetRow, now: datetime | None) -> tuple[bool, bool, bool, float, int, str, str]:
-    """A readable report beats none, a believable clock one from the future, a complete report one of a session.
+    """A readable report beats none, a believable clock one from the future, a whole report one of a session or of a few
+    checks.
 
     Then the newest beats an older one, and the worst a better one.
     """
     time = _time(row)
     bad = -RANK.index(row.verdict) if row.verdict in RANK else 0
     stamp = time.timestamp() if time else 0.0
-    usable = row.digest is not None, not _is_future(time, now), not row.partial
+    usable = row.digest is not None, not _is_future(time, now), not (row.partial or _is_of_few(row))
     return *usable, stamp, bad, row.digest or "", row.source or ""
 
 
@@ -319,7 +325,7 @@ def _about_others(
         unordered = time is None or _is_future(time, now)
         if other.digest == winner.digest:
             kind, text = "duplicate", f"the same report again: {other.source}."
-        elif other.partial:
+        elif other.partial or _is_of_few(other):
             kind, text = about_partial(other, winner, report)
         elif other.started == winner.started:
             kind, text = "conflict", f"{report} has the same start time and differs. Remove the wrong one."

@@ -57,14 +57,28 @@ def test_two_sessions_of_one_host_are_one_host():
     assert {problem.kind for problem in fleet.problems} == {"partial", "conflict"}
 
 
+FEW = ("everything except locked-memory, excluded by --only", "processes, excluded by --skip")
+
+
+@pytest.mark.parametrize("few_fails", [False, True])
+def test_a_newer_report_of_a_few_checks_replaces_no_whole_one(few_fails):
+    whole = report("a", started=NOON, findings=(GOOD if few_fails else bad(),))
+    few = report("a", started=LATER, findings=(bad("locked-memory") if few_fails else GOOD,), not_proven=FEW)
+    fleet = merged(*rows(whole, few))
+
+    assert [host.verdict for host in fleet.hosts] == [Verdict.FAIL]
+    (problem,) = fleet.problems
+    assert problem.kind == ("conflict" if few_fails else "duplicate")
+    assert "is of a few checks only" in problem.text
+
+
 def test_a_report_of_a_few_checks_is_marked():
     """It passes as that of a host that was verified; what --skip left out is the choice of a whole site."""
-    words = ("everything except locked-memory, excluded by --only", "processes, excluded by --skip")
-    few, site = (report(host, not_proven=proven) for host, proven in (("a", words), ("b", words[1:])))
+    few, site = (report(host, not_proven=proven) for host, proven in (("a", FEW), ("b", FEW[1:])))
     (problem,) = merged(*rows(few, site, report("c"))).problems
 
     assert (problem.kind, problem.subject) == ("partial", "a")
-    assert "does not prove everything except locked-memory, excluded by --only: " in problem.text
+    assert "does not prove everything except locked-memory, excluded by --only" in problem.text
 
 
 def test_a_host_with_partial_reports_only_is_marked():
