@@ -15,9 +15,13 @@ OPEN_MODULES_FROM = 515
 
 
 class FirstDriver(msgspec.Struct, frozen=True, kw_only=True, rename={"is_": "is"}):
-    """The oldest driver branch with evidence of support. is_: how good the evidence is."""
+    """The oldest driver branch with evidence of support. is_: how good the evidence is.
+
+    release: the oldest one of that branch with the GPU, None = no older one was read.
+    """
 
     branch: str
+    release: str | None = None
     is_: Literal["proven", "at-most", "assumed"]
     evidence: str
 
@@ -166,7 +170,7 @@ def _first_driver(family: Family, board: Board) -> FirstDriver:
         return FirstDriver(branch=branch, is_="at-most", evidence=evidence)
     branch = board.first.partition(".")[0]
     if int(branch) > OPEN_MODULES_FROM:
-        return FirstDriver(branch=branch, is_="proven", evidence=f"open-readme:{board.first}")
+        return FirstDriver(branch=branch, release=board.first, is_="proven", evidence=f"open-readme:{board.first}")
     evidence = f"open-readme:{board.first}; 470 from general knowledge"
     return FirstDriver(branch="470", is_="assumed", evidence=evidence)
 

@@ -65,13 +65,12 @@ def driver_row(system: OperatingSystem, stack: StackSet) -> DriverPackages:
         inside = int(row.branches.first) <= int(branch) <= int(row.branches.last)
         if inside and row.flavour == flavour and system.os_id in row.os:
             return row
-    known = sorted(
-        {row.branches.first for row in packages().drivers if system.os_id in row.os and row.flavour == flavour}
-    )
+    known = {int(row.branches.first) for row in packages().drivers if system.os_id in row.os and row.flavour == flavour}
+    later = min((first for first in known if first > int(branch)), default=None)
     raise PlanGap(
         f"the package names of driver branch {branch} with {flavour} modules on {system.name} are not known",
         "driver-install-guide",
-        f"driver {known[0]} or newer in stack.yml" if known else "the other kernel modules: kernel_module in stack.yml",
+        f"driver {later} or newer in stack.yml" if later else "the other kernel modules: kernel_module in stack.yml",
     )
 
 

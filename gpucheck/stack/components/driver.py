@@ -173,6 +173,9 @@ def of_branch(target: Target, spec: StackSpec, branch: Branch, archive: Archive 
     if isinstance(flavour, Clash):
         return flavour
     version, reason = rules.r18_version(branch, spec.driver)
+    early = next(filter(None, (rules.r9_first_release(gpu, version) for gpu in target.models)), None)
+    if early:
+        return early
     choice = DriverChoice(
         branch=branch.branch,
         version=version,

@@ -10,7 +10,7 @@ from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.packages import Folder, packages
 from gpucheck.knowledge.tables import Branch, OperatingSystem, Toolkit
 from gpucheck.stack.types import Clash, Fact, Reason, Target
-from gpucheck.stack.versions import minor, parse, request
+from gpucheck.stack.versions import major, minor, parse, request
 
 Flavour = Literal["open", "proprietary"]
 LAST_KERNEL_FLOOR = "4.15"
@@ -60,6 +60,16 @@ def r4_r9_branch_window(gpu: GpuModel, branch: str) -> Clash | None:
         return None
     between = (Fact(edge, source), Fact(f"driver branch {branch} is requested or needed", "the specification"))
     return Clash(component="driver", rule="R9", between=between, because=f"branch {branch} does not drive {gpu.name}")
+
+
+def r9_first_release(gpu: GpuModel, version: str) -> Clash | None:
+    """R9: in its first branch, a GPU works only from the release that names it."""
+    first = gpu.first_driver
+    if first.release is None or major(version) != int(first.branch) or parse(version) >= parse(first.release):
+        return None
+    edge = f"the first release of branch {first.branch} with {gpu.name} is {first.release} ({first.evidence})"
+    between = (Fact(edge, "open-gkm"), Fact(f"driver {version} is requested", "the specification"))
+    return Clash(component="driver", rule="R9", between=between, because=f"driver {version} does not drive {gpu.name}")
 
 
 def r9_architecture_ended(gpu: GpuModel) -> Clash | None:

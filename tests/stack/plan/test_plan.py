@@ -15,6 +15,7 @@ from gpucheck.stack import StackSpec, resolve_target, target_of
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import NoSuchHost, Plan, plan, planned_set
 from gpucheck.stack.rules.driver import r15_newer_kernel
+from gpucheck.stack.spec import parse_spec
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.text import plan_text, stack_text
 from tests.stack import asked, recordings
@@ -40,6 +41,51 @@ def test_a_kernel_newer_than_any_that_a_branch_or_an_older_one_builds_on_is_stat
     found = [reason.because for reason in r15_newer_kernel(branch, [kernel])]
 
     assert [f"newer than {newest};" in because for because in found] == [True] * (newest is not None)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "driver", "first", "works"),
+    [
+        ("H200 SXM", "550.54.15", "550.90.07", "550.90.07"),
+        ("B300", "580.65.06", "580.82.07", "580.95.05"),
+        ("GB300", "580.65.06", "580.82.07", "580.178.04"),
+        ("RTX PRO 6000 Server", "575.51.02", "575.57.08", "575"),
+        ("RTX 5080", "570.86.15", "570.86.16", "590"),
+    ],
+)
+def test_a_release_older_than_the_first_with_this_gpu_is_refused(gpu, driver, first, works):
+    """It installs, its module loads, and binds no GPU."""
+    conflict = asked.refusal([gpu], "ubuntu-24.04", f"driver={driver}")
+
+    assert conflict.rule == "R9"
+    assert conflict.because.startswith(f"driver {driver} does not drive ")
+    assert f"is {first} (open-readme:{first}" in conflict.between[0].fact
+    assert conflict.change
+    assert asked.answer([gpu], "ubuntu-24.04", f"driver={works}").driver.version.startswith(works)
+
+
+@pytest.mark.parametrize(
+    ("system", "gpus", "spec", "name"),
+    [
+        ("rocky-9", "h100-sxm5-x8", "driver: 575", "kmod-nvidia-open-dkms-3:575.64.05-1.el9"),
+        ("debian-12", "h100-pcie-x2", "driver: 575.57.08", "nvidia-kernel-open-dkms=575.57.08-1"),
+        ("debian-12", "v100-sxm2-x8", "driver: 575.57.08", "nvidia-kernel-dkms=575.57.08-1"),
+        ("ubuntu-24.04", "v100-sxm2-x8", "driver: 575", "nvidia-dkms-575=575.64.05-0ubuntu1"),
+    ],
+)
+def test_branch_575_is_planned_by_the_names_that_records_show(system, gpus, spec, name):
+    """Records of debian12, rhel9 and ubuntu2404 have its packages. The advice against it was to take 570 or newer."""
+    rows = planned(system, gpus, parse_spec(spec, "stack.yml")).components["driver"]["packages"]
+
+    assert name in [row["spec"] for row in rows]
+
+
+@pytest.mark.parametrize(("branch", "next_"), [("545", "550"), ("560", "570")])
+def test_the_advice_for_a_branch_without_names_is_the_next_one_that_has_them(branch, next_):
+    spec = parse_spec(f"driver: {branch}\nkernel_module: proprietary", "stack.yml")
+    conflict = asked.rejected(spec, "rocky-9", "a100-sxm4-x8")
+
+    assert conflict.try_ == f"driver {next_} or newer in stack.yml"
 
 
 def test_headers_belong_to_the_running_kernel_of_each_host():
