@@ -50,7 +50,9 @@ case "$(basename "$0") $1" in
   "scontrol --oneliner")
     # Several answers in a row stand in the file, the last one stays.
     state=$(head -n 1 "$STATES"); [ "$(wc -l <"$STATES")" -gt 1 ] && sed -i 1d "$STATES"
+    [ "$state" = State=FAILS ] && exit 1
     echo "NodeName=node01 Arch=x86_64 $state" ;;
+  "squeue --noheader") grep -q FAILS "$STATES" && [ "$(grep -c squeue "$CALLS")" = 1 ] && exit 1 ;;
   "kubectl get") cat "$STATES" ;;
 esac
 exit "$STAND_IN_STATUS"
@@ -140,7 +142,10 @@ def test_without_a_scheduler_nothing_is_called(case):
     assert case.calls == []
 
 
-@on(Case(drain_with="slurm", drain_node="gpu-7"))
+DRAINED = "IDLE+DRAIN Reason=gpucheck-provision: driver change"
+
+
+@on(Case("IDLE", DRAINED, drain_with="slurm", drain_node="gpu-7"))
 def test_slurm_is_asked_drained_waited_for_and_resumed(case):
     assert not case.failed
     assert case.calls == [
@@ -196,6 +201,22 @@ def test_each_round_of_the_wait_renews_the_lock_of_the_host(case, run):
     lease = json.loads((run / f"{case.host}.lease/run.lock").read_text())
     assert lease["run"]["id"] == "me"
     assert lease["until"] > float((run / f"{case.host}.until").read_text()) + 3000
+
+
+@on(Case("IDLE", "FAILS", DRAINED, drain_with="slurm"))
+def test_a_controller_of_slurm_that_is_away_for_a_moment_does_not_end_the_wait(case):
+    """A restart or a failover in the hours that jobs take: the host was drained, and counted as failed."""
+    assert not case.failed
+    assert sum("squeue" in call for call in case.calls) > 1
+    assert case.calls[-1] == resume(case)
+
+
+@on(Case("IDLE", DRAINED, "IDLE", drain_with="slurm"))
+def test_a_node_that_somebody_resumed_meanwhile_is_not_resumed_again(case):
+    """Slurm rejects it: Invalid node state transition requested for node, from=IDLE to=RESUME."""
+    assert not case.failed
+    assert resume(case) not in case.calls
+    assert f"BEFORE {case.host}: " in case.words
 
 
 def node(cordoned, **annotations):
