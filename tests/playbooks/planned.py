@@ -111,7 +111,7 @@ class Machine:
         monkeypatch.setattr(compare_code, "read_facts", lambda host: (self.facts, self.extras))
         monkeypatch.setattr(running_code, "library_lost", lambda: self.lost)
         monkeypatch.setattr(kernel_code, "NOTE", str(folder / "kernel-lock.json"))
-        for name in ("INSTALLED", "BASELINE", "TRANSACTION", "PREVIOUS"):
+        for name in ("INSTALLED", "BASELINE", "TRANSACTION", "PREVIOUS", "DRAINED"):
             monkeypatch.setattr(record_code, name, str(folder / f"{name.lower()}.json"))
 
     def lose_library(self):

@@ -13,6 +13,16 @@ def test_a_host_that_is_as_planned_has_no_differences(machine):
     assert answer["host"]["requirements_current"]
 
 
+def test_a_host_that_a_run_drained_and_did_not_return_differs_until_it_is_back_in_service(machine):
+    """Nothing else differs once its set is in place, so that no later run would touch it."""
+    (machine.folder / "drained.json").write_text("8\n")
+
+    answer = machine.compare()
+
+    assert answer["differences"] == {"drain": ["an earlier run drained the host, and did not return it to service"]}
+    assert answer["host"]["drained_gpus"] == "8"
+
+
 @pytest.mark.parametrize(
     ("break_it", "role", "word"),
     [

@@ -5,7 +5,9 @@ import re
 import shutil
 
 import pytest
+import yaml
 
+from tests.playbooks.hostile import Site
 from tests.playbooks.modules import PLAYBOOKS, action
 from tests.playbooks.stubs import script
 from tests.playbooks.test_runs import play
@@ -80,7 +82,8 @@ def roll_out(tmp_path, broken, serial=1, count=5, **variables):
     (tmp_path / "prepare.yml").write_text(PREPARE.format(folder=tmp_path))
     (tmp_path / "apply.yml").write_text(CHANGE.format(folder=tmp_path))
     plays = PLAY.format(playbooks=PLAYBOOKS, folder=tmp_path, serial=serial)
-    known = json.dumps({"broken": broken, **variables})
+    note = f"{tmp_path}/drained-{{{{ inventory_hostname }}}}"
+    known = json.dumps({"broken": broken, "drained_note": note, **variables})
     done = play(tmp_path, plays, "-e", known, hosts=[f"n{number}" for number in range(1, count + 1)])
     ends = dict(re.findall(r"^END (\w+) (\w+):", done.stdout, re.MULTILINE))
     return ends, {path.name for path in tmp_path.glob("n?")}, " ".join(done.stdout.split())
@@ -169,6 +172,80 @@ def test_a_host_returns_to_service_only_after_it_was_verified(tmp_path):
     assert f"n1: {reason} The host stays drained" in words
     assert f"n2: {reason}" in words
     assert f"n2: {reason} The host stays drained" not in words
+
+
+def test_a_host_that_passed_keeps_its_set_if_the_scheduler_fails(tmp_path):
+    """It would lose a driver that works, and perhaps while a person who has resumed it has jobs there."""
+    site = on_scheduler(tmp_path, returns="n1")
+    program = tmp_path / "drain"
+    program.write_text(program.read_text() + 'case "$*" in "undrain n1") exit 1;; esac\n')
+    ends, _, words = roll_out(tmp_path, "", serial=2, count=2, **site)
+
+    assert ends == {"n1": "failed", "n2": "changed"}
+    assert "n1: Resume the host with the configured program: " in words
+    assert "Back on the set before." not in words
+    assert "The host stays drained" in words
+
+
+def test_the_kernels_run_on_every_host_that_is_drained_and_idle(tmp_path):
+    """Also after a run that was interrupted: a GPU may be lost since."""
+    (task,) = yaml.safe_load((PLAYBOOKS / "tasks/quick.yml").read_text())
+    given = task["gpucheck.provision.gpu_verify"]
+    text = "RUNS {{ inventory_hostname }} {{ seen }} {{ steps | join(' ') }} ."
+    seen = {**task["vars"], "steps": given["only"], "seen": given["gpus"]}
+    show = {"ansible.builtin.debug": {"msg": text}, "vars": seen}
+    plays = [{"hosts": "gpu", "connection": "local", "gather_facts": False, "tasks": [show]}]
+    idle = {"host_state": {"host": {"busy": []}}, "rollout_noted": 8}
+    done = play(
+        tmp_path,
+        plays,
+        hosts={
+            "changed": {**idle, "rollout_changing": True, "rollout_gpus": 4},
+            "again": {**idle, "drain_ours": True},
+            "busy": {**idle, "drain_ours": True, "host_state": {"host": {"busy": ["python (7)"]}}},
+            "serves": {**idle, "rollout_noted": 0},
+        },
+    )
+
+    found = re.findall(r"RUNS (\w+) (\d+) (.*?) \.", " ".join(done.stdout.split()))
+    assert {host: (int(gpus), "smoke-ddp" in steps) for host, gpus, steps in found} == {
+        "changed": (4, True),
+        "again": (8, True),
+        "busy": (8, False),
+        "serves": (0, False),
+    }, done.stdout
+
+
+GO_BACK = """
+- hosts: gpu
+  gather_facts: false
+  vars_files: [{playbooks}/vars/outcome.yml, {playbooks}/vars/controller.yml, {playbooks}/vars/planned.yml]
+  vars:
+    host_plan: {{components: {{driver: {{packages: [new]}}}}}}
+    drained_note: "{folder}/note"
+  tasks:
+    - block: [{{ansible.builtin.fail: {{msg: does not pass}}}}]
+      rescue: [{{ansible.builtin.include_tasks: {playbooks}/tasks/return.yml}}]
+    - ansible.builtin.debug: {{msg: "SAID{{{{ return_words }}}}"}}
+"""
+
+
+@pytest.mark.parametrize(("recorded", "returns"), [({"torch": None}, True), ({"torch": None, "cuda": "13.0"}, False)])
+def test_a_host_returns_only_to_the_set_that_it_had_before_this_run(tmp_path, recorded, returns):
+    """A repair, or another module option, leaves the set as it is: the one recorded before it may be of last year."""
+    site = Site(tmp_path, {})
+    site.host("n1")
+    answers = json.loads((site.place("n1") / "answers.json").read_text())
+    answers["gpu_facts"]["way_back"]["components"] = {"driver": {"packages": ["old"]}}
+    (site.place("n1") / "answers.json").write_text(json.dumps(answers))
+    (tmp_path / "play.yml").write_text(GO_BACK.format(playbooks=PLAYBOOKS, folder=tmp_path))
+
+    known = {"rollout_recorded": recorded, "plan_wheel": {"path": "/x/y.whl"}}
+    done = site.run(str(tmp_path / "play.yml"), "-e", json.dumps(known))
+
+    words = " ".join(done.stdout.split())
+    assert ("no other set is recorded on it, from before this run" in words) is not returns, done.stdout + done.stderr
+    assert ("plan_state" in site.asked("n1")) is returns
 
 
 def test_a_canary_that_does_not_pass_stops_the_rollout(tmp_path):

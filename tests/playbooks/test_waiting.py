@@ -33,8 +33,8 @@ def stub(folder):
 
 def go(tmp_path, monkeypatch, **site):
     monkeypatch.setenv("PATH", f"{stub(tmp_path)}:{os.environ['PATH']}")
-    known = {"drain_with": "slurm", "host_plan": {"repositories": []}, "preflight_allow_busy_gpus": True, **site}
-    known["gpu_facts_read"] = {"facts": {"gpus": []}}
+    known = {"drain_with": "slurm", "host_plan": {"repositories": []}, "preflight_allow_busy_gpus": True}
+    known |= {"gpu_facts_read": {"facts": {"gpus": []}}, **site}
     ends, touched, words = roll_out(tmp_path, "", serial=5, **known)
     return ends, touched, words, (tmp_path / "calls").read_text().splitlines()
 
@@ -61,6 +61,28 @@ def test_a_host_that_we_drained_comes_back_though_it_needs_no_driver_any_more(tm
 
     assert set(ends.values()) == {"changed"}
     assert [call for call in calls if call.startswith("update")] == ["update nodename=n2 state=resume"]
+
+
+def test_a_host_that_passed_after_an_earlier_run_comes_back_though_nothing_differs_any_more(tmp_path, monkeypatch):
+    """The scheduler was away when it was to return, or it was repaired by hand. n3 is drained for another reason."""
+    for name in ("n1", "n2", "n3"):
+        (tmp_path / f"drained-{name}").write_text("8\n")
+    left = {"differences": {"drain": ["an earlier run drained the host"]}, "host": {"drained_gpus": "8"}}
+    ends, _, _, calls = go(tmp_path, monkeypatch, host_state=left)
+
+    assert set(ends.values()) == {"changed"}
+    assert [call for call in calls if call.startswith("update")] == ["update nodename=n2 state=resume"]
+    assert not list(tmp_path.glob("drained-n*"))
+
+
+def test_the_drain_is_noted_on_the_host_until_it_is_back_in_service(tmp_path, monkeypatch):
+    """n3 was drained by a person. n4 does not pass: its note is what the next run returns it to service by."""
+    change = {"differences": {"driver": ["x"]}, "host": {"drained_gpus": ""}}
+    more = {"drain_busy": "leave", "unproven": "n4", "max_failing_percent": 100}
+    ends, _, _, _ = go(tmp_path, monkeypatch, host_state=change, gpu_facts_read={"facts": {"gpus": [1, 2]}}, **more)
+
+    assert ends == {"n1": "waiting", "n2": "changed", "n3": "changed", "n4": "failed", "n5": "changed"}
+    assert {path.name: path.read_text() for path in tmp_path.glob("drained-n*")} == {"drained-n4": "2\n"}
 
 
 @pytest.mark.more

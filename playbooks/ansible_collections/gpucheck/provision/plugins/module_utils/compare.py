@@ -68,10 +68,11 @@ def compare(host, plan, digest, known=None):
     differences["kernel_arguments"] = boot.differences(arguments)
     differences["gpucheck"] = host_plan.gpucheck_differences(plan, digest)
     differences["cleanup"] = record.differences(plan, packages) + engines.left(plan)
-    if extras["unfinished"]:
-        names = ", ".join(extras["unfinished"])
-        differences["driver"].insert(0, f"a package transaction was interrupted: {names}")
     details = host_details(plan, digest, facts, extras)
+    if details["drained_gpus"]:
+        differences["drain"] = ["an earlier run drained the host, and did not return it to service"]
+    if extras["unfinished"]:
+        differences["driver"].insert(0, "a package transaction was interrupted: " + ", ".join(extras["unfinished"]))
     if host_plan.keeps_driver(plan):
         # What is left of the driver's role: files that keep your own driver as it is.
         differences["cuda"] += host_plan.file_differences(plan["files"])
@@ -99,18 +100,15 @@ def changes(plan, answer):
     """Return the plan's files as observed and as planned, for --diff; other differences are sentences."""
     host = answer["host"]
     wrong = host["wrong_files"] + host["tuning"]["wrong_files"] + host["options"]["wrong_files"]
-    distribution = host["archive"]
-    added = [distribution] if distribution and not distribution["right"] else []
+    added = [row for row in [host["archive"]] if row and not row["right"]]
     rows = plan["files"] + tuning.wanted(plan)["files"] + options.rows(plan, "files")
     return [place.change(row["path"], row["content"]) for row in rows + added if row in added or row["path"] in wrong]
 
 
 def stream_differences(plan):
     wanted = plan["module_stream"]
-    if wanted is None:
-        return []
-    seen = host_plan.enabled_stream(wanted["module"])
-    if seen == wanted["stream"]:
+    seen = host_plan.enabled_stream(wanted["module"]) if wanted else None
+    if not wanted or seen == wanted["stream"]:
         return []
     return [f"module {wanted['module']} has stream {seen or 'none'} enabled, planned {wanted['stream']}"]
 
@@ -154,6 +152,7 @@ def host_details(plan, digest, facts, extras):
         "space": safety.file_systems(),
         "unfinished": extras["unfinished"],
         "cut_off": os.path.exists(record.TRANSACTION),
+        "drained_gpus": text(record.DRAINED) or "",
         "unplanned": record.unplanned(plan, extras["packages"], facts["holds"]),
         "superfluous": host_plan.superfluous(plan, extras["doubled"]),
         "module_stream": host_plan.enabled_stream(stream["module"]) if stream else None,

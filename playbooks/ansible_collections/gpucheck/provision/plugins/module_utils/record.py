@@ -20,6 +20,8 @@ INSTALLED = "/var/lib/gpucheck/installed.json"
 BASELINE = "/var/lib/gpucheck/baseline.json"
 TRANSACTION = "/var/lib/gpucheck/transaction.json"
 PREVIOUS = "/var/lib/gpucheck/previous-stack.json"
+# The number of GPUs of a host that a run has drained and not returned to service yet.
+DRAINED = "/var/lib/gpucheck/drained"
 # Installed by the roles in addition to the planned packages. None is removed while the host is provisioned.
 TOOLS = frozenset(["python3-venv", "python3-dnf-plugin-versionlock", "epel-release"])
 # The plan names headers with their release on the EL family, and without them no module is built again. What carries
@@ -191,6 +193,5 @@ def same_set(one, other):
 
 def way_back(recorded):
     """The plan to roll back to: the last finished one where a run was cut off, else the one before it; None: none."""
-    if os.path.exists(TRANSACTION) and recorded:
-        return recorded
-    return stored(PREVIOUS) or None
+    cut_off = recorded and os.path.exists(TRANSACTION)
+    return recorded if cut_off else stored(PREVIOUS) or None
