@@ -226,6 +226,13 @@ ON_UBUNTU: dict[str, dict[str, Any]] = {
     "no-modules": ubuntu(headers_missing=[MODULES], headers_unavailable=[MODULES]),
     # The components are added first, and then there may be some.
     "not-yet": ubuntu(headers_missing=[MODULES], headers_unavailable=[MODULES], archive={**COMPLETE, "right": False}),
+    # Ubuntu 20.04, with and without a Python of the site's.
+    "focal": {**case(roles=("driver", "gpucheck"), python3="3.8.10"), "preflight_python_minimum": "3.10"},
+    "focal-3.11": {
+        **case(roles=("driver", "gpucheck"), python3="3.8.10"),
+        "preflight_python_minimum": "3.10",
+        "gpucheck_python": "python3.11",
+    },
 }
 
 
@@ -235,9 +242,14 @@ def told_on_ubuntu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return said(tmp_path_factory.mktemp("preflight"), ON_UBUNTU)
 
 
-@pytest.mark.parametrize("name", ["signed", "not-yet"])
+@pytest.mark.parametrize("name", ["signed", "not-yet", "focal-3.11"])
 def test_ubuntu_hosts_that_nothing_stands_in_the_way_of_go_on(told_on_ubuntu, name):
     assert told_on_ubuntu[name] == ""
+
+
+def test_a_python_that_is_too_old_for_gpucheck_is_named_before_the_driver_changes(told_on_ubuntu):
+    """After it, the host was drained and had the new driver."""
+    assert told_on_ubuntu["focal"].startswith("python3 is 3.8.10, and gpucheck needs 3.10 or newer. Install a newer Python")
 
 
 def test_a_driver_of_nvidias_repository_has_to_go_first(told_on_ubuntu):
