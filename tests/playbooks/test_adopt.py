@@ -146,7 +146,7 @@ def test_the_old_source_is_back_at_once_where_the_lists_are_refused(host, folder
     path, plan = known
     host.answer = (100, "", "E: refused")
 
-    assert "were removed again" in go(*plan["repositories"])["msg"]
+    assert "was removed again" in go(*plan["repositories"])["msg"]
 
     assert path.exists()
     assert path.stat().st_mode & 0o777 == 0o640

@@ -167,6 +167,21 @@ def test_lists_that_are_refused_leave_no_source_behind(host, kind):
     assert left(host) == ["cuda.gpg" if kind == "apt" else "RPM-GPG-KEY-cuda"]
 
 
+@pytest.mark.parametrize("kind", ["apt", "dnf"])
+def test_a_mirror_that_is_away_costs_a_host_no_source_that_it_had(host, kind):
+    """It was provisioned before: its own upgrades use that source."""
+    row = repository(host, kind)
+    go(row)
+    (before,) = [name for name in left(host) if name.startswith("cuda.") and not name.endswith(".gpg")]
+    host.answer = (100, "", "E: 503 Service Unavailable\n")
+
+    said = go(row, repository(host, kind, name="toolkit"))
+
+    assert "rejects the package lists" in said["msg"]
+    assert [name for name in left(host) if name.endswith((".list", ".repo"))] == [before]
+    assert repository_code.differences({"repositories": [row]}, [RSA]) == []
+
+
 APT_SAID = """Hit:1 http://archive/debian bookworm InRelease
 Err:2 {}  InRelease
   Could not connect to m:443 (10.0.0.1). - connect (111: Connection refused)

@@ -27,27 +27,26 @@ def take_out(module, paths):
 
 
 def replaced(module, repositories):
-    """{path: (content, mode)} of the source files that the planned ones replace, as far as they are recorded.
-
-    Without a record they could not be restored. In check mode nothing is recorded yet.
-    """
+    """Source files that planned ones replace, if a record can restore them; in check mode nothing is recorded yet."""
     known = place.stored(record.BASELINE).get("adopted", {})
-    paths = [path for path in adopt.found(repositories)[0] if module.check_mode or path in known]
-    found = {}
-    for path in paths:
-        with open(path, "rb") as file:
-            found[path] = (file.read(), os.stat(path).st_mode & 0o7777)
-    return found
+    return contents([path for path in adopt.found(repositories)[0] if module.check_mode or path in known])
+
+
+def contents(paths):
+    """{path: (content, mode)} of the files that there are."""
+    return {path: (place.read(path), os.stat(path).st_mode & 0o7777) for path in paths if os.path.exists(path)}
 
 
 def withdraw(module, repositories, archive, before):
-    gone = take_out(module, source_files(repositories, archive))
+    """Take back what was written. before: the files of then, of which an unchanged one is not touched."""
+    ours = source_files(repositories, archive)
+    gone = take_out(module, [path for path in ours if contents([path]).get(path) != before.get(path)])
     for path, (content, mode) in sorted(before.items()):
         # If that fails, the record still has it, and deprovisioning restores it.
         with contextlib.suppress(OSError):
             if not os.path.lexists(path):
                 place.put(module, path, content, mode)
-    return gone
+    return [path for path in gone if path not in before]
 
 
 def trust(module, repositories):
@@ -99,9 +98,9 @@ def refused(manager, repositories, archive, error):
         [masked(row["url"]) for row in repositories] + (["the components of the archive"] if archive else [])
     )
     return (
-        "{} rejects the package lists. No package was installed, and the repositories were removed again: {}. {}. "
-        "A wrong signature means that the mirror is broken, incompletely synchronized, or not the publisher's: check "
-        "it and its key. If it cannot be reached, check the address in stack.yml. Then run again."
+        "{} rejects the package lists. No package was installed, and what was written for them was removed again: {}. "
+        "{}. A wrong signature means that the mirror is broken, incompletely synchronized, or not the publisher's: "
+        "check it and its key. If it cannot be reached, check the address in stack.yml. Then run again."
     ).format(manager, named, str(error).rstrip("."))
 
 
@@ -119,9 +118,9 @@ def main():
     params = module.params
     name, manager, seconds = params["host"], params["package_manager"], params["lock_timeout_s"]
     repositories, archive = params["repositories"], params["archive"] or {}
-    before = {}
-    unread = []
+    before, there, unread = {}, {}, []
     try:
+        there = contents(source_files(repositories, archive))
         before = replaced(module, repositories)
         paths = write_keys(module, repositories)
         paths += [path for path in trust(module, repositories) if path not in paths]
@@ -134,11 +133,11 @@ def main():
     except Unreadable as error:
         module.fail_json(msg=f"{name}: the keys that rpm trusts cannot be read: {error}. No source was added.")
     except Refused as error:
-        withdraw(module, repositories, archive, before)
+        withdraw(module, repositories, archive, dict(there, **before))
         module.fail_json(msg=f"{name}: {refused(manager, repositories, archive, error)}")
     except OSError as error:
         # A source whose neighbour is missing is no set: half of the packages would come from elsewhere.
-        gone = withdraw(module, repositories, archive, before)
+        gone = withdraw(module, repositories, archive, dict(there, **before))
         hint = "Free space or mount it writable, then run again."
         words = "removed again: {}".format(", ".join(gone)) if gone else "no source was added"
         module.fail_json(msg=f"{name}: package sources cannot be written: {error}; {words}. {hint}")
