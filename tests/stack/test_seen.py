@@ -80,6 +80,8 @@ def test_stated_version_in_a_record_is_taken_and_unconfirmed(site, part, stated,
         (("cudnn=9.29.0.30",), "libcudnn9-cuda-13=9.29.0.30-1"),
         (("nccl=2.33.1",), "libnccl2=2.33.1-1+cuda13.5"),
         (("nccl=2.33.1+cuda13.0",), "libnccl2=2.33.1-1+cuda13.0"),
+        # Its known build is for CUDA 13; NVIDIA builds each release for both majors.
+        (("nccl=2.32.3", "cuda=12.9"), "libnccl2=2.32.3-1+cuda12.9"),
         # A record of one of its two packages alone.
         (("nccl=2.99.1", "cuda=12.9"), "libnccl-dev=2.99.1-1+cuda12.9"),
         (("container_toolkit=1.22.3",), "nvidia-container-toolkit=1.22.3-1"),
@@ -125,6 +127,13 @@ def test_stated_version_that_contradicts_a_rule_is_refused(wanted, rule):
 
     assert found.rule == rule
     assert found.change
+
+
+def test_a_release_of_nccl_whose_other_build_is_known_is_the_one_that_a_record_shows():
+    found = answer(["T4"], "ubuntu-24.04", "nccl=2.28.9", "cuda=12.9")
+
+    assert found.nccl == "2.28.9+cuda12.9"
+    assert answer(["T4"], "ubuntu-24.04", "nccl=2.28.9", "cuda=13.0").nccl == "2.28.9+cuda13.0"
 
 
 @pytest.mark.parametrize("wanted", ["cudnn=9.29.0.30", "nccl=2.33.1+cuda13.5", "cuda=13.6.0"])

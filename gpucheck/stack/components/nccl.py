@@ -90,9 +90,10 @@ def _seen_nccl(target: Target, toolkit: str, wanted: str) -> tuple[str, Reasons]
 
 
 def _stated_build(wanted: str, toolkit: str) -> str | None:
-    """Return an exact version with its build, without one that for the toolkit; None if its builds are known."""
+    """Return an exact version with its build, without one that for the toolkit; None if one for its major is known."""
     version, build = stated_exactly(wanted, 3), request(wanted).build
-    if version is None or (not build and any(pair.version == version for pair in packages().nccl.builds)):
+    known = {pair.version for pair in packages().nccl.builds if major(pair.cuda) == major(toolkit)}
+    if version is None or (not build and version in known):
         return None
     return f"{version}+{build or f'cuda{minor(toolkit)}'}"
 
