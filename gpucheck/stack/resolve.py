@@ -192,7 +192,7 @@ def _other_hosts(target: Target, spec: StackSpec, clash: Clash) -> str:
     """Return the advice if no version helps: other hosts, another system, other hardware."""
     # What would be allowed then could not be installed.
     if target.os.repository is None and not managed(spec) and (clash.component == "os" or clash.rule == "R15"):
-        return f"a newer release, such as rocky-9: NVIDIA has no package repository for {target.os.name}"
+        return f"a newer release, such as {_newer(target)}: NVIDIA has no package repository for {target.os.name}"
     component = BY_NAME.get(clash.component)
     own = component.advice(clash.rule, target, spec, _works) if component else None
     if own:
@@ -202,10 +202,18 @@ def _other_hosts(target: Target, spec: StackSpec, clash: Clash) -> str:
     if clash.component == "os":
         if target.os.explicit_only:
             return "a newer release of the system, or state driver and cuda in stack.yml"
-        return "a newer release, such as rocky-9; or end_of_life_os: allow in stack.yml, at your own risk"
+        return f"a newer release, such as {_newer(target)}; or end_of_life_os: allow in stack.yml, at your own risk"
     if clash.rule == "R9" and target.models:
         return "replace the GPU: Turing and newer are supported by every current component"
     return "change the hardware or the operating system: no version of any component helps"
+
+
+def _newer(target: Target) -> str:
+    """Return the next release of this distribution that NVIDIA has a repository for; for the EL family one for all."""
+    own = target.os.os_id if target.os.family == "debian" else None
+    systems = [row for row in tables.operating_systems().systems if row.os_id == own and row.repository]
+    later = [row for row in systems if parse(row.version) > parse(target.os.version)]
+    return min(later, key=lambda row: parse(row.version)).id if later else "rocky-9"
 
 
 def _with_that_branch(target: Target, spec: StackSpec) -> str:

@@ -80,6 +80,11 @@ def test_branch_575_is_planned_by_the_names_that_records_show(system, gpus, spec
     assert name in [row["spec"] for row in rows]
 
 
+def test_the_advice_for_an_ended_system_is_the_next_release_of_it():
+    assert asked.refusal(["T4"], "debian-11").try_.startswith("a newer release, such as debian-12: NVIDIA has no")
+    assert asked.refusal(["T4"], "centos-stream-8").try_.startswith("a newer release, such as rocky-9; or ")
+
+
 @pytest.mark.parametrize(("branch", "next_"), [("545", "550"), ("560", "570")])
 def test_the_advice_for_a_branch_without_names_is_the_next_one_that_has_them(branch, next_):
     spec = parse_spec(f"driver: {branch}\nkernel_module: proprietary", "stack.yml")
