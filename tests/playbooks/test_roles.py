@@ -72,6 +72,7 @@ def test_no_task_hides_a_failure_or_runs_a_shell_line():
         "bundle_made",
         "bundle_ordered",
         "bundle_verified",
+        "driver_autoinstalled",
         "gpucheck_engine_answer",
         "gpucheck_environment",
     ]

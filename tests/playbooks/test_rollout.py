@@ -7,7 +7,7 @@ import shutil
 import pytest
 import yaml
 
-from tests.playbooks.hostile import Site
+from tests.playbooks.hostile import Site, state
 from tests.playbooks.modules import PLAYBOOKS, action
 from tests.playbooks.stubs import script
 from tests.playbooks.test_runs import play
@@ -246,6 +246,36 @@ def test_a_host_returns_only_to_the_set_that_it_had_before_this_run(tmp_path, re
     words = " ".join(done.stdout.split())
     assert ("no other set is recorded on it, from before this run" in words) is not returns, done.stdout + done.stderr
     assert ("plan_state" in site.asked("n1")) is returns
+
+
+BUILD = """
+- hosts: gpu
+  gather_facts: false
+  vars:
+    driver_plan: {}
+    packages_done:
+      host:
+        {module_planned: true, kernel: "6.8", kernels_without_module: ["6.9"], headers_present: true,
+         driver: {installed_version: "580"}}
+  tasks:
+    - ansible.builtin.include_role: {name: gpucheck.provision.driver, tasks_from: build.yml, rolespec_validate: false}
+"""
+
+
+@pytest.mark.parametrize("left", [[], ["6.9"]])
+def test_a_module_of_another_maker_that_does_not_build_is_no_fault_of_the_driver(tmp_path, left):
+    """dkms autoinstall builds those of all makers, and exits with 11 if one of them fails."""
+    site = Site(tmp_path, {})
+    failed = {"rc": 11, "failed": True, "changed": True, "msg": "non-zero return code", "stderr": "zfs(10)"}
+    seen = {**state({}), "host": {"kernels_without_module": left}}
+    site.host("n1", command=failed, plan_state=seen)
+    (tmp_path / "play.yml").write_text(BUILD)
+
+    done = site.run(str(tmp_path / "play.yml"))
+
+    assert site.asked("n1") == ["command", "plan_state"], done.stdout + done.stderr
+    assert (done.returncode == 0) is (not left)
+    assert ("did not build the planned module for 6.9" in " ".join(done.stdout.split())) is bool(left)
 
 
 def test_a_canary_that_does_not_pass_stops_the_rollout(tmp_path):
