@@ -225,6 +225,7 @@ def node(cordoned, **annotations):
 
 
 OURS = {"gpucheck-drained": "yes"}
+REMOVED = "kubectl annotate node {} gpucheck-drained-"
 
 
 STATES = [node(False), node(True, **OURS), '{"metadata": {"name": "node01"}, "spec": {}}']
@@ -240,6 +241,14 @@ def test_kubernetes_drains_and_uncordons(case):
         f"kubectl uncordon {case.host}",
         f"kubectl annotate node {case.host} gpucheck-drained-",
     ]
+
+
+@on(Case(node(False, **OURS), drain_with="kubernetes", looks=True))
+def test_a_node_that_is_in_service_again_is_not_taken_for_drained(case):
+    """A run ended between uncordon and annotation. Its kernels must not run beside pods, nor may it undo a cordon."""
+    assert not case.failed
+    assert case.calls[:2] == [f"kubectl get node {case.host} --output json", REMOVED.format(case.host)]
+    assert "LOOK False" in case.words
 
 
 @on(Case(node(True, owner="ops"), drain_with="kubernetes", drain_arguments=["--force"]))
