@@ -80,6 +80,7 @@ def roll_out(tmp_path, broken, serial=1, count=5, **variables):
     (tmp_path / "quick.yml").write_text(QUICK)
     (tmp_path / "return.yml").write_text(RETURN)
     (tmp_path / "prepare.yml").write_text(PREPARE.format(folder=tmp_path))
+    (tmp_path / "deprovision.yml").write_text(CHANGE.format(folder=tmp_path))
     (tmp_path / "apply.yml").write_text(CHANGE.format(folder=tmp_path))
     plays = PLAY.format(playbooks=PLAYBOOKS, folder=tmp_path, serial=serial)
     note = f"{tmp_path}/drained-{{{{ inventory_hostname }}}}"
@@ -276,6 +277,18 @@ def test_a_module_of_another_maker_that_does_not_build_is_no_fault_of_the_driver
     assert site.asked("n1") == ["command", "plan_state"], done.stdout + done.stderr
     assert (done.returncode == 0) is (not left)
     assert ("did not build the planned module for 6.9" in " ".join(done.stdout.split())) is bool(left)
+
+
+def test_the_driver_is_not_removed_below_a_program_that_the_scheduler_does_not_know(tmp_path):
+    """The processes of a drained host are read again, also before a removal: its reboot would end them."""
+    (tmp_path / "prepared-n0").touch()  # the program lists them
+    site = on_scheduler(tmp_path, rollout_deprovision=True, preflight_allow_busy_gpus=False, preflight_idle_delay_s=0)
+    ends, touched, words = roll_out(tmp_path, "", serial=1, count=1, **site)
+
+    # This machine is no host of such a plan, so that the step that reads its processes fails.
+    assert ends == {"n1": "failed"}
+    assert touched == set()
+    assert "END n1 failed: n1: its plan is not a gpucheck.plan/1 document" in words
 
 
 def test_a_canary_that_does_not_pass_stops_the_rollout(tmp_path):

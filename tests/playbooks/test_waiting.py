@@ -85,6 +85,16 @@ def test_the_drain_is_noted_on_the_host_until_it_is_back_in_service(tmp_path, mo
     assert {path.name: path.read_text() for path in tmp_path.glob("drained-n*")} == {"drained-n4": "2\n"}
 
 
+def test_a_node_without_a_driver_takes_no_jobs(tmp_path, monkeypatch):
+    driver = {"differences": {"driver": ["everything is removed"]}}
+    ends, touched, _, calls = go(tmp_path, monkeypatch, drain_busy="leave", host_state=driver, rollout_deprovision=True)
+
+    assert ends.pop("n1") == "waiting"
+    assert set(ends.values()) == {"changed"}
+    assert touched == {"n2", "n3", "n4", "n5"}
+    assert not [call for call in calls if "state=resume" in call]
+
+
 @pytest.mark.more
 def test_a_run_with_a_host_that_waits_ends_well(tmp_path):
     site = Site(tmp_path, report("x"))
