@@ -102,6 +102,22 @@ def test_a_run_after_an_interrupted_one_keeps_what_that_one_recorded(host):
     assert host.layout() == before
 
 
+def test_what_is_left_of_a_layout_does_not_replace_what_an_interrupted_run_recorded(host):
+    """A100 keeps the mode over a reboot, without any instance: the next run recorded that, and restored nothing."""
+    host.is_now(LAYOUT)
+    before = host.layout()
+    host.run("record")
+    host.is_now([])
+
+    assert host.run("record") == (0, "")
+    assert host.run("restore") == (0, "restored")
+    assert host.layout() == before
+
+    # A whole layout is recorded anew.
+    host.run("record")
+    assert host.run("record") == (0, "recorded: GPUs in MIG mode: 1, instances: 3")
+
+
 def test_what_cannot_be_restored_is_named_and_stays_recorded(host):
     host.is_now(LAYOUT)
     host.run("record")

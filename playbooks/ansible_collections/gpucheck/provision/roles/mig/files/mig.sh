@@ -37,8 +37,11 @@ missing() {
 }
 
 record() {
+    # What an interrupted run recorded stays until it is restored: the driver may have forgotten a part of it since.
+    if [ -s "$kept" ] && [ -n "$(missing)" ]; then
+        return 0
+    fi
     layout | awk '{ NF = $1 == "gi" ? 6 : 2; print }' >"$kept.new"
-    # What an interrupted run recorded stays until it is restored.
     if ! [ -s "$kept.new" ]; then
         rm -f "$kept.new"
         return 0
