@@ -1,6 +1,5 @@
 """The level burn-in: rounds of cold and hot load for minutes to days. After each, a file has the report so far."""
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -11,20 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.compute.evaluation.rates import KINDS, subject_of
-from gpucheck.compute.measure import METHOD, Chosen, ComputeOptions, chosen_for, report_of
-from gpucheck.compute.running.run import Collected, Doubtful, run_step
-from gpucheck.compute.values import (
-    COLD_S,
-    CPU_S,
-    MOST_ALONE,
-    TYPES,
-    ComputeStep,
-    Failure,
-    Opened,
-    operations,
-    untested,
-    ways,
-)
+from gpucheck.compute.measure import METHOD, ComputeOptions, chosen_for, report_of
+from gpucheck.compute.running.run import ComputeRun, Doubtful
+from gpucheck.compute.values import Opened
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.measure.values import Watch
@@ -39,9 +27,6 @@ LEAST_S, MOST_S = 600, 48 * 3600
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # A round is short enough for ten minutes to have four, and long enough to heat up; a power cut costs one at most.
 ROUND_S, LONG_ROUND_S, MOST_ROUNDS_WANTED = 150.0, 600.0, 24
-# Parts of a round. What they leave is for products of matrices, which heat most.
-REST, MEMORY, HOT, POWER_STEPS = 0.10, 0.06, 0.36, 0.10
-LONGEST_S = 60.0  # of one step: limits are looked at after each. The protection of the GPU itself acts at once.
 SIMULATED_TICK_S = 3.0
 READINGS = 1200  # of a GPU in a whole run
 ROUNDS = (
@@ -96,28 +81,6 @@ def rounds_of(seconds: float) -> int:
     return max(2, round(seconds / min(LONG_ROUND_S, max(ROUND_S, seconds / MOST_ROUNDS_WANTED))))
 
 
-def round_steps(
-    seconds: float, types: Sequence[str], without: Sequence[str] = (), *, small: bool = False
-) -> Iterator[ComputeStep]:
-    """Yield the steps of one round on devices with these types; together they take this time.
-
-    without: as Opened.without. small: times for CPUs.
-    """
-    every, able, moved = operations(types, without), [type_ for type_ in TYPES if type_ in types], ways(without)
-    cold = CPU_S if small else COLD_S
-    left = seconds * (1 - REST - MEMORY - HOT - POWER_STEPS) - cold * len(every)
-    for step in (
-        ComputeStep(kind="rest", what="to cool down", seconds=REST * seconds),
-        *(ComputeStep(kind="results", what=what, seconds=cold, phase="cold") for what in every),
-        *(ComputeStep(kind="memory", what=way, seconds=MEMORY * seconds / len(moved)) for way in moved),
-        *(ComputeStep(kind="matrix", what=type_, seconds=left / len(able)) for type_ in able),
-        *(ComputeStep(kind="results", what=what, seconds=HOT * seconds / len(every)) for what in every),
-        ComputeStep(kind="results", what=every[-1], seconds=POWER_STEPS * seconds, phase="steps"),
-    ):
-        count = max(1, math.ceil(step.seconds / LONGEST_S))
-        yield from [replace(step, seconds=step.seconds / count)] * count
-
-
 def span(seconds: float) -> str:
     """Return ``47 h 50 min``, ``12 min`` or ``40 s``."""
     minutes = int(seconds // 60)
@@ -126,7 +89,7 @@ def span(seconds: float) -> str:
     return f"{minutes} min" if minutes else f"{max(0, round(seconds))} s"
 
 
-def limits(gpus: Sequence[Gpu], opened: Sequence[Opened | Failure], limit_c: float | None) -> Limits:
+def limits(gpus: Sequence[Gpu], opened: Sequence[Opened | None], limit_c: float | None) -> Limits:
     """Return the limits. opened: the same GPUs, or CPU processes. limit_c: the temperature that the user gave.
 
     GPUs that report no temperature to stop at report the margin to their slowdown: Ada and newer. Raises Unmeasurable
@@ -141,7 +104,7 @@ def limits(gpus: Sequence[Gpu], opened: Sequence[Opened | Failure], limit_c: flo
             own[SHUTDOWN] = gpu.health.temperature_shutdown_c - BELOW_SHUTDOWN_C
         elif gpu.health.temperature_margin_c is not None:
             own[SLOWDOWN] = 0.0
-        if own and isinstance(one, Opened) and one.memory_limit_c is not None:
+        if own and one is not None and one.memory_limit_c is not None:
             own[OF_MEMORY] = one.memory_limit_c
     if unknown := tuple(index for index, own in found.items() if not own):
         seen = "limit of temperature unknown"
@@ -175,6 +138,42 @@ def reached(
     return None
 
 
+class Progress(NamedTuple):
+    """How far a run came: rounds that are done, and the limit that ended it."""
+
+    done: int = 0
+    stopped: Reached | None = None
+
+    def ended(self, run: ComputeRun, planned: float) -> Literal["complete", "interrupted", "limit", "no-device"]:
+        """Return why a run of so many seconds ended; interrupted, as long as there is more to do."""
+        if self.stopped is not None:
+            return "limit"
+        if not run.able:
+            return "no-device"
+        rounds = rounds_of(planned)
+        return "complete" if self.done >= rounds or run.seconds > planned * (1 - 0.5 / rounds) else "interrupted"
+
+
+def rounds(run: ComputeRun, planned: float, limits: Limits) -> Iterator[Progress]:
+    """Run round after round for so many seconds, and yield after each, also after one that a limit ended."""
+    at, count = Progress(), rounds_of(planned)
+    steps = run.steps(planned / count)
+    while at.ended(run, planned) == "interrupted":
+        for number, step in enumerate(steps, at.done * len(steps)):
+            text = f"round {at.done + 1} of {count}, {step.label}, {span(planned - run.seconds)} left"
+            run.watch.step(text, number, count * len(steps))
+            asked = [(place, run.collected[place]) for place in run.able]
+            run.run(step)
+            found = (reached(place, limits.get(one.made.index, {}), one.last, one.errors) for place, one in asked)
+            at = at._replace(stopped=next(filter(None, found), None))
+            if at.stopped is not None:
+                break
+        else:
+            at = Progress(at.done + 1)
+            run.repeat_low(at.done * len(steps), count * len(steps))
+        yield at
+
+
 def burn_in(
     source: Source,
     options: BurnInOptions,
@@ -188,29 +187,42 @@ def burn_in(
     doubtful, evaluate: as those of measure. store: writes the report of the rounds so far to the file, before the
     first and after each.
     """
+    clock, planned = Clock(), options.seconds
     chosen = chosen_for(source, replace(options.options, tick_s=SIMULATED_TICK_S))
     with closing(chosen.bench):
-        opened = chosen.bench.open()
-        limited = limits(chosen.gpus, opened, options.max_temperature_c)
-        run = Run(chosen, opened, options.seconds, limited, doubtful)
-        not_written, shown = "", set()
+        run = ComputeRun(chosen.bench, chosen.devices, doubtful, watch, small=not chosen.gpus, most=READINGS)
+        limited = limits(chosen.gpus, [one.opened for one in run.collected], options.max_temperature_c)
+        at, not_written, shown = Progress(), "", set[tuple[object, ...]]()
 
         def report() -> ComputeReport:
-            return evaluate(_report(source, options, not_written, run))
+            ending = _ending(run, at, planned, words(limited) if chosen.gpus else ())
+            made = BurnIn(
+                planned_seconds=planned,
+                seconds=round(run.seconds, 1),
+                planned_rounds=rounds_of(planned),
+                rounds=at.done,
+                ended=at.ended(run, planned),
+                reason=ending.why if at.stopped else "",
+                limits=ending.evidence[1:],
+                hottest={str(one.made.index): one.hottest for one in run.collected if one.hottest is not None},
+                state=str(options.state),
+            )
+            lost = (f"{options.state}: not written: {not_written}",) if not_written else ()
+            whole = report_of(source, chosen, run, clock, (ending,), lost)
+            return evaluate(replace(whole, level="burn-in", burn_in=made, method=(*METHOD, *ROUNDS)))
 
-        if run.able():
+        if run.able:
             store(report())  # what cannot be kept is known before hours of load
         cut = Cut()
         with cut:
-            for _ in run.rounds(watch):
+            for at in rounds(run, planned, limited):  # noqa: B007 - the report has it
                 made = report()
                 for one in made.findings:
                     key = (one.check, one.subject, one.cause, one.verdict)
                     if one.verdict in (Verdict.WARN, Verdict.FAIL) and key not in shown:
                         shown.add(key)
-                        watch.note(
-                            f"after {span(run.seconds)}: {one.verdict.value} {one.check} {one.subject}: {one.why}"
-                        )
+                        after = f"after {span(run.seconds)}"
+                        watch.note(f"{after}: {one.verdict.value} {one.check} {one.subject}: {one.why}")
                 try:
                     store(made)
                     not_written = ""
@@ -221,99 +233,16 @@ def burn_in(
         return cut.report(report, watch.keep)  # and the bench is closed, which takes a while
 
 
-class Run:
-    """What a burn-in did so far. opened: the devices, of an open bench. planned: seconds."""
-
-    def __init__(
-        self, chosen: Chosen, opened: Sequence[Opened | Failure], planned: float, limits: Limits, doubtful: Doubtful
-    ) -> None:
-        self.chosen, self.planned, self.limits, self.doubtful = chosen, planned, limits, doubtful
-        self.planned_rounds = rounds_of(planned)
-        self.round_s = planned / self.planned_rounds
-        self.clock = Clock()
-        self.collected = [Collected(*one, READINGS) for one in zip(chosen.devices, opened, strict=True)]
-        self.done, self.seconds = 0, 0.0
-        self.stopped_by: Reached | None = None
-
-    def able(self) -> list[int]:
-        """Return the places of the devices that opened and have not failed."""
-        return [place for place, one in enumerate(self.collected) if one.opened and one.made.failed is None]
-
-    @property
-    def ended(self) -> Literal["complete", "interrupted", "limit", "no-device"]:
-        """Return why it ended; interrupted, as long as there is more to do."""
-        if self.stopped_by is not None:
-            return "limit"
-        if not self.able():
-            return "no-device"
-        whole = self.done >= self.planned_rounds or self.seconds > self.planned - self.round_s / 2
-        return "complete" if whole else "interrupted"
-
-    def rounds(self, watch: Watch) -> Iterator[None]:
-        """Run round after round, and yield after each."""
-        opened = [one.opened for one in self.collected if one.opened]
-        types = tuple({type_ for one in opened for type_ in one.types})
-        while self.ended == "interrupted":
-            steps = tuple(round_steps(self.round_s, types, opened[0].without, small=not self.chosen.gpus))
-            for number, step in enumerate(steps):
-                text = f"round {self.done + 1} of {self.planned_rounds}, {step.label}"
-                left = f"{span(self.planned - self.seconds)} left"
-                watch.step(f"{text}, {left}", self.done * len(steps) + number, self.planned_rounds * len(steps))
-                able = self.able()
-                self.seconds += run_step(self.chosen.bench, step, self.collected, able, self.seconds)
-                ran = ((place, self.collected[place]) for place in able)
-                stops = (reached(at, self.limits.get(one.made.index, {}), one.last, one.errors) for at, one in ran)
-                self.stopped_by = next(filter(None, stops), None)
-                if self.stopped_by is not None:
-                    break
-            else:
-                self.done += 1
-                self._alone()
-            yield
-
-    def _alone(self) -> None:
-        """Measure alone what looks slow over the rounds so far, each rate once in a run."""
-        low = self.doubtful([one.result() for one in self.collected])
-        new = [(place, step) for place, step in low if (step.kind, step.what) not in self.collected[place].alone]
-        for place, step in new[:MOST_ALONE]:
-            self.seconds += run_step(self.chosen.bench, step, self.collected, (place,), self.seconds, alone=True)
-
-    def ending(self) -> Finding:
-        """Return the finding about the run as a whole: what was planned and what is proven."""
-        evidence = (f"{self.done} of {self.planned_rounds} rounds", *(words(self.limits) if self.chosen.gpus else ()))
-        subject, done = Subject(check=NAME, evidence=evidence), span(self.seconds)
-        seen, wanted = f"ended after {done} of {span(self.planned)}", f"{span(self.planned)} of load"
-        if self.stopped_by is not None:
-            place, code, values = self.stopped_by
-            subject = subject_of(NAME, self.collected[place].made, *evidence)
-            return (subject.fails if code == SHUTDOWN else subject.warns)(code, seen, wanted, **values)
-        if self.ended == "complete":
-            return subject.passes(f"{done} of cold and hot load, {self.done} rounds")
-        interrupted = self.ended == "interrupted"
-        code = "compute.burn-in-interrupted" if interrupted else "compute.burn-in-no-gpu"
-        return subject.unknown(code, seen, wanted)
-
-
-def _report(source: Source, options: BurnInOptions, not_written: str, run: Run) -> ComputeReport:
-    ending = run.ending()
-    made = BurnIn(
-        planned_seconds=run.planned,
-        seconds=round(run.seconds, 1),
-        planned_rounds=run.planned_rounds,
-        rounds=run.done,
-        ended=run.ended,
-        reason=ending.why if run.stopped_by else "",
-        limits=ending.evidence[1:],
-        hottest={str(one.made.index): one.hottest for one in run.collected if one.hottest is not None},
-        state=str(options.state),
-    )
-    lost = (f"{options.state}: not written: {not_written}",) if not_written else ()
-    report = report_of(source, run.chosen, run.collected, run.clock, (ending,))
-    return replace(
-        report,
-        level="burn-in",
-        load_seconds=made.seconds,
-        burn_in=made,
-        method=(*METHOD, *ROUNDS),
-        notes=(*run.chosen.notes, *untested(report.not_tested), *lost),
-    )
+def _ending(run: ComputeRun, at: Progress, planned: float, limits: Sequence[str]) -> Finding:
+    """Return the finding about the run as a whole: what was planned and what is proven."""
+    evidence = (f"{at.done} of {rounds_of(planned)} rounds", *limits)
+    subject, done = Subject(check=NAME, evidence=evidence), span(run.seconds)
+    seen, wanted = f"ended after {done} of {span(planned)}", f"{span(planned)} of load"
+    if at.stopped is not None:
+        place, code, values = at.stopped
+        subject = subject_of(NAME, run.collected[place].made, *evidence)
+        return (subject.fails if code == SHUTDOWN else subject.warns)(code, seen, wanted, **values)
+    ended = at.ended(run, planned)
+    if ended == "complete":
+        return subject.passes(f"{done} of cold and hot load, {at.done} rounds")
+    return subject.unknown(f"compute.burn-in-{'interrupted' if ended == 'interrupted' else 'no-gpu'}", seen, wanted)

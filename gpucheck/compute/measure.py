@@ -9,15 +9,15 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.compute.engines.simulated import TICK_S, ComputeGpu, SimulatedBench, read
-from gpucheck.compute.running.run import Collected, ComputeRun, Doubtful, Workers
-from gpucheck.compute.values import CUBLAS, TORCH, Bench, not_tested
+from gpucheck.compute.running.run import ComputeRun, Doubtful, Workers
+from gpucheck.compute.values import CUBLAS, MOST_ALONE, TORCH, Bench, not_tested, untested
 from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device
 from gpucheck.measure.values import Watch
 from gpucheck.model import Finding, Gpu
 from gpucheck.model.answer import Clock
-from gpucheck.model.compute import ComputeDevice, ComputeReport
+from gpucheck.model.compute import ComputeReport
 from gpucheck.model.device import Device
 from gpucheck.model.facts import Source
 from gpucheck.processes.signals import Cut
@@ -74,59 +74,51 @@ def measure(
     clock = Clock()
     chosen = chosen_for(source, options)
     with closing(chosen.bench):
-        ran = ComputeRun(chosen.devices, chosen.bench.open())
-        cut = Cut(lambda: ran.load_seconds > 0)
+        run = ComputeRun(chosen.bench, chosen.devices, doubtful, watch, small=not chosen.gpus)
+        cut = Cut(lambda: run.seconds > 0)
         with cut:
-            ran.run(chosen.bench, small=not chosen.gpus, doubtful=doubtful, watch=watch)
+            run.standard()
 
     def made() -> ComputeReport:
         findings = (Subject(check=NAME).unknown("compute.run-interrupted", INTERRUPTED),) if cut.signal else ()
-        return replace(
-            report_of(source, chosen, ran.collected, clock, findings),
-            load_seconds=round(ran.load_seconds, 1),
-            notes=(*chosen.notes, *ran.notes()),
-        )
+        many = f"{run.low} rates look low, and {MOST_ALONE} were measured alone"
+        return evaluate(report_of(source, chosen, run, clock, findings, (many,) if run.low > MOST_ALONE else ()))
 
-    return cut.report(lambda: evaluate(made()), watch.keep)
+    return cut.report(made, watch.keep)
 
 
 def report_of(
-    source: Source, chosen: Chosen, collected: Sequence[Collected], clock: Clock, findings: tuple[Finding, ...]
+    source: Source, chosen: Chosen, run: ComputeRun, clock: Clock, findings: tuple[Finding, ...], notes: Sequence[str]
 ) -> ComputeReport:
-    """Return the report without times of load and notes, which differ by level."""
-    opened = next((one.opened for one in collected if one.opened), None)
+    """Return the report of level standard. NVML's limits, license and firmware of a GPU explain a clock or a rate."""
+    opened = next(iter(run.opened), None)
+    without, devices = not_tested(opened), run.devices
+    if chosen.gpus:
+        settings = [{name: getattr(gpu.health, name) for name in SETTINGS} for gpu in chosen.gpus]
+        devices = tuple(replace(device, **own) for device, own in zip(devices, settings, strict=True))
     return ComputeReport(
         **clock.answer(source.read("system", "simulation"), findings),
         engine=chosen.engine,
         level="standard",
         versions=opened.versions if opened else {},
-        load_seconds=0.0,
-        gpus=with_settings(tuple(one.result() for one in collected), chosen.gpus),
+        load_seconds=round(run.seconds, 1),
+        gpus=devices,
         method=METHOD,
+        notes=(*chosen.notes, *untested(without), *notes),
         shared=chosen.shared,
-        not_tested=not_tested(opened),
+        not_tested=without,
     )
 
 
 def chosen_for(source: Source, options: ComputeOptions) -> Chosen:
-    """Choose devices and engine. Raises Unmeasurable."""
-    cpus = _cpus(options)
-    return _cpu(cpus) if cpus else _gpus(source, options)
-
-
-def _cpus(options: ComputeOptions) -> int:
-    """Return the number of CPU processes, 0 for GPUs. Raises Unmeasurable for CPUs and GPUs together."""
-    names = [name.strip() for name in options.devices.split(",")] if options.devices is not None else []
+    """Choose devices and engine. Raises Unmeasurable, also for CPUs and GPUs together."""
+    names = [name.strip() for name in (options.devices or "").split(",")]
     if "cpu" not in names:
-        return 0
+        return _gpus(source, options)
     if set(names) != {"cpu"}:
         seen = f"--devices {options.devices}"
         raise Unmeasurable(Subject(check=NAME).unknown("compute.devices-mixed", seen), usage=True)
-    return len(names)
-
-
-def _cpu(count: int) -> Chosen:
-    devices = tuple(Device(index=number, name="CPU process") for number in range(count))
+    devices = tuple(Device(index=number, name="CPU process") for number in range(len(names)))
     return Chosen(Workers(devices, small=True), devices, (), "torch on the CPU")
 
 
@@ -150,13 +142,3 @@ def _gpus(source: Source, options: ComputeOptions) -> Chosen:
         raise Unmeasurable(Subject(check=NAME).unknown("compute.simulation-unreadable", str(error))) from error
     simulated: list[ComputeGpu] = [known[gpu.pci_bus_id] for gpu in gpus]
     return Chosen(SimulatedBench(simulated, tick_s=options.tick_s), devices, gpus, "simulated", notes, bool(notes))
-
-
-def with_settings(devices: tuple[ComputeDevice, ...], gpus: tuple[Gpu, ...]) -> tuple[ComputeDevice, ...]:
-    """Add what NVML reports about limits, license and firmware, which explains a clock or a rate."""
-    if not gpus:
-        return devices
-    return tuple(
-        replace(device, **{name: getattr(gpu.health, name) for name in SETTINGS})
-        for device, gpu in zip(devices, gpus, strict=True)
-    )

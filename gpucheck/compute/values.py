@@ -1,5 +1,6 @@
 """Steps and their results, exchanged between parent and children as JSON."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, Protocol
 
@@ -108,6 +109,9 @@ REDUCTION = "reduction-fp32"
 MATRIX_S, HEAT_S, MEMORY_S, RESULTS_S, COLD_S = 3.0, 18.0, 1.5, 1.2, 0.3
 CPU_S = 0.2
 ALONE_S = 2.0
+# Parts of a round of a burn-in. What they leave is for products of matrices, which heat most.
+REST, MEMORY, HOT, PAUSES = 0.10, 0.06, 0.36, 0.10
+LONGEST_S = 60.0  # of one step: limits are looked at after each. The protection of the GPU itself acts at once.
 MOST_ALONE = 8  # a host on which more looks slow is slow as a whole
 
 
@@ -140,23 +144,28 @@ def untested(names: Sequence[str]) -> tuple[str, ...]:
     return (f"not tested without torch: {', '.join(names)}",) if names else ()
 
 
-def steps(types: Sequence[str], *, small: bool = False, without: Sequence[str] = ()) -> Iterator[ComputeStep]:
+def steps(
+    types: Sequence[str], *, small: bool = False, without: Sequence[str] = (), round_s: float | None = None
+) -> Iterator[ComputeStep]:
     """Yield the steps for devices with these types: results cold, rates under load, results hot, then with pauses.
 
-    small: times for CPUs. without: as Opened.without.
+    small: times for CPUs. without: as Opened.without. round_s: the time of a round of a burn-in, which rests first.
     """
-
-    def seconds(on_gpu: float) -> float:
-        return CPU_S if small else on_gpu
-
-    every = operations(types, without)
-    for operation in every:
-        yield ComputeStep(kind="results", what=operation, seconds=seconds(COLD_S), phase="cold")
-    for way in ways(without):
-        yield ComputeStep(kind="memory", what=way, seconds=seconds(MEMORY_S))
-    able = [type_ for type_ in TYPES if type_ in types]
-    for type_ in able:
-        yield ComputeStep(kind="matrix", what=type_, seconds=seconds(max(MATRIX_S, HEAT_S / len(able))))
-    for operation in every:
-        yield ComputeStep(kind="results", what=operation, seconds=seconds(RESULTS_S), phase="hot")
-    yield ComputeStep(kind="results", what=every[-1], seconds=seconds(RESULTS_S), phase="steps")
+    every, able, moved = operations(types, without), [type_ for type_ in TYPES if type_ in types], ways(without)
+    cold, rest, memory, matrix = COLD_S, 0.0, MEMORY_S, max(MATRIX_S, HEAT_S / len(able))
+    hot = pauses = RESULTS_S
+    if small:
+        cold = memory = matrix = hot = pauses = CPU_S
+    if round_s is not None:
+        rest, memory, hot, pauses = (part * round_s for part in (REST, MEMORY / len(moved), HOT / len(every), PAUSES))
+        matrix = (round_s * (1 - REST - MEMORY - HOT - PAUSES) - cold * len(every)) / len(able)
+    for step in (
+        ComputeStep(kind="rest", what="to cool down", seconds=rest),
+        *(ComputeStep(kind="results", what=what, seconds=cold, phase="cold") for what in every),
+        *(ComputeStep(kind="memory", what=way, seconds=memory) for way in moved),
+        *(ComputeStep(kind="matrix", what=type_, seconds=matrix) for type_ in able),
+        *(ComputeStep(kind="results", what=what, seconds=hot, phase="hot") for what in every),
+        ComputeStep(kind="results", what=every[-1], seconds=pauses, phase="steps"),
+    ):
+        pieces = math.ceil(step.seconds / LONGEST_S)  # none of a rest without time
+        yield from (msgspec.structs.replace(step, seconds=step.seconds / pieces) for _ in range(pieces))

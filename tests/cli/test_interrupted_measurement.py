@@ -61,14 +61,14 @@ def test_what_was_computed_is_printed(run, cut, signal, status):
     assert "compute.run-interrupted" in [finding["code"] for finding in report["findings"]]
 
 
-@pytest.mark.parametrize("moment", ["_report", "limits", "closing"])
+@pytest.mark.parametrize("moment", ["_ending", "limits", "closing"])
 def test_a_burn_in_prints_its_report_whenever_the_signal_comes(run, monkeypatch, tmp_path, moment):
     """Its rounds may all be done: while the report is made, and while the processes of the GPUs are ended."""
     owner, name = {"closing": (SimulatedBench, "close")}.get(moment, (burn_in, moment))
     original = getattr(owner, name)
 
     def late(*arguments, **options):
-        if moment != "_report" or arguments[-1].ended == "complete":
+        if moment != "_ending" or arguments[1].ended(arguments[0], 600) == "complete":
             os.kill(os.getpid(), signals.SIGTERM)
         return original(*arguments, **options)
 

@@ -5,12 +5,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpucheck import simulator
-from gpucheck.compute.burnin import OF_MEMORY, SHUTDOWN, Run
+from gpucheck.compute.burnin import OF_MEMORY, READINGS, SHUTDOWN, Progress, rounds
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.evaluation import doubtful, evaluate
-from gpucheck.compute.measure import Chosen
 from gpucheck.compute.running.run import ComputeRun
-from gpucheck.measure.values import Watch
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Repeats, Sample
 from gpucheck.model.device import Device
@@ -39,8 +37,8 @@ def computed(profile: str, *faults: str, seed: int = 0) -> tuple[ComputeRun, tup
 
 
 def run(bench, devices, *, small: bool = False, doubtful=lambda _: ()) -> ComputeRun:
-    ran = ComputeRun(devices, bench.open())
-    ran.run(bench, small=small, doubtful=doubtful)
+    ran = ComputeRun(bench, devices, doubtful, small=small)
+    ran.standard()
     return ran
 
 
@@ -55,9 +53,11 @@ def computed_on(gpus, seed: int = 0) -> tuple[ComputeRun, tuple[Finding, ...]]:
 
 
 class Ran(NamedTuple):
-    """The end of a burn-in: the run, its devices and findings."""
+    """The end of a burn-in: the run, how far it came and why it ended, its devices and findings."""
 
-    run: Run
+    run: ComputeRun
+    at: Progress
+    ended: str
     devices: tuple[ComputeDevice, ...]
     findings: tuple[Finding, ...]
 
@@ -65,13 +65,10 @@ class Ran(NamedTuple):
 def burnt(gpus, seconds: float, *, limit: float | None = None, memory: float | None = None) -> Ran:
     """Run to the end."""
     devices = tuple(Device(index=number, name=gpu.name, bus_id=gpu.bus_id) for number, gpu in enumerate(gpus))
-    bench, places = SimulatedBench(gpus, tick_s=3.0), range(len(gpus))
     own = {code: degrees for code, degrees in ((SHUTDOWN, limit), (OF_MEMORY, memory)) if degrees is not None}
-    run = Run(Chosen(bench, devices, gpus, "simulated"), bench.open(), seconds, dict.fromkeys(places, own), doubtful)
-    for _ in run.rounds(Watch()):
-        pass
-    made = tuple(one.result() for one in run.collected)
-    return Ran(run, made, evaluate(made))
+    run = ComputeRun(SimulatedBench(gpus, tick_s=3.0), devices, doubtful, most=READINGS)
+    *_, at = rounds(run, seconds, dict.fromkeys(range(len(gpus)), own))
+    return Ran(run, at, at.ended(run, seconds), run.devices, evaluate(run.devices))
 
 
 def loud(findings) -> list[tuple[str, str, str | None, str]]:

@@ -1,5 +1,7 @@
 """A burn-in finds faults when they come up, ends at its limits, and plans its time."""
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,17 +9,16 @@ from msgspec.structs import replace
 
 from gpucheck.compute.burnin import (
     LEAST_S,
-    LONGEST_S,
     MOST_S,
     OWN,
     SHUTDOWN,
     SLOWDOWN,
+    Progress,
     Reached,
-    Run,
+    _ending,
     duration,
     limits,
     reached,
-    round_steps,
     rounds_of,
     span,
     words,
@@ -25,9 +26,8 @@ from gpucheck.compute.burnin import (
 from gpucheck.compute.engines.cublas import CublasEngine
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.evaluation import checked, miss_probability
-from gpucheck.compute.measure import Chosen
-from gpucheck.compute.running.run import Collected
-from gpucheck.compute.values import TYPES, Answer, ComputeStep, Failure, Opened
+from gpucheck.compute.running.run import Collected, ComputeRun
+from gpucheck.compute.values import LONGEST_S, TYPES, Answer, ComputeStep, Failure, Opened, steps
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Verdict
 from gpucheck.model.compute import Sample
@@ -62,7 +62,7 @@ def two_days():
 def test_two_days_on_a_healthy_machine_find_nothing(profile, two_days):
     ran = two_days if profile == "p100-pcie-x2" else burnt(simulated(profile), DAYS)
 
-    assert (ran.run.ended, ran.run.done, found(ran)) == ("complete", 288, set())
+    assert (ran.ended, ran.at.done, found(ran)) == ("complete", 288, set())
     assert ran.run.seconds == pytest.approx(DAYS)
     assert all(len(one.traces) <= one.most for one in ran.run.collected)
 
@@ -87,8 +87,8 @@ def test_corruption_that_a_standard_run_misses_is_found_in_two_days(two_days):
 def test_a_limit_of_temperature_ends_the_run_and_is_named():
     ran = burnt(simulated("p100-pcie-x2"), SHORT, limit=50.0)
 
-    assert ran.run.ended == "limit"
-    assert (ran.run.stopped_by.code, ran.run.stopped_by.values["limit_c"]) == (SHUTDOWN, 50)
+    assert ran.ended == "limit"
+    assert (ran.at.stopped.code, ran.at.stopped.values["limit_c"]) == (SHUTDOWN, 50)
     assert ran.run.seconds < 600
 
 
@@ -96,10 +96,9 @@ def test_a_limit_of_the_memory_s_temperature_ends_the_run_and_is_named():
     gpus = simulated("a100-sxm-x4")
     ran = burnt(gpus, SHORT, limit=90.0, memory=60.0)
 
-    assert ran.run.ended == "limit"
-    assert ran.run.ending().why.startswith(
-        "Stopped at a limit: the memory of the GPU reached 65 C, limit 60 C (at which"
-    )
+    assert ran.ended == "limit"
+    why = _ending(ran.run, ran.at, SHORT, ()).why
+    assert why.startswith("Stopped at a limit: the memory of the GPU reached 65 C, limit 60 C (at which")
     assert {gpu.memory_limit_c for gpu in gpus} == {95.0}
 
 
@@ -152,12 +151,12 @@ HOT = {"reached_c": 91, "limit_c": 90, "below_c": 2}
     ],
 )
 def test_a_run_that_ended_early_has_a_code(ended, code, values, verdict):
-    opened = [Failure(kind="crashed", detail="") if ended == "no-device" else Opened(types=())]
-    run = Run(Chosen(None, (Device(index=0, name="x"),), (), ""), opened, 600, {}, None)
-    run.stopped_by = Reached(0, code, values) if ended == "limit" else None
-    finding = run.ending()
+    opened = Failure(kind="crashed", detail="") if ended == "no-device" else Opened(types=())
+    run = ComputeRun(SimpleNamespace(open=lambda: [opened]), [Device(index=0, name="x")], None)
+    at = Progress(stopped=Reached(0, code, values) if ended == "limit" else None)
+    finding = _ending(run, at, 600, ())
 
-    assert run.ended == ended
+    assert at.ended(run, 600) == ended
     assert (finding.code, finding.values, finding.verdict) == (code, values, verdict)
 
 
@@ -172,8 +171,8 @@ def test_errors_end_the_run_and_name_the_counter(monkeypatch):
     )
     ran = burnt(simulated("p100-pcie-x2"), SHORT)
 
-    assert ran.run.ended == "limit"
-    assert ran.run.stopped_by == (0, "compute.burn-in-errors", {"errors": ("2 ecc_uncorrected",)})
+    assert ran.ended == "limit"
+    assert ran.at.stopped == (0, "compute.burn-in-errors", {"errors": ("2 ecc_uncorrected",)})
     assert ran.devices[0].errors == {"ecc_uncorrected": 2}
     assert "ecc-uncorrected" in {cause for _, _, cause in found(ran)}
 
@@ -200,7 +199,7 @@ def test_a_run_goes_on_without_a_gpu_that_failed(monkeypatch):
     monkeypatch.setattr(SimulatedBench, "run", failing)
     ran = burnt(simulated("a100-sxm-x4"), SHORT)
 
-    assert ran.run.ended == "complete"
+    assert ran.ended == "complete"
     assert [one.failed for one in ran.devices] == [None, "cuda-error", None, None]
 
 
@@ -212,21 +211,21 @@ WITHOUT = st.sampled_from([(), CublasEngine.without])
 @given(SECONDS, ABLE, WITHOUT)
 def test_the_steps_of_all_rounds_take_the_planned_time(seconds, types, without):
     rounds = rounds_of(seconds)
-    steps = tuple(round_steps(seconds / rounds, types, without))
+    planned = tuple(steps(types, without=without, round_s=seconds / rounds))
 
     assert rounds >= 4
-    assert sum(step.seconds for step in steps) * rounds == pytest.approx(seconds, rel=1e-6)
-    assert all(0 < step.seconds <= LONGEST_S for step in steps)
+    assert sum(step.seconds for step in planned) * rounds == pytest.approx(seconds, rel=1e-6)
+    assert all(0 < step.seconds <= LONGEST_S for step in planned)
     assert 120 <= seconds / rounds <= 660
 
 
 @given(SECONDS, ABLE, WITHOUT)
 def test_a_round_rests_first_and_computes_cold_hot_and_with_power_steps(seconds, types, without):
-    steps = tuple(round_steps(seconds / rounds_of(seconds), types, without))
+    planned = tuple(steps(types, without=without, round_s=seconds / rounds_of(seconds)))
 
-    assert steps[0].kind == "rest"
-    assert {step.phase for step in steps if step.kind == "results"} == {"cold", "hot", "steps"}
-    assert {step.what for step in steps if step.kind == "matrix"} == set(types)
+    assert planned[0].kind == "rest"
+    assert {step.phase for step in planned if step.kind == "results"} == {"cold", "hot", "steps"}
+    assert {step.what for step in planned if step.kind == "matrix"} == set(types)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("10m", 600), ("1h30m", 5400), ("48h", 172800), ("2d", 172800)])

@@ -10,20 +10,7 @@ from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from gpucheck.compute.values import (
-    MOST_ALONE,
-    TORCH,
-    Answer,
-    Bench,
-    ComputeStep,
-    Failure,
-    Kind,
-    Opened,
-    Setup,
-    not_tested,
-    steps,
-    untested,
-)
+from gpucheck.compute.values import MOST_ALONE, TORCH, Answer, Bench, ComputeStep, Failure, Kind, Opened, Setup, steps
 from gpucheck.knowledge.compute import ceiling_tflops, memory_ceiling_gb_s, operations_per_clock
 from gpucheck.measure.values import Watch, spread
 from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Rate, Repeats, Sample
@@ -159,62 +146,75 @@ def memory_ceiling(device: ComputeDevice) -> float | None:
 
 
 class ComputeRun:
-    """A run so far. collected: of the devices in their order. load_seconds: under load."""
+    """A run so far. collected: of the devices in their order. seconds: of load. low: how many rates looked low last.
 
-    def __init__(self, devices: Sequence[Device], opened: Sequence[Opened | Failure]) -> None:
-        self.collected = [Collected(device, first) for device, first in zip(devices, opened, strict=True)]
-        self.load_seconds = 0.0
-        self._low: Sequence[tuple[int, ComputeStep]] = ()
+    doubtful: what is measured again alone. small, most: as those of steps and Collected.
+    """
+
+    def __init__(
+        self,
+        bench: Bench,
+        devices: Sequence[Device],
+        doubtful: Doubtful,
+        watch: Watch = Watch(),  # noqa: B008 - immutable
+        *,
+        small: bool = False,
+        most: int = 0,
+    ) -> None:
+        self.bench, self.doubtful, self.watch, self.small = bench, doubtful, watch, small
+        self.collected = [Collected(*one, most) for one in zip(devices, bench.open(), strict=True)]
+        self.seconds, self.low = 0.0, 0
 
     @property
     def devices(self) -> tuple[ComputeDevice, ...]:
         return tuple(one.result() for one in self.collected)
 
-    def run(self, bench: Bench, *, small: bool, doubtful: Doubtful, watch: Watch = Watch()) -> None:  # noqa: B008 - immutable
-        """Run every step on all devices at the same time, then what looks slow on its own."""
-        opened = [one.opened for one in self.collected if one.opened]
-        types = {type_ for one in opened for type_ in one.types}
-        planned = tuple(steps(tuple(types), small=small, without=opened[0].without)) if types else ()
-        every, count = range(len(self.collected)), len(planned)
+    @property
+    def opened(self) -> list[Opened]:
+        """Return what opened."""
+        return [one.opened for one in self.collected if one.opened]
+
+    @property
+    def able(self) -> list[int]:
+        """Return the places of the devices that opened and have not failed."""
+        return [place for place, one in enumerate(self.collected) if one.opened and one.made.failed is None]
+
+    def steps(self, round_s: float | None = None) -> tuple[ComputeStep, ...]:
+        """Return the steps for the types of all devices. round_s: as that of steps."""
+        opened = self.opened
+        types = tuple({type_ for one in opened for type_ in one.types})
+        planned = steps(types, small=self.small, without=opened[0].without, round_s=round_s) if types else ()
+        return tuple(planned)
+
+    def run(self, step: ComputeStep, only: Sequence[int] | None = None) -> None:
+        """Run one step on every device that can, at the same time. only: on these, which is a measurement alone."""
+        places = [place for place in self.able if (only is None or place in only) and self._has(place, step)]
+        answers: Mapping[int, Answer | Failure] = self.bench.run(step, places) if places else {}
+        self.watch.answered(step, answers)
+        for place, answer in answers.items():
+            self.collected[place].add(step, answer, self.seconds, alone=only is not None)
+        self.seconds += max((one.seconds for one in answers.values() if isinstance(one, Answer)), default=0.0)
+
+    def standard(self) -> None:
+        """Run every step on all devices, then what looks slow on its own."""
+        planned = self.steps()
         for number, step in enumerate(planned):
-            watch.step(step.label, number, count)
-            self.load_seconds += run_step(bench, step, self.collected, every, self.load_seconds, watch)
-        self._low = doubtful(self.devices)
-        for number, (place, step) in enumerate(self._low[:MOST_ALONE], count):
-            watch.step(step.label, number, count + len(self._low))
-            self.load_seconds += run_step(bench, step, self.collected, (place,), self.load_seconds, watch, alone=True)
+            self.watch.step(step.label, number, len(planned))
+            self.run(step)
+        self.repeat_low(len(planned), len(planned))
 
-    def notes(self) -> tuple[str, ...]:
-        opened = next((one.opened for one in self.collected if one.opened), None)
-        low = len(self._low)
-        many = f"{low} rates look low, and {MOST_ALONE} were measured alone"
-        return (*untested(not_tested(opened)), *((many,) if low > MOST_ALONE else ()))
+    def repeat_low(self, number: int, count: int) -> None:
+        """Measure alone what looks slow, each rate once in a run. number, count: of the step before."""
+        low = self.doubtful(self.devices)
+        new = [(place, step) for place, step in low if (step.kind, step.what) not in self.collected[place].alone]
+        self.low = len(low)
+        for at, (place, step) in enumerate(new[:MOST_ALONE], number):
+            self.watch.step(step.label, at, max(count, number + len(new)))
+            self.run(step, (place,))
 
-
-def run_step(
-    bench: Bench,
-    step: ComputeStep,
-    collected: Sequence[Collected],
-    places: Sequence[int],
-    at: float,
-    watch: Watch = Watch(),  # noqa: B008 - immutable
-    *,
-    alone: bool = False,
-) -> float:
-    """Run one step, and return how long it took."""
-    able = [place for place in places if _has(collected[place], step)]
-    answers: Mapping[int, Answer | Failure] = bench.run(step, able) if able else {}
-    watch.answered(step, answers)
-    for place, answer in answers.items():
-        collected[place].add(step, answer, at, alone=alone)
-    return max((answer.seconds for answer in answers.values() if isinstance(answer, Answer)), default=0.0)
-
-
-def _has(one: Collected, step: ComputeStep) -> bool:
-    if one.opened is None or one.made.failed is not None:
-        return False
-    type_ = step.what.rpartition("-")[2]
-    return step.kind in ("memory", "rest") or type_ in one.opened.types
+    def _has(self, place: int, step: ComputeStep) -> bool:
+        opened, type_ = self.collected[place].opened, step.what.rpartition("-")[2]
+        return opened is not None and (step.kind in ("memory", "rest") or type_ in opened.types)
 
 
 def rate_of(answer: Answer, kind: Kind) -> Rate:
