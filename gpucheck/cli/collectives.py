@@ -63,8 +63,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     GROUP_RANK, MASTER_ADDR and MASTER_PORT. Each host prints the same numbers.
     """
     start_simulation(profile, faults)
+    from gpucheck.measure.collectives.rank import ALL
     from gpucheck.measure.collectives.run import CollectiveOptions
-    from gpucheck.measure.collectives.values import ALL
     from gpucheck.processes.ranks.nodes import nodes_from
     from gpucheck.render.subjects.collectives import document
     from gpucheck.run.links import collectives

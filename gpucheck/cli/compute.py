@@ -34,7 +34,7 @@ STATE_OF_ROOT = Path("/var/lib/gpucheck")
 
 def seconds_of(text: str) -> int:
     """Return the seconds of --duration. Raises Problem."""
-    from gpucheck.compute.burnin import duration
+    from gpucheck.compute.measure import duration
 
     try:
         return duration(text)
@@ -55,7 +55,7 @@ def burnt_in(
     keep: "Callable[[ComputeReport], None]",
 ) -> "ComputeReport":
     """Run the burn-in. Raises Problem. keep: gets the report, if a signal ends it too."""
-    from gpucheck.compute.burnin import BurnInOptions, span
+    from gpucheck.compute.measure import BurnInOptions, span
     from gpucheck.measure.values import Watch
     from gpucheck.render.json import to_json
     from gpucheck.run.steps.compute import burn_in

@@ -1,8 +1,8 @@
 """Steps and their results, exchanged between parent and children as JSON."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -85,19 +85,6 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
     detail: str
     step: str = ""
     capability: str | None = None
-
-
-class Bench(Protocol):
-    """Several devices, each of which is known by its place."""
-
-    def open(self) -> Sequence[Opened | Failure]:
-        """Open all devices at the same time; one answer for each place."""
-
-    def run(self, step: ComputeStep, places: Sequence[int]) -> Mapping[int, Answer | Failure]:
-        """Run a step on these devices at the same time. A device that failed is not to be used again."""
-
-    def close(self) -> None:
-        """End what was started."""
 
 
 TYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8")

@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -23,9 +23,9 @@ from gpucheck.measure.reporting import report
 from gpucheck.measure.reporting.observed import count_text, observations
 from gpucheck.measure.reporting.report import CHANNELS, gaps, lost
 from gpucheck.measure.reporting.surroundings import NEEDS, Scene
-from gpucheck.measure.running.runner import Doubts, Results, Supervised, again, run
+from gpucheck.measure.running.runner import Doubts, Results, Supervised, run
 from gpucheck.measure.running.sampler import Sampler
-from gpucheck.measure.values import CopyStep, Failure, Flow, Opened, Setup, Watch
+from gpucheck.measure.values import CopyStep, Failure, Opened, Setup, Watch
 from gpucheck.model import NvmlFailure, NvmlReading, named
 from gpucheck.model.answer import Clock
 from gpucheck.model.bandwidth import BandwidthReport
@@ -43,9 +43,7 @@ KIND = {
     "driver": "GPU copies by the CUDA driver API",
     "cpu": "CPU processes through shared memory: no GPU was measured",
 }
-SIMULATED = {"driver": "SIMULATED copies by the CUDA driver API on a simulated driver library: no GPU was measured"}
-
-
+SIMULATED = "SIMULATED copies by the CUDA driver API on a simulated driver library: no GPU was measured"
 READING_S = 20.0
 CPUS, CPU_BYTES, CPU_DEVICES = "cpu,cpu", 16 << 20, 2
 
@@ -61,14 +59,13 @@ class BandwidthOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Place(NamedTuple):
-    """The machine, the host as it was read (None for CPU processes), and the type of its devices.
+    """The machine, and the host as it was read: None for CPU processes.
 
     busy: a note on other processes that use them, empty without any.
     """
 
     machine: CopyPaths
     scene: Scene | None
-    local: bool
     busy: str = ""
 
 
@@ -76,7 +73,7 @@ def measure(
     source: Source,
     options: BandwidthOptions,
     watch: Watch = Watch(),  # noqa: B008 - immutable
-    doubts: Callable[[Observations], Doubts] | None = None,
+    doubts: Callable[[Observations], Doubts] = lambda _: ((), ()),
     evaluate: Callable[[BandwidthReport], BandwidthReport] = lambda report: report,
 ) -> BandwidthReport:
     """Measure the links of this host. Its findings list what could not be measured; evaluate adds those on links.
@@ -95,7 +92,7 @@ def measure(
         depth=options.depth,
         sizes=options.sizes,
         tensor_bytes=options.tensor_bytes,
-        local=place.local and options.tensor_bytes is None,
+        local=len(place.machine.devices) == 1 and options.tensor_bytes is None,
         seed=1 if simulated else secrets.randbits(63),
     )
     wanted = buffer_bytes(place.machine, request) if engine != "cpu" else max(CPU_BYTES, options.tensor_bytes or 0)
@@ -127,17 +124,15 @@ def measure(
                 planned_s = sum(step.planned_s for step in steps)
                 watch.note(f"gpucheck: {_planned(engine, place.machine, steps, planned_s)}")
 
-                def low(so_far: Results) -> Iterable[tuple[Flow, ...]]:
-                    if doubts is None or scene is None:
-                        return ()
-                    return again(so_far, doubts(observations(so_far, place.machine, scene)))
+                def low(so_far: Results) -> Doubts:
+                    return doubts(observations(so_far, place.machine, scene)) if scene is not None else ((), ())
 
                 bus_ids = dict.fromkeys(gpu.pci_bus_id for gpu in scene.gpus) if scene is not None else ()
                 with Sampler((*bus_ids,), simulated=simulated) as sampler:
                     run(steps, child.run_step, results, machine=place.machine, request=request, low=low, watch=watch)
                 results.unread = sampler.rejected
                 if scene is not None:
-                    scene = msgspec.structs.replace(scene, during=sampler.readings())
+                    scene = msgspec.structs.replace(scene, during=tuple(sampler.readings))
                 notes += opened.notes
         if scene is not None and isinstance(after := query_child(max(patience, READING_S)), NvmlReading):
             scene = msgspec.structs.replace(scene, after=after)
@@ -158,7 +153,7 @@ def measure(
             **clock.answer(facts, named(findings, scene.gpus if scene is not None else ()))
             | {"simulated": simulated, "simulation": simulation},
             engine=engine,
-            kind=(SIMULATED if simulated and engine in SIMULATED else KIND)[engine],
+            kind=SIMULATED if simulated else KIND[engine],
             depth=options.depth,
             versions=results.opened.versions if results.opened else {},
             planned_s=round(planned_s, 3),
@@ -186,7 +181,7 @@ def _cpu_place() -> _Place:
     devices = tuple(Device(index=i, name="CPU process") for i in range(CPU_DEVICES))
     between = {(a, b): Path(cls="CPU", resources=()) for a in range(CPU_DEVICES) for b in range(CPU_DEVICES) if a != b}
     machine = CopyPaths(devices=devices, between=between, to_host=((),) * CPU_DEVICES)
-    return _Place(machine, None, local=False)
+    return _Place(machine, None)
 
 
 def _gpu_place(source: Source, options: BandwidthOptions) -> _Place:
@@ -194,14 +189,11 @@ def _gpu_place(source: Source, options: BandwidthOptions) -> _Place:
     reading, pci = facts.nvml, facts.pci
     if isinstance(reading, NvmlFailure) or topology is None or not reading.gpus:
         raise _no_gpus(facts)
-    chosen = choose(reading.gpus, options.devices)
-    busy = admit(chosen.gpus, contended=options.contended)
-    machine = CopyPaths(
-        devices=tuple(device(gpu) for gpu in chosen.gpus),
-        between=paths(chosen.gpus, pci, topology),
-        to_host=ports_to_host(chosen.gpus, pci),
-    )
-    return _Place(machine, Scene.of(facts, chosen.gpus, reading, topology), chosen.local, busy)
+    gpus = choose(reading.gpus, options.devices)
+    busy = admit(gpus, contended=options.contended)
+    devices, between = tuple(device(gpu) for gpu in gpus), paths(gpus, pci, topology)
+    machine = CopyPaths(devices=devices, between=between, to_host=ports_to_host(gpus, pci))
+    return _Place(machine, Scene.of(facts, gpus, reading, topology), busy)
 
 
 def _shares(scene: Scene | None, opened: Opened) -> tuple[int, ...]:

@@ -128,9 +128,9 @@ class DataCheck(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     flow: Flow
-    bytes_verified: int
-    host_bytes_verified: int
-    rounds: int
+    bytes_verified: int = 0
+    host_bytes_verified: int = 0
+    rounds: int = 0
     bad_rounds: int = 0
     mismatches: int = 0
     disagreements: int = 0

@@ -246,12 +246,12 @@ def compute() -> None:
 
 
 def copies() -> None:
-    """Measure at level full, and print each step when it has ended."""
+    """Measure at level full, and print each step when it has ended. What reads the recording evaluates it."""
+    from gpucheck.diagnose import doubtful
     from gpucheck.host import live_source
-    from gpucheck.measure.bandwidth import BandwidthOptions
+    from gpucheck.measure.bandwidth import BandwidthOptions, measure
     from gpucheck.measure.planning.selection import Unmeasurable
     from gpucheck.measure.values import Watch
-    from gpucheck.run.links import bandwidth
 
     def show(one: _Copies) -> None:
         print(msgspec.json.encode(one).decode(), flush=True)
@@ -263,7 +263,7 @@ def copies() -> None:
     try:
         source = live_source(isolated=True, deadline_s=NVML_S)
         options, watch = BandwidthOptions(depth="full"), Watch(answered=answered)
-        show(_Copies(bandwidth=bandwidth(source, options, watch, evaluate=False)))
+        show(_Copies(bandwidth=measure(source, options, watch, doubtful)))
     except Unmeasurable as error:
         show(_Copies(why=str(error)))
 

@@ -22,21 +22,15 @@ if TYPE_CHECKING:
 DATA = "p2p-integrity"
 
 
-def bandwidth(
-    source: Source, options: "BandwidthOptions", watch: "Watch | None" = None, *, evaluate: bool = True
-) -> "BandwidthReport":
+def bandwidth(source: Source, options: "BandwidthOptions", watch: "Watch | None" = None) -> "BandwidthReport":
     """Measure and diagnose copies between the GPUs of this host; low pairs are measured again alone.
 
-    evaluate: False for findings only about what could not be measured.
     Raises gpucheck.measure.planning.selection.Unmeasurable when there is nothing to measure, or not as asked.
     """
     from gpucheck.measure.bandwidth import measure
     from gpucheck.measure.values import Watch
 
-    def judge(report: "BandwidthReport") -> "BandwidthReport":
-        return evaluated(report) if evaluate else report
-
-    return measure(source, options, watch or Watch(), doubtful, judge)
+    return measure(source, options, watch or Watch(), doubtful, evaluated)
 
 
 def evaluated(report: "BandwidthReport") -> "BandwidthReport":

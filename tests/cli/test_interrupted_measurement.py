@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.cli._shared.progress import Progress
-from gpucheck.compute import burnin as burn_in
+from gpucheck.compute import measure
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.measure.collectives import run as collectives
-from gpucheck.measure.collectives.values import RankOptions
+from gpucheck.measure.collectives.rank import RankOptions
 from gpucheck.processes.ranks import supervisor
 from gpucheck.processes.signals import TerminatedError
 from gpucheck.run.steps import train
@@ -64,7 +64,7 @@ def test_what_was_computed_is_printed(run, cut, signal, status):
 @pytest.mark.parametrize("moment", ["_ending", "limits", "closing"])
 def test_a_burn_in_prints_its_report_whenever_the_signal_comes(run, monkeypatch, tmp_path, moment):
     """Its rounds may all be done: while the report is made, and while the processes of the GPUs are ended."""
-    owner, name = {"closing": (SimulatedBench, "close")}.get(moment, (burn_in, moment))
+    owner, name = {"closing": (SimulatedBench, "close")}.get(moment, (measure, moment))
     original = getattr(owner, name)
 
     def late(*arguments, **options):

@@ -5,9 +5,9 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpucheck import simulator
-from gpucheck.compute.burnin import OF_MEMORY, READINGS, SHUTDOWN, Progress, rounds
 from gpucheck.compute.engines.simulated import SimulatedBench
 from gpucheck.compute.evaluation import doubtful, evaluate
+from gpucheck.compute.measure import OF_MEMORY, READINGS, SHUTDOWN, Progress, rounds
 from gpucheck.compute.running.run import ComputeRun
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Repeats, Sample

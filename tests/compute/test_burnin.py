@@ -7,7 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpucheck.compute.burnin import (
+from gpucheck.compute.engines.cublas import CublasEngine
+from gpucheck.compute.engines.simulated import SimulatedBench
+from gpucheck.compute.evaluation import checked, miss_probability
+from gpucheck.compute.measure import (
     LEAST_S,
     MOST_S,
     OWN,
@@ -23,9 +26,6 @@ from gpucheck.compute.burnin import (
     span,
     words,
 )
-from gpucheck.compute.engines.cublas import CublasEngine
-from gpucheck.compute.engines.simulated import SimulatedBench
-from gpucheck.compute.evaluation import checked, miss_probability
 from gpucheck.compute.running.run import Collected, ComputeRun
 from gpucheck.compute.values import LONGEST_S, TYPES, Answer, ComputeStep, Failure, Opened, steps
 from gpucheck.measure.planning.selection import Unmeasurable

@@ -41,9 +41,7 @@ def machine(activate, tmp_path_factory, monkeypatch):
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{stub}:{made / 'lib'}")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     monkeypatch.setattr(values, "CPU_S", 0.02)
-    monkeypatch.setattr(
-        running, "steps", lambda types, without, **_: steps(types, small=True, without=without)
-    )
+    monkeypatch.setattr(running, "steps", lambda types, without, **_: steps(types, small=True, without=without))
     return made
 
 

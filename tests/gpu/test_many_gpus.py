@@ -4,8 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from gpucheck.measure.running.child import answer
-from gpucheck.measure.running.integrity import verify
+from gpucheck.measure.running.child import answer, verify
 from gpucheck.measure.values import CopyStep, Failure, Flow, Region
 
 pytestmark = pytest.mark.gpu

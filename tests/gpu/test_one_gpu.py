@@ -9,8 +9,7 @@ from statistics import median
 
 import pytest
 
-from gpucheck.measure.running.child import execute
-from gpucheck.measure.running.integrity import verify
+from gpucheck.measure.running.child import execute, verify
 from gpucheck.measure.values import HOST, CopyStep, Flow, Region
 
 pytestmark = pytest.mark.gpu

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from gpucheck.measure.running.child import execute
-from gpucheck.measure.running.integrity import verify
+from gpucheck.measure.running.child import execute, verify
 from gpucheck.measure.values import CopyStep, Flow, Region
 
 pytestmark = pytest.mark.gpu

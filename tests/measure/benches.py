@@ -21,7 +21,7 @@ from gpucheck.measure.reporting.observed import observations
 from gpucheck.measure.reporting.report import gaps
 from gpucheck.measure.reporting.surroundings import Scene
 from gpucheck.measure.running.child import answer, open_engine
-from gpucheck.measure.running.runner import Results, RunStep, again, run
+from gpucheck.measure.running.runner import Results, RunStep, run
 from gpucheck.measure.values import Answer, CopyEngine, CopyStep, Failure, Opened, Setup
 from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink
 from gpucheck.model.diagnosis.observations import Observations
@@ -104,7 +104,7 @@ class Bench:
             results,
             machine=self.machine,
             request=request,
-            low=lambda r: again(r, doubtful(self.observed(r))),
+            low=lambda r: doubtful(self.observed(r)),
         )
         return results
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.measure.collectives.values import MeasuredCollective, RankReport
+from gpucheck.measure.collectives.rank import MeasuredCollective, RankReport
 from gpucheck.measure.network import NetworkOptions, Nic, measure, nccl, perftest, rounds
 from gpucheck.measure.network.perftest import PROGRAMS, Transfer, measured
 from gpucheck.model.diagnosis.observations import ObservedNic, Port

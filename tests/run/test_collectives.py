@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpucheck.cli import cli
-from gpucheck.measure.collectives.values import MeasuredCollective, RankReport
+from gpucheck.measure.collectives.rank import MeasuredCollective, RankReport
 from gpucheck.model import Verdict
 from gpucheck.processes.ranks.nccl_log import Taken
 from gpucheck.run import verification as run

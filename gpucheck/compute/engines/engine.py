@@ -4,10 +4,10 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import TracebackType
+from contextlib import contextmanager
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from gpucheck.compute.values import TYPES, Answer, ComputeStep, Opened, Setup
 from gpucheck.host.nvml.gauge import Gauge
@@ -17,43 +17,24 @@ READ_PAUSE_S = 0.1
 MOST = 2000
 
 
-class Readings:
-    """A context manager around a step. Without a GPU, or without NVML, nothing is read."""
+@contextmanager
+def read_meanwhile(gauge: Gauge | None) -> Iterator[list[Sample]]:
+    """Yield what is read of the GPU until the end. Without a GPU, or without NVML, nothing is read."""
+    samples: list[Sample] = []
+    ended, began = threading.Event(), time.monotonic()
 
-    def __init__(self, bus_id: str | None) -> None:
-        self._gauge = Gauge.of(bus_id) if bus_id is not None else None
-        self._samples: list[Sample] = []
-        self._stop = threading.Event()
-
-    def __enter__(self) -> None:
-        self._samples, self._stop = [], threading.Event()
-        if self._gauge is not None:
-            threading.Thread(target=self._read, args=(self._gauge, self._samples, self._stop), daemon=True).start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-
-    def samples(self) -> tuple[Sample, ...]:
-        """Return what was read during the last step."""
-        return tuple(self._samples)
-
-    def errors(self) -> dict[str, int]:
-        """Return the error counters that the GPU reports now."""
-        return self._gauge.errors() if self._gauge is not None else {}
-
-    def memory_limit_c(self) -> float | None:
-        """Return the temperature of its memory at which the GPU slows down."""
-        return self._gauge.memory_limit_c() if self._gauge is not None else None
-
-    @staticmethod
-    def _read(gauge: Gauge, samples: list[Sample], stop: threading.Event) -> None:
-        began = time.monotonic()
-        while not stop.wait(READ_PAUSE_S) and len(samples) < MOST:
+    def read(gauge: Gauge) -> None:
+        while not ended.wait(READ_PAUSE_S) and len(samples) < MOST:
             sample = gauge.read()
-            if not stop.is_set():  # a reading that ended after the load shows an idle GPU
-                samples.append(msgspec.structs.replace(sample, at=round(time.monotonic() - began, 3)))
+            if not ended.is_set():  # a reading that ended after the load shows an idle GPU
+                samples.append(replace(sample, at=round(time.monotonic() - began, 3)))
+
+    if gauge is not None:
+        threading.Thread(target=read, args=(gauge,), daemon=True).start()
+    try:
+        yield samples
+    finally:
+        ended.set()
 
 
 # Sizes on a GPU and on a CPU. A square product; the chain that is repeated, rows x depth by depth x depth.
@@ -94,7 +75,7 @@ class Engine(ABC):
     bus_id: str | None
     small: bool
     mig: bool
-    readings: Readings
+    gauge: Gauge | None
     rows: int
     without: tuple[str, ...] = ()
 
@@ -137,53 +118,31 @@ class Engine(ABC):
     def begin(self, setup: Setup) -> None:
         """Keep what the steps need of the setup."""
         self.bus_id, self.small, self.mig = setup.device.bus_id, setup.small, setup.device.is_mig
-        self.readings = Readings(self.bus_id)
+        self.gauge = Gauge.of(self.bus_id) if self.bus_id is not None else None
 
     def run(self, step: ComputeStep) -> Answer:
         """Run one step while the GPU is read."""
         started = time.monotonic()
-        if step.kind == "rest":
-            time.sleep(step.seconds)
-            return Answer(errors=self.readings.errors(), seconds=time.monotonic() - started)
-        with self.readings:
-            if step.kind == "results":
+        with read_meanwhile(self.gauge if step.kind != "rest" else None) as samples:
+            if step.kind == "rest":
+                time.sleep(step.seconds)
+                answer = Answer()
+            elif step.kind == "results":
                 digests, values = self._repeated(step)
                 answer = Answer(digests=digests, values=values)
             else:
                 work, once = self._product(step.what) if step.kind == "matrix" else self._moved(step.what)
                 answer = Answer(rates=self._rates(work, once, step.seconds))
-        return Answer(
-            rates=answer.rates,
-            digests=answer.digests,
-            values=answer.values,
-            samples=self.readings.samples(),
-            errors=self.readings.errors(),
-            seconds=time.monotonic() - started,
-        )
+        seconds = time.monotonic() - started
+        return replace(answer, samples=tuple(samples), errors=self._errors(), seconds=seconds)
+
+    def _errors(self) -> dict[str, int]:
+        return self.gauge.errors() if self.gauge is not None else {}
 
     def opened(
         self, name: str, capability: str | None, multiprocessors: int | None, versions: dict[str, str | None]
     ) -> Opened:
-        """Return what the device is. name: of the library, with its version. Raises NoType."""
-        types, rejected = self.usable(capability, name)
-        if not types:
-            raise NoType(capability, rejected)
-        khz = self.attribute(MEMORY_CLOCK)
-        return Opened(
-            types=types,
-            capability=capability,
-            multiprocessors=multiprocessors,
-            memory_bus_bits=None if self.mig else self.attribute(BUS_WIDTH),  # an instance has a part of the memory
-            memory_clock_mhz=khz / 1000 if khz else None,
-            versions=versions,
-            memory_limit_c=self.readings.memory_limit_c(),
-            rejected=rejected,
-            without=self.without,
-            errors=self.readings.errors(),
-        )
-
-    def usable(self, capability: str | None, name: str) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Return the types that the library multiplies on this device, and why it rejects others that the device has.
+        """Return what the device is, and why the library rejects types that it has. Raises NoType.
 
         name: of the library, with its version.
         """
@@ -197,7 +156,22 @@ class Engine(ABC):
                 self.wait()
             except (RuntimeError, AttributeError, NotImplementedError, ValueError) as error:  # noqa: PERF203 - each type by itself
                 rejected[type_] = f"{name}: {error}".splitlines()[0]
-        return tuple(type_ for type_ in able if type_ not in rejected), rejected
+        types = tuple(type_ for type_ in able if type_ not in rejected)
+        if not types:
+            raise NoType(capability, rejected)
+        khz = self.attribute(MEMORY_CLOCK)
+        return Opened(
+            types=types,
+            capability=capability,
+            multiprocessors=multiprocessors,
+            memory_bus_bits=None if self.mig else self.attribute(BUS_WIDTH),  # an instance has a part of the memory
+            memory_clock_mhz=khz / 1000 if khz else None,
+            versions=versions,
+            memory_limit_c=self.gauge.memory_limit_c() if self.gauge is not None else None,
+            rejected=rejected,
+            without=self.without,
+            errors=self._errors(),
+        )
 
     def _size(self, large: int, small: int) -> int:
         return small if self.small else large

@@ -136,7 +136,7 @@ class _Gpu:
 
 
 class SimulatedBench:
-    """A Bench of simulated GPUs. Everything random follows from seed."""
+    """A bench of simulated GPUs. Everything random follows from seed."""
 
     def __init__(self, gpus: Sequence[ComputeGpu], seed: int = 0, *, tick_s: float = TICK_S) -> None:
         self.gpus = [_Gpu(gpu, place, seed, tick_s) for place, gpu in enumerate(gpus)]

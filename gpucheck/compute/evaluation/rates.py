@@ -20,25 +20,18 @@ from gpucheck.model.finding import Confidence
 NAME = "compute-errors"
 
 
-class _Kind(NamedTuple):
-    code: str
-    fails: bool = False
-
-
-ECC = _Kind("compute.ecc-uncorrected", fails=True)
-PCIE = _Kind("compute.pcie-errors")
-FATAL = _Kind("compute.pcie-uncorrectable", fails=True)
-NVLINK = _Kind("compute.nvlink-errors")
+ECC, PCIE, NVLINK = "compute.ecc-uncorrected", "compute.pcie-errors", "compute.nvlink-errors"
 KINDS = {
     "ecc_uncorrected": ECC,
-    "pcie_fatal": FATAL,
-    "pcie_non_fatal": FATAL,
+    "pcie_fatal": "compute.pcie-uncorrectable",
+    "pcie_non_fatal": "compute.pcie-uncorrectable",
     "pcie_replays": PCIE,
     "pcie_correctable": PCIE,
     "nvlink_crc": NVLINK,
     "nvlink_replays": NVLINK,
     "nvlink_recoveries": NVLINK,
 }
+FATAL = ("ecc_uncorrected", "pcie_fatal", "pcie_non_fatal")
 
 
 def counters(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
@@ -47,12 +40,11 @@ def counters(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
         found: dict[str | None, list[str]] = {}
         for name in KINDS:
             if device.errors.get(name):
-                found.setdefault(code_of(KINDS[name].code).cause, []).append(name)
+                found.setdefault(code_of(KINDS[name]).cause, []).append(name)
         for names in found.values():
-            kind = KINDS[names[0]]
             subject = subject_of(NAME, device, *(f"{name} rose by {device.errors[name]}" for name in names))
             seen = ", ".join(f"{device.errors[name]} {name}" for name in names)
-            yield (subject.fails if kind.fails else subject.warns)(kind.code, seen, "no errors")
+            yield (subject.fails if names[0] in FATAL else subject.warns)(KINDS[names[0]], seen, "no errors")
 
 
 MAD_TO_DEVIATION = 1.4826

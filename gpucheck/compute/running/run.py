@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from statistics import median
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec.structs import asdict, replace
 
-from gpucheck.compute.values import MOST_ALONE, TORCH, Answer, Bench, ComputeStep, Failure, Kind, Opened, Setup, steps
+from gpucheck.compute.engines.simulated import SimulatedBench
+from gpucheck.compute.values import MOST_ALONE, TORCH, Answer, ComputeStep, Failure, Kind, Opened, Setup, steps
 from gpucheck.knowledge.compute import ceiling_tflops, memory_ceiling_gb_s, operations_per_clock
 from gpucheck.measure.values import Watch, spread
 from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Rate, Repeats, Sample
@@ -18,6 +19,7 @@ from gpucheck.model.device import Device
 from gpucheck.processes.environment import python_module
 from gpucheck.processes.worker import Lost, Worker, workplace
 
+Bench: TypeAlias = "Workers | SimulatedBench"
 # Which rates look too low: place, and the step that measures the rate.
 Doubtful = Callable[[Sequence[ComputeDevice]], Sequence[tuple[int, ComputeStep]]]
 RATE_PLACES = 1
@@ -239,7 +241,9 @@ SLACK_S = 60.0
 
 
 class Workers:
-    """A Bench. small: sizes for CPUs. engine: TORCH or CUBLAS. command: of the child."""
+    """A bench: several devices, each known by its place, that open and run at the same time. One that failed is not to
+    be used again. small: sizes for CPUs. engine: TORCH or CUBLAS. command: of the child.
+    """
 
     def __init__(
         self, devices: Sequence[Device], *, small: bool = False, engine: str = TORCH, command: Sequence[str] = CHILD

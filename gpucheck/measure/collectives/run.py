@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from gpucheck.knowledge.codes import Subject
-from gpucheck.measure.collectives.values import ALL, ErrorKind, MeasuredCollective, RankOptions, RankReport, bus_factor
+from gpucheck.measure.collectives.rank import ALL, ErrorKind, MeasuredCollective, RankOptions, RankReport, bus_factor
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose
 from gpucheck.measure.reporting.observed import count_text
 from gpucheck.measure.reporting.surroundings import NEEDS, Scene, surroundings
@@ -37,11 +37,6 @@ def launch(options: RankOptions, here: int, **extra: str) -> Ended:
     No process and no file is left. Raises OSError if no process can be started.
     """
     nodes, each = options.nodes, options.timeout_s
-
-    def stall_s(progress: Sequence[bytes]) -> float:
-        """Return the limit of a round of a collective; the start has a limit of its own."""
-        return each if b"," in b"".join(progress) else START_S
-
     ranks = RankRun(
         name="collectives",
         program=PROGRAM,
@@ -50,7 +45,8 @@ def launch(options: RankOptions, here: int, **extra: str) -> Ended:
         processes=_all(here, nodes),
         nodes=nodes,
         timeout_s=START_S + each * len(options.operations) * len(options.sizes) * ROUNDS,
-        stall_s=stall_s,
+        # A round of a collective has a limit, and the start one of its own.
+        stall_s=lambda progress: each if b"," in b"".join(progress) else START_S,
     )
     return supervise(ranks, rank_environment(os.environ, nodes)[0] | extra)
 
@@ -270,8 +266,12 @@ def measure(
         if ranks.scene is not None and runs:
             rows = measured(runs, results, len(ranks.gpus), options.nodes)
             seen = msgspec.structs.replace(surroundings(ranks.scene), measured=rows)
+        findings = gaps(runs, results, count, gpus=bool(ranks.gpus))
+        if alone:
+            only = RANKS.with_evidence(*(f"GPU {gpu.index} ({gpu.pci_bus_id})" for gpu in ranks.gpus))
+            findings = (only.skips("measure.one-rank", "not run: 1 GPU, so nothing could be checked"),)
         return CollectivesReport(
-            **clock.answer(facts, (_one_rank(ranks),) if alone else gaps(runs, results, count, gpus=bool(ranks.gpus))),
+            **clock.answer(facts, findings),
             backend=chosen.backend,
             kind=ranks.reason,
             ranks=count,
@@ -307,11 +307,6 @@ def _runs(options: RankOptions, count: int) -> dict[str, Ended]:
     return runs
 
 
-def _one_rank(ranks: _Ranks) -> Finding:
-    subject = RANKS.with_evidence(*(f"GPU {gpu.index} ({gpu.pci_bus_id})" for gpu in ranks.gpus))
-    return subject.skips("measure.one-rank", "not run: 1 GPU, so nothing could be checked")
-
-
 def _ranks(source: Source, options: CollectiveOptions) -> _Ranks:
     facts, topology = source.read(*NEEDS, "simulation"), of(source)
     reading, simulated = facts.nvml, facts.simulation is not None
@@ -323,7 +318,7 @@ def _ranks(source: Source, options: CollectiveOptions) -> _Ranks:
         count = options.ranks or CPU_RANKS
         reason = f"{count} CPU ranks on this host, gloo: {why}; real traffic, but no GPU"
         return _Ranks(gpus=(), count=count, reason=reason, sizes=SIZES["cpu"])
-    gpus = choose(reading.gpus, options.devices).gpus
+    gpus = choose(reading.gpus, options.devices)
     admit(gpus, contended=options.contended)
     if options.ranks is not None and options.ranks > len(gpus):
         seen = f"--ranks {options.ranks}"

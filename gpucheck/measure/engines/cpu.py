@@ -150,7 +150,14 @@ class _Device:
         self._part(self.position, region, destination=True)[:] = signed(value)
 
     def compare(self, key: int, region: Region) -> Comparison:
-        return _compared(self._part(self.position, region, destination=True), self._pattern(key, region))
+        array = self._part(self.position, region, destination=True)
+        wrong = (array != self._pattern(key, region)).nonzero()[0]
+        count = len(wrong)
+        if not count:
+            return Comparison(words=len(array), mismatches=0)
+        some = [int(i) for i in wrong[:: max(1, count // SAMPLE)][:SAMPLE]]
+        sample = tuple(Wrong(index=i, got=int(array[i]) & MASK) for i in some)
+        return Comparison(words=len(array), mismatches=count, first=int(wrong[0]), last=int(wrong[-1]), sample=sample)
 
     def _part(self, device: int, region: Region, *, destination: bool) -> Any:
         start = (self.size if destination else 0) + region.offset
@@ -174,16 +181,6 @@ def _work(position: int, maps: Sequence[mmap.mmap], size: int, pipe: Any, parent
             pipe.send(done)
     except EOFError:
         return
-
-
-def _compared(array: Any, expected: Any) -> Comparison:
-    wrong = (array != expected).nonzero()[0]
-    count = len(wrong)
-    if not count:
-        return Comparison(words=len(array), mismatches=0)
-    some = [int(i) for i in wrong[:: max(1, count // SAMPLE)][:SAMPLE]]
-    sample = tuple(Wrong(index=i, got=int(array[i]) & MASK) for i in some)
-    return Comparison(words=len(array), mismatches=count, first=int(wrong[0]), last=int(wrong[-1]), sample=sample)
 
 
 def _staged(source: Any, target: Any, through: Any) -> None:

@@ -136,7 +136,11 @@ def measure(
         rows.repeat(doubtful)
         if options.nccl and nics:
             made = nccl.measured if machine is None else nccl.simulated(surroundings(machine).network, direct=direct)
-            findings += _reduce(facts, rows.nics, made, options, on_step, reduced)
+            lacking = nccl.lacking(facts.gpus, simulated=facts.simulation is not None, contended=options.contended)
+            findings += [Subject(check="nic-nccl").skips(*lacking)] if lacking else []
+            for nic in rows.nics if not lacking else ():
+                on_step(f"all_reduce through {nic.seen.name}")
+                reduced.append(nccl.through(nic, facts.gpus, made, virtual=rows.virtual))
 
     def ran() -> Ran:
         after = read_counters(root, devices, before.values(), moving)
@@ -157,24 +161,6 @@ def measure(
         return Ran(report, readings, sum(rates) * options.seconds, direct)
 
     return cut.report(lambda: evaluate(ran()), keep)
-
-
-def _reduce(
-    facts: Facts,
-    nics: Sequence[Nic],
-    run: nccl.Run,
-    options: NetworkOptions,
-    on_step: Callable[[str], None],
-    rows: list[NicMeasurement],
-) -> list[Finding]:
-    subject = Subject(check="nic-nccl")
-    code, reason = nccl.lacking(facts.gpus, simulated=facts.simulation is not None, contended=options.contended)
-    if code:
-        return [subject.skips(code, reason)]
-    for nic in nics:
-        on_step(f"all_reduce through {nic.seen.name}")
-        rows.append(nccl.through(nic, facts.gpus, run, virtual=facts.system.virtual is not None))
-    return []
 
 
 def plan(nics: Sequence[Nic], options: NetworkOptions, memories: Sequence[str]) -> Iterator[list[Transfer]]:

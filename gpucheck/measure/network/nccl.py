@@ -46,8 +46,8 @@ Run = Callable[["Nic", tuple[str, str]], Reduced | str]
 """Of GPUs by bus id, the first near the card: a result, or why there is none."""
 
 
-def lacking(gpus: tuple[Gpu, ...], *, simulated: bool, contended: bool) -> tuple[str, str]:
-    """Return a code and the reason why nothing can be run on these GPUs; empty if it can."""
+def lacking(gpus: tuple[Gpu, ...], *, simulated: bool, contended: bool) -> tuple[str, str] | None:
+    """Return a code and the reason why nothing can be run on these GPUs; None if it can."""
     if not simulated and find_spec(REQUIRED) is None:
         return "nic.no-nccl", f"Python package {REQUIRED} is not installed"
     if len(gpus) < RANKS:
@@ -56,13 +56,13 @@ def lacking(gpus: tuple[Gpu, ...], *, simulated: bool, contended: bool) -> tuple
         admit(gpus, contended=contended)
     except Unmeasurable as error:
         return "nic.nccl-needs-free-gpus", str(error.finding.seen)
-    return "", ""
+    return None
 
 
 def measured(nic: "Nic", bus_ids: tuple[str, str]) -> Reduced | str:
     """Run two ranks. Raises OSError if no process can be started, and what a signal raises."""
+    from gpucheck.measure.collectives.rank import RankOptions
     from gpucheck.measure.collectives.run import launch, output_of, reports_of
-    from gpucheck.measure.collectives.values import RankOptions
     from gpucheck.measure.values import spread
 
     options = RankOptions(

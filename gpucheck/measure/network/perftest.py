@@ -55,14 +55,13 @@ Outcome = Result | str
 Runner = Callable[[Sequence[Transfer]], list[Outcome]]
 
 
-class _Side(NamedTuple):
-    group: Group
-    output: IO[bytes]
+Side = tuple[Group, IO[bytes]]
+"""One process, and what it prints."""
 
 
 def measured(tests: Sequence[Transfer]) -> list[Outcome]:
     """Run all at the same time. Whatever ends this, no process is left. Raises OSError if one cannot be started."""
-    sides: list[_Side] = []
+    sides: list[Side] = []
     with ExitStack() as files:
         try:
             ports = _free_ports(len(tests))
@@ -72,10 +71,10 @@ def measured(tests: Sequence[Transfer]) -> list[Outcome]:
             for test, port in zip(tests, ports, strict=True):
                 sides.append(_start(test, port, files, server=False))
             longest = max(test.seconds for test in tests) + SLACK_S
-            ended = _until(lambda: all(one.group.status() is not None for one in sides), longest)
+            ended = _until(lambda: all(group.status() is not None for group, _ in sides), longest)
         finally:
-            end([one.group for one in sides], ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)))
-        texts = [_text(one.output) for one in sides]
+            end([group for group, _ in sides], ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)))
+        texts = [_text(output) for _, output in sides]
     late = "" if ended else f"no end within {longest:g} s"
     return [_outcome(client, server, late) for server, client in zip(texts, texts[len(tests) :], strict=False)]
 
@@ -94,12 +93,12 @@ def command(test: Transfer, port: int, *, server: bool) -> list[str]:
     return words if server else [*words, "127.0.0.1"]
 
 
-def _start(test: Transfer, port: int, files: ExitStack, *, server: bool) -> _Side:
+def _start(test: Transfer, port: int, files: ExitStack, *, server: bool) -> Side:
     output = files.enter_context(os.fdopen(os.memfd_create("perftest"), "w+b"))
     environment = {**os.environ, **({"CUDA_VISIBLE_DEVICES": test.uuid} if test.gpu else {})}
     words = [sys.executable, "-IS", "-c", WITH_PARENT, str(os.getpid()), *command(test, port, server=server)]
     with on_node((test.server if server else test.client).numa_node):
-        return _Side(Group(words, environment, stdout=output, stderr=output), output)
+        return Group(words, environment, stdout=output, stderr=output), output
 
 
 def _free_ports(count: int) -> list[int]:
@@ -117,8 +116,8 @@ def _until(condition: Callable[[], bool], seconds: float) -> bool:
     return done
 
 
-def _is_up(server: _Side, port: int) -> bool:
-    return server.group.status() is not None or port in set(_listening())
+def _is_up(server: Side, port: int) -> bool:
+    return server[0].status() is not None or port in set(_listening())
 
 
 def _listening() -> Iterator[int]:

@@ -7,6 +7,7 @@ from itertools import combinations, permutations
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from gpucheck.measure.values import HOST, KIB, LATENCY_REPEATS, MIB, SAMPLE_S, WARM_UP_S, CopyStep, Flow, Method, Region
 from gpucheck.model.device import Device
@@ -125,6 +126,10 @@ class CopyPaths(msgspec.Struct, frozen=True, kw_only=True):
     devices: tuple[Device, ...]
     between: dict[tuple[int, int], Path] = msgspec.field(default_factory=dict)
     to_host: tuple[tuple[str, ...], ...] = ()
+
+    def class_of(self, src: int, dst: int) -> str:
+        """Return the path class, empty if it is not known."""
+        return (self.between[src, dst].cls or "") if (src, dst) in self.between else ""
 
 
 class MeasurementRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -267,31 +272,23 @@ def _staged(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopySte
 def _host(machine: CopyPaths, request: MeasurementRequest) -> Iterator[CopyStep]:
     nodes = request.numa_nodes if request.depth == "full" and len(request.numa_nodes) > 1 else ()
     for device in range(len(machine.devices)):
-        for node in (None, *nodes):
-            ways = Flow(src=HOST, dst=device, node=node), Flow(src=device, dst=HOST, node=node)
-            for flow in ways:
-                yield _timed(machine, request, "host and device", (flow,), PCIE_BYTES)
+        ways = Flow(src=HOST, dst=device), Flow(src=device, dst=HOST)
+        flows = [replace(flow, node=node) for node in (None, *nodes) for flow in ways]
         if request.depth == "full" and "sm-read" in request.methods:
-            for flow, method in zip(_host_ways(device), ("sm-read", "sm-write"), strict=True):
-                kernel = msgspec.structs.replace(flow, method=method)
-                yield _timed(machine, request, "host and device", (kernel,), PCIE_BYTES)
-
-
-def _host_ways(device: int) -> tuple[Flow, Flow]:
-    return Flow(src=HOST, dst=device), Flow(src=device, dst=HOST)
+            flows += [replace(ways[0], method="sm-read"), replace(ways[1], method="sm-write")]
+        yield from (_timed(machine, request, "host and device", (flow,), PCIE_BYTES) for flow in flows)
 
 
 def _sizes(machine: CopyPaths, request: MeasurementRequest, chosen: Sequence[tuple[int, int]]) -> Iterator[CopyStep]:
     for size in request.sizes:
         for a, b in chosen:
-            step = _timed(machine, request, "sizes", (Flow(src=a, dst=b),), size)
-            yield msgspec.structs.replace(step, samples=SWEEP_SAMPLES)
+            yield replace(_timed(machine, request, "sizes", (Flow(src=a, dst=b),), size), samples=SWEEP_SAMPLES)
 
 
 def _one_of_each_class(machine: CopyPaths) -> list[tuple[int, int]]:
-    first: dict[str | None, tuple[int, int]] = {}
+    first: dict[str, tuple[int, int]] = {}
     for pair in pairs(machine):
-        first.setdefault(machine.between[pair].cls if pair in machine.between else None, pair)
+        first.setdefault(machine.class_of(*pair), pair)
     return list(first.values())
 
 
@@ -327,7 +324,8 @@ def _timed(
     machine: CopyPaths, request: MeasurementRequest, purpose: str, flows: tuple[Flow, ...], size: int | None = None
 ) -> CopyStep:
     if size is None:
-        fast = any(_class(machine, flow).startswith("NV") or flow.src == flow.dst for flow in flows)
+        classes = [machine.class_of(flow.src, flow.dst) for flow in flows if flow.src != flow.dst]
+        fast = len(classes) < len(flows) or any(cls.startswith("NV") for cls in classes)
         size = NVLINK_BYTES if fast else PCIE_BYTES
     size = min(size, request.buffer_bytes)
     least, _ = samples = SAMPLES[request.depth]
@@ -365,11 +363,6 @@ def _checked(
         devices=len(machine.devices),
         planned_s=count * (size / rate + 3 * size * len(flows) / TOUCH_GB_S) / 1e9,
     )
-
-
-def _class(machine: CopyPaths, flow: Flow) -> str:
-    path = machine.between.get((flow.src, flow.dst))
-    return (path.cls if path else None) or ""
 
 
 def _rates(machine: CopyPaths, flows: Sequence[Flow]) -> list[float]:

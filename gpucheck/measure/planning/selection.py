@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.values import MIB
@@ -25,34 +25,21 @@ class Unmeasurable(Exception):
         self.usage = usage
 
 
-class Chosen(NamedTuple):
-    """The GPUs to measure, each once. local: the copies stay inside one GPU."""
+def choose(gpus: Sequence[Gpu], words: str | None) -> tuple[Gpu, ...]:
+    """Return the GPUs named by ``0,1`` or a list of UUIDs, all by default, each once. Raises Unmeasurable.
 
-    gpus: tuple[Gpu, ...]
-    local: bool
-
-
-def choose(gpus: Sequence[Gpu], words: str | None) -> Chosen:
-    """Return the GPUs named by ``0,1`` or a list of UUIDs, all by default. Raises Unmeasurable.
-
-    ``0,0`` names one GPU twice, for copies inside it.
+    ``0,0`` names one GPU twice: copies stay inside one that is alone.
     """
     if words is None:
-        return Chosen(tuple(gpus), local=len(gpus) == 1)
+        return tuple(gpus)
     tokens = [token.strip() for token in words.split(",")]
     found = [_named(gpus, token) for token in tokens]
     once = {gpu.index: gpu for gpu in found}
-    if len(once) == 1 and len(set(tokens)) == 1:
-        return Chosen(tuple(once.values()), local=True)
-    if len(once) < len(found):
+    if len(once) < len(found) and len(set(tokens)) > 1:
         twice = next(gpu for gpu in found if sum(other.index == gpu.index for other in found) > 1)
-        raise Unmeasurable(
-            COPIES.unknown(
-                "measure.device-named-twice", f"--devices {words}", twice=twice.index, bus_id=twice.pci_bus_id
-            ),
-            usage=True,
-        )
-    return Chosen(tuple(once.values()), local=False)
+        values: dict[str, Any] = {"twice": twice.index, "bus_id": twice.pci_bus_id}
+        raise Unmeasurable(COPIES.unknown("measure.device-named-twice", f"--devices {words}", **values), usage=True)
+    return tuple(once.values())
 
 
 def _named(gpus: Sequence[Gpu], token: str) -> Gpu:

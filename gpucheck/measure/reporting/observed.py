@@ -4,14 +4,15 @@ Rates have six digits, so that they are the same after JSON encoding.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from gpucheck.measure.planning.plan import CopyPaths
 from gpucheck.measure.reporting.surroundings import Scene, ecc_lines, square, surroundings, under_load
-from gpucheck.measure.running.runner import Pair, Results, total
-from gpucheck.measure.values import HOST, DataCheck, Failure, Flow, Timing, error_text
+from gpucheck.measure.running.runner import Pair, Results, by_pair, total
+from gpucheck.measure.values import HOST, DataCheck, Failure, Flow, error_text
+from gpucheck.measure.values import Method as CopyMethod
 from gpucheck.model.diagnosis.observations import (
     CopyFailure,
     CopyFailureKind,
@@ -98,25 +99,21 @@ def measured(results: Results, machine: CopyPaths, scene: Scene) -> Measured:
     if results.opened is None:
         return Measured(failures=failures)
     count = len(machine.devices)
-    one_way, both = dict(results.measured()), results.both_ways()
-    rates = _table(count, {pair: timing.gb_s for pair, timing in one_way.items()})
+    one_way, both = results.measured(), results.both_ways()
     checks = [check for _, check in results.checks if check.flow.src != check.flow.dst]
     compared = sum(check.bytes_verified for check in checks)
+    known: dict[str, Any] = {name: _table(count, cells) for name, cells in tables(results).items()}
     damaged = tuple(_damaged(results, machine, scene))
     copied = [row for row in damaged if not row.at_source]
     kinds = {row.damage for row in copied}
     return Measured(
-        p2p_uni_gb_s=rates,
+        **known,
         p2p_uni_error=_table(count, {pair: _part(timing.error) for pair, timing in one_way.items()}),
         p2p_uni_alone=_flags(count, {pair: Flow(src=pair[0], dst=pair[1]) in results.alone for pair in one_way}),
-        p2p_bidir_gb_s=_table(count, _each_way({pair: total(timings) for pair, timings in both.items()})),
         p2p_bidir_error=_table(count, _each_way({p: _part(max(t.error for t in both[p])) for p in both})),
         p2p_bidir_alone=_flags(count, _each_way({pair: pair in results.both_alone for pair in both})),
-        staged_uni_gb_s=_table(count, results.staged()),
-        p2p_latency_us=_table(count, results.latencies("ce-write")),
-        staged_latency_us=_table(count, results.latencies("staged")),
-        method=Method(engine="ce", direction="write") if rates else Measured().method,
-        host_device=tuple(_host_device(results, place, scene) for place in range(count) if _host_rates(results, place)),
+        method=Method(engine="ce", direction="write") if one_way else Measured().method,
+        host_device=tuple(filter(None, (_host_device(results, place, scene) for place in range(count)))),
         under_load=under_load(scene),
         integrity_bad_pairs=tuple(sorted({pair for row in copied for pair in row.pairs})) if compared else None,
         damage=_common(kinds),
@@ -124,6 +121,22 @@ def measured(results: Results, machine: CopyPaths, scene: Scene) -> Measured:
         bytes_compared=compared or None,
         failures=failures,
     )
+
+
+def tables(results: Results) -> dict[str, dict[Pair, float]]:
+    """Return the measured values of ordered pairs by the name of their matrix."""
+    staged = by_pair(results.together | results.alone, "staged")
+    return {
+        "p2p_uni_gb_s": {pair: timing.gb_s for pair, timing in results.measured().items()},
+        "p2p_bidir_gb_s": _each_way({pair: total(timings) for pair, timings in results.both_ways().items()}),
+        "staged_uni_gb_s": {pair: timing.gb_s for pair, timing in staged.items()},
+        "p2p_latency_us": latencies(results, "ce-write"),
+        "staged_latency_us": latencies(results, "staged"),
+    }
+
+
+def latencies(results: Results, method: CopyMethod) -> dict[Pair, float]:
+    return {pair: timing.median_s * 1e6 for pair, timing in by_pair(results.latency, method).items()}
 
 
 def _digits(number: float) -> float:
@@ -147,14 +160,11 @@ def _each_way(cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
     return cells | {(b, a): value for (a, b), value in cells.items()}
 
 
-def _host_rates(results: Results, place: int) -> tuple[Timing | None, Timing | None] | None:
-    found = results.host.get(Flow(src=HOST, dst=place)), results.host.get(Flow(src=place, dst=HOST))
-    return found if any(found) else None
-
-
-def _host_device(results: Results, place: int, scene: Scene) -> HostDevice:
+def _host_device(results: Results, place: int, scene: Scene) -> HostDevice | None:
     """Return both directions. The memory is on the GPU's NUMA node if this process may use its CPUs."""
-    there, back = _host_rates(results, place) or (None, None)
+    there, back = results.host.get(Flow(src=HOST, dst=place)), results.host.get(Flow(src=place, dst=HOST))
+    if there is None and back is None:
+        return None
     node, usable = results.devices[place].numa_node, results.opened.numa_nodes if results.opened else ()
     return HostDevice(
         gpu=place,
@@ -182,8 +192,7 @@ def _damaged(results: Results, machine: CopyPaths, scene: Scene) -> Iterable[Dam
         if check.disagreements:
             doubted.append((loaded, check))
         if check.mismatches > check.disagreements:
-            path = machine.between.get((check.flow.src, check.flow.dst))
-            nvlink = path is not None and (path.cls or "").startswith("NV")
+            nvlink = machine.class_of(check.flow.src, check.flow.dst).startswith("NV")
             groups.setdefault((check.damage, nvlink, check.at_source), []).append((loaded, check))
     for (_, _, at_source), rows in groups.items():
         wrong = sum(check.mismatches - check.disagreements for _, check in rows)

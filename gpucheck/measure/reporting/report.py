@@ -1,7 +1,7 @@
 """Convert results to the report: positions to rows and columns, seconds to rates."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -11,8 +11,10 @@ from gpucheck.measure.reporting.observed import (
     bytes_text,
     copied_pairs,
     count_text,
+    latencies,
     pair_subject,
     pairs_text,
+    tables,
     where_copied,
 )
 from gpucheck.measure.reporting.surroundings import Scene, nvml_status
@@ -111,18 +113,9 @@ def _pair(src: int, dst: int, results: Results, machine: CopyPaths, verified: in
 def matrices(results: Results, machine: CopyPaths) -> dict[str, Matrix]:
     """Return matrices with their names in ``gpucheck diagnose``. Empty matrices are omitted."""
     count = range(len(machine.devices))
-    both = results.both_ways().items()
-    tables = {
-        "p2p_uni_gb_s": {pair: t.gb_s for pair, t in results.measured()},
-        "p2p_bidir_gb_s": {pair: total(timings) for (a, b), timings in both for pair in ((a, b), (b, a))},
-        "staged_uni_gb_s": results.staged(),
-        "p2p_latency_us": results.latencies("ce-write"),
-        "staged_latency_us": results.latencies("staged"),
-        "load_latency_us": results.latencies("sm-read"),
-    }
     return {
         name: tuple(tuple(_rounded(cells.get((a, b))) for b in count) for a in count)
-        for name, cells in tables.items()
+        for name, cells in (tables(results) | {"load_latency_us": latencies(results, "sm-read")}).items()
         if cells
     }
 
@@ -242,32 +235,24 @@ PACKAGE = {"cuda": "cuda-bindings", "cuda.bindings": "cuda-bindings"}
 SHOWN = 8
 GPU_IS_LOST = 15  # nvmlReturn_t
 NOT_PERMITTED = 800
+NO_RESOURCES = "measure.copies-no-resources"
 CHANNELS = "/dev/nvidia-caps-imex-channels"
 
 
-class Reason(NamedTuple):
-    """The reason of an unknown result. headline: of what is seen."""
-
-    headline: str
-    code: str
-
-
-# None of these is related to a link, a GPU or the driver.
-UNKNOWN: dict[FailureKind, Reason] = {
-    "not-timed": Reason("the copies could not be queued in time", "measure.copies-not-timed"),
-    "no-memory": Reason("out of memory", "measure.copies-no-memory"),
-    "no-process": Reason("the measuring process could not be started", "measure.copies-no-process"),
-    "no-resources": Reason(
-        "the host has no space, memory, processes or open files left for it", "measure.copies-no-resources"
-    ),
-    "killed": Reason("the measuring process was killed from outside", "measure.copies-killed"),
-    "defect": Reason("a defect of gpucheck or of a Python package that it uses", "measure.copies-defect"),
-    "not-started": Reason("the copy engine did not start", "measure.engine-not-started"),
+# Why a result is unknown, as what is seen, and its code. None is related to a link, a GPU or the driver.
+UNKNOWN: dict[FailureKind, tuple[str, str]] = {
+    "not-timed": ("the copies could not be queued in time", "measure.copies-not-timed"),
+    "no-memory": ("out of memory", "measure.copies-no-memory"),
+    "no-process": ("the measuring process could not be started", "measure.copies-no-process"),
+    "no-resources": ("the host has no space, memory, processes or open files left for it", NO_RESOURCES),
+    "killed": ("the measuring process was killed from outside", "measure.copies-killed"),
+    "defect": ("a defect of gpucheck or of a Python package that it uses", "measure.copies-defect"),
+    "not-started": ("the copy engine did not start", "measure.engine-not-started"),
 }
 # Copies between CPU processes use neither driver nor link.
-OF_PROCESSES: dict[FailureKind, Reason] = {
-    "stuck": Reason("the copy hung", "measure.processes-stuck"),
-    "crashed": Reason("the measuring process crashed", "measure.processes-crashed"),
+OF_PROCESSES: dict[FailureKind, tuple[str, str]] = {
+    "stuck": ("the copy hung", "measure.processes-stuck"),
+    "crashed": ("the measuring process crashed", "measure.processes-crashed"),
 }
 
 
@@ -292,7 +277,7 @@ def gaps(results: Results, *, gpus: bool, loaded: bool, channels: bool = False) 
 def _not_read(rejected: str) -> Finding:
     load, seen = Subject(check="links-under-load"), "link state under load unknown: no NVML reading while copies ran"
     if rejected:
-        return load.with_evidence(rejected).unknown(UNKNOWN["no-resources"].code, seen)
+        return load.with_evidence(rejected).unknown(NO_RESOURCES, seen)
     return load.unknown("measure.load-not-read", seen)
 
 
@@ -312,16 +297,15 @@ def lost(devices: Sequence[Device], after: NvmlReading | NvmlFailure) -> tuple[F
     )
 
 
-def _failures(results: Results, reasons: dict[FailureKind, Reason]) -> Iterator[Finding]:
+def _failures(results: Results, reasons: dict[FailureKind, tuple[str, str]]) -> Iterator[Finding]:
     for failure in results.failures:
         if failure.kind == "missing-package":
             package = PACKAGE.get(failure.detail, failure.detail)
             seen = f"not run: Python package {failure.detail} is not installed"
             yield COPIES.skips("measure.package-missing", seen, package=package)
-    for kind, reason in reasons.items():
-        unknown = [failure for failure in results.failures if failure.kind == kind]
-        if unknown:
-            yield _unknown(unknown, reason, results)
+    for kind, (headline, code) in reasons.items():
+        if unknown := [failure for failure in results.failures if failure.kind == kind]:
+            yield _unknown(unknown, headline, code, results)
     peers = [failure.purpose for failure in results.failures if failure.kind == "no-peers-left"]
     if peers:
         seen = f"not run: {', '.join(dict.fromkeys(peers))}: {error_text(PEERS_USED_UP)}"
@@ -332,7 +316,7 @@ def _failures(results: Results, reasons: dict[FailureKind, Reason]) -> Iterator[
         yield COPIES.unknown("measure.copies-interrupted", "interrupted: the remaining copies unknown")
 
 
-def _unknown(failures: Sequence[Failure], reason: Reason, results: Results) -> Finding:
+def _unknown(failures: Sequence[Failure], headline: str, code: str, results: Results) -> Finding:
     """Return the finding on all failures of one kind. Only timings name the pair; other reasons concern the process."""
     timed = failures[0].kind == "not-timed"
     pairs = copied_pairs(failures) if timed else []
@@ -342,12 +326,10 @@ def _unknown(failures: Sequence[Failure], reason: Reason, results: Results) -> F
     subject = Subject(
         check=COPIES.check, name=pair_subject(results, pairs) if pairs else "host", evidence=tuple(lines)[:SHOWN]
     )
-    seen = f"{'timings' if timed else 'results'} unknown{where} ({steps}): {reason.headline}"
-    known = next((failure for failure in failures if failure.reason is not None), None)
-    if known is None or known.reason is None:
-        return subject.unknown(reason.code, seen)
-    values: dict[str, Any] = known.values
-    return subject.unknown(known.reason, seen, **values)
+    seen = f"{'timings' if timed else 'results'} unknown{where} ({steps}): {headline}"
+    known = next(((one.reason, one.values) for one in failures if one.reason is not None), (code, {}))
+    values: dict[str, Any] = known[1]
+    return subject.unknown(known[0], seen, **values)
 
 
 def _copy(failure: Failure, results: Results) -> str:
@@ -398,6 +380,6 @@ def _fabric(results: Results, *, channels: bool) -> Iterator[Finding]:
 
 
 def _processes(results: Results) -> Finding:
-    pairs = sum(1 for _ in results.measured())
+    pairs = len(results.measured())
     seen = f"not applicable: {count_text(pairs, 'pair')} of CPU processes, no GPU"
     return BANDWIDTH.skips("measure.only-processes", seen)

@@ -1,10 +1,9 @@
 """Run a plan: request every step, split a round that failed, and repeat low pairs alone."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
-from types import TracebackType
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -65,46 +64,31 @@ class Results:
         flow = Flow(src=src, dst=dst, method=method)
         return self.alone.get(flow) or self.together.get(flow)
 
-    def measured(self) -> Iterator[tuple[Pair, Timing]]:
-        for flow in self.together:
-            if flow.method == "ce-write" and HOST not in (flow.src, flow.dst) and flow.src != flow.dst:
-                timing = self.one_way(flow.src, flow.dst)
-                if timing is not None:
-                    yield (flow.src, flow.dst), timing
-
-    def staged(self) -> dict[Pair, float]:
-        """Return the GB/s of the pairs measured without peer access."""
-        found = self.together | self.alone
-        return {(flow.src, flow.dst): t.gb_s for flow, t in found.items() if flow.method == "staged"}
-
-    def latencies(self, method: Method) -> dict[Pair, float]:
-        return {
-            (flow.src, flow.dst): timing.median_s * 1e6
-            for flow, timing in self.latency.items()
-            if flow.method == method and flow.src != flow.dst
-        }
+    def measured(self) -> dict[Pair, Timing]:
+        """Return the timings of one direction: those measured alone, where they exist."""
+        return by_pair(self.together | self.alone, "ce-write")
 
     def both_ways(self) -> dict[Pair, tuple[Timing, Timing]]:
         """Return the two directions of every unordered pair, lower position first."""
         return self.both | self.both_alone
 
-    def take(self, step: CopyStep, timings: tuple[Timing, ...], checks: tuple[DataCheck, ...]) -> None:
-        if step.operation == "integrity":
-            self.checks += [(step.purpose == "integrity under load", check) for check in checks]
-        elif step.operation == "latency":
-            self.latency.update({t.flow: t for t in timings})
-        elif step.purpose == "alone":
-            self.alone.update({t.flow: t for t in timings})
-        elif step.purpose == "both directions":
-            self.both.update(_both(timings))
-        elif step.purpose == "both directions alone":
-            self.both_alone.update(_both(timings))
-        elif step.purpose == "host and device":
-            self.host.update({t.flow: t for t in timings})
-        elif step.purpose == "sizes":
-            self.sizes += timings
+    def take(self, step: CopyStep, answer: Answer) -> None:
+        self.device_s += answer.device_s
+        self.checks += [(step.purpose == "integrity under load", check) for check in answer.checks]
+        both = {"both directions": self.both, "both directions alone": self.both_alone}
+        tables = {"alone": self.alone, "latency": self.latency, "host and device": self.host}
+        if step.purpose == "sizes":
+            self.sizes += answer.timings
+        elif step.purpose in both:
+            both[step.purpose].update(_both(answer.timings))
         else:
-            self.together.update({t.flow: t for t in timings})
+            tables.get(step.purpose, self.together).update({timing.flow: timing for timing in answer.timings})
+
+
+def by_pair(timings: Mapping[Flow, Timing], method: Method) -> dict[Pair, Timing]:
+    """Return the timings by this method between two devices."""
+    chosen = {flow: one for flow, one in timings.items() if flow.method == method and HOST not in (flow.src, flow.dst)}
+    return {(flow.src, flow.dst): one for flow, one in chosen.items() if flow.src != flow.dst}
 
 
 def _both(timings: tuple[Timing, ...]) -> dict[Pair, tuple[Timing, Timing]]:
@@ -117,10 +101,9 @@ MOST_REPEATED = 8  # pairs; if every pair is low, this number is sufficient
 MOST_LOST = 4  # children: each takes its deadline, and a host where four copies hang is faulty
 LOST = ("stuck", "crashed", "killed", "defect", "no-memory")
 DIVISIBLE = ("refused", "stuck", "crashed", "not-timed", "no-peers-left")  # fewer simultaneous flows may succeed
-Low = Callable[[Results], Iterable[tuple[Flow, ...]]]
 # Pairs with low results, the slowest first: ordered ones, and those with both directions at once.
 Doubts = tuple[tuple[Pair, ...], tuple[Pair, ...]]
-
+Low = Callable[[Results], Doubts]
 
 # Returns the result of a step, or why there is none: a supervised child, or an engine in this process for tests.
 RunStep = Callable[[CopyStep], Answer | Failure]
@@ -133,10 +116,10 @@ def run(
     *,
     machine: CopyPaths,
     request: MeasurementRequest,
-    low: Low,
+    low: Low = lambda _: ((), ()),
     watch: Watch = Watch(),  # noqa: B008 - immutable
 ) -> None:
-    """Fill ``results``. low: flows of pairs with low results that were not measured alone yet."""
+    """Fill ``results``. low: what is measured again alone."""
 
     def heard(step: CopyStep) -> Answer | Failure:
         answer = run_step(step)
@@ -174,8 +157,7 @@ def _do(run_step: RunStep, step: CopyStep, results: Results) -> None:
         # A GPU without NVSwitch maps at most eight peers; the next child starts with none.
         answer = run_step(step)
     if isinstance(answer, Answer):
-        results.take(step, answer.timings, answer.checks)
-        results.device_s += answer.device_s
+        results.take(step, answer)
         results.rounds += step.purpose == "one direction"
         return
     _count(answer, results)
@@ -193,8 +175,7 @@ def _one_by_one(run_step: RunStep, step: CopyStep, results: Results) -> bool:
         single = replace(step, flows=(flow,))
         again = run_step(single)
         if isinstance(again, Answer):
-            results.take(single, again.timings, again.checks)
-            results.device_s += again.device_s
+            results.take(single, again)
             continue
         found = True
         _count(again, results)
@@ -215,7 +196,7 @@ def _record(failure: Failure, step: CopyStep, results: Results) -> None:
 
 def _repeat_low(run_step: RunStep, results: Results, machine: CopyPaths, request: MeasurementRequest, low: Low) -> None:
     """Measure low pairs alone, one direction also through host memory, to compare peer access with it."""
-    for flows in low(results):
+    for flows in again(results, low(results)):
         if results.gave_up is not None:
             return
         _do(run_step, alone(machine, request, flows), results)
@@ -271,9 +252,7 @@ class Supervised:
         self.environment, self.removed = self._place.enter_context(workplace("copies"))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self.worker is not None:
             self.worker.end(by_itself=kind is None)
         self._place.close()

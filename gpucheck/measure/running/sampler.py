@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from types import TracebackType
 
 import msgspec
 
@@ -35,7 +34,7 @@ class Sampler:
 
     def __init__(self, bus_ids: Sequence[str], *, simulated: bool, command: Sequence[str] = CHILD) -> None:
         self._simulated = simulated
-        self._readings: list[LinkReading] = []
+        self.readings: list[LinkReading] = []
         self._stopped = False
         self._child: Child | None = None
         self.rejected = ""  # the operating system's words, where it started no process or thread for the readings
@@ -54,17 +53,12 @@ class Sampler:
             self.rejected = str(error)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._simulated and kind is None and self._thread.ident is not None:
             self._thread.join(2 * FIRST_S)
         self._stopped = True
         if self._child is not None:
             self._child.kill()
-
-    def readings(self) -> tuple[LinkReading, ...]:
-        return tuple(self._readings)
 
     def _listen(self) -> None:
         if self._child is None:
@@ -73,7 +67,7 @@ class Sampler:
             while (line := self._child.read_line(time.monotonic() + FIRST_S)) is not None:
                 # A reading that ended after the copies may show idle links.
                 if not self._stopped:
-                    self._readings.append(msgspec.json.decode(line, type=LinkReading))
+                    self.readings.append(msgspec.json.decode(line, type=LinkReading))
         last_line = self._child.how_it_ended().last_line
         self.rejected = last_line if exhausted(last_line) else self.rejected
         self._child.end()

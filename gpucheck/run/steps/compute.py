@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from gpucheck.compute.evaluation import CHECKS, ENGINE_MISSING, RESULTS, checked, doubtful, evaluate
+from gpucheck.compute.evaluation import CHECKS, ENGINE_MISSING, RESULTS, checked, evaluate
 from gpucheck.compute.values import CUBLAS, untested
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Verdict, worst
@@ -19,8 +19,7 @@ from gpucheck.run.step import Outcome, RunStep, numbers_of
 from gpucheck.train import mig_instances, whole_gpus
 
 if TYPE_CHECKING:
-    from gpucheck.compute.burnin import BurnInOptions
-    from gpucheck.compute.measure import ComputeOptions
+    from gpucheck.compute.measure import BurnInOptions, ComputeOptions
     from gpucheck.measure.values import Watch
     from gpucheck.model.compute import ComputeReport
 
@@ -50,16 +49,16 @@ def compute(source: Source, options: "ComputeOptions", watch: "Watch | None" = N
     from gpucheck.compute.measure import measure
     from gpucheck.measure.values import Watch
 
-    return measure(source, options, doubtful, watch or Watch(), lambda report: _evaluated(source, report))
+    return measure(source, options, watch or Watch(), lambda report: _evaluated(source, report))
 
 
 def burn_in(
     source: Source, options: "BurnInOptions", watch: "Watch", store: "Callable[[ComputeReport], None]"
 ) -> "ComputeReport":
-    """Compute for minutes to days. store, errors: as those of gpucheck.compute.burnin.burn_in."""
-    from gpucheck.compute import burnin
+    """Compute for minutes to days. store, errors: as those of gpucheck.compute.measure.burn_in."""
+    from gpucheck.compute import measure
 
-    return burnin.burn_in(source, options, doubtful, lambda report: _evaluated(source, report), watch, store)
+    return measure.burn_in(source, options, lambda report: _evaluated(source, report), watch, store)
 
 
 def _evaluated(source: Source, report: "ComputeReport") -> "ComputeReport":

@@ -20,28 +20,10 @@ NAME = "p2p"
 CLAIM = "copies between GPUs"
 # Every name that a finding about links may have; some are also the names of checks, which explain themselves.
 FINDINGS = (
-    "p2p-copies",
-    "p2p-integrity",
-    "fabric-memory",
-    "p2p-bandwidth",
-    "p2p-both-ways",
-    "p2p-latency",
-    "staged-copies",
-    "simultaneous-copies",
-    "host-copies",
-    "pcie-link",
-    "uplink",
-    "links-under-load",
-    "p2p-status",
-    "nvlink-links",
-    "pcie-lanes",
-    "shared-uplink",
-    "cross-socket",
-    "bar1",
-    "iommu",
-    "acs",
-    "environment",
-)
+    "p2p-copies", "p2p-integrity", "fabric-memory", "p2p-bandwidth", "p2p-both-ways", "p2p-latency", "staged-copies",
+    "simultaneous-copies", "host-copies", "pcie-link", "uplink", "links-under-load", "p2p-status", "nvlink-links",
+    "pcie-lanes", "shared-uplink", "cross-socket", "bar1", "iommu", "acs", "environment",
+)  # fmt: skip
 # Around the deadlines of its children: four lost ones and the start of a fifth take less.
 DEADLINE_S = 600.0
 # The plan's device time: 1.4 s for 2 GPUs, 8 s for 8 on NVSwitch, 10 s for 8 on PCIe. Contexts come on top.

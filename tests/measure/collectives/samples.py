@@ -4,8 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from gpucheck.measure.collectives.rank import RankReport
 from gpucheck.measure.collectives.run import Ended, gaps
-from gpucheck.measure.collectives.values import RankReport
 from gpucheck.model.collectives import CollectiveResult
 from gpucheck.processes.ranks.nccl_log import Taken
 from gpucheck.processes.ranks.supervisor import RankEnd, Reason

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from gpucheck.measure.collectives.values import ALL
+from gpucheck.measure.collectives.rank import ALL
 from tests.shared import END_S
 
 pytestmark = pytest.mark.slow

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.measure.collectives.rank import _kind
+from gpucheck.measure.collectives.rank import _kind, bus_factor, elements
 from gpucheck.measure.collectives.run import CollectiveOptions, measure, measured
-from gpucheck.measure.collectives.values import bus_factor, elements
 from gpucheck.measure.engines import torch as torch_engine
 from gpucheck.measure.engines.torch import ordinal
 from gpucheck.model import EXIT_STATUS, Verdict

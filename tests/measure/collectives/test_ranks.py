@@ -3,8 +3,8 @@
 import pytest
 
 from gpucheck.measure.collectives import run
+from gpucheck.measure.collectives.rank import RankOptions
 from gpucheck.measure.collectives.run import launch
-from gpucheck.measure.collectives.values import RankOptions
 from gpucheck.model import Verdict
 from gpucheck.processes.ranks.nodes import Nodes
 from tests.measure.collectives.samples import NCCL_ERROR, stated

@@ -13,9 +13,9 @@ import pytest
 from cuda.bindings import driver
 
 from gpucheck.measure.engines.driver import calls as opening
-from gpucheck.measure.engines.driver import gate
+from gpucheck.measure.engines.driver import engine as gates
 from gpucheck.measure.engines.driver.calls import REASONS, Calls, CudaError, MissingCall, missing, not_opened
-from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate
+from gpucheck.measure.engines.driver.engine import Gate, Lane, SpinGate
 from gpucheck.measure.engines.driver.gpu import PTX, Peers, imported
 from gpucheck.measure.values import MIB, NotShared, NotTimed
 from gpucheck.model import Confidential, NvmlReading
@@ -142,7 +142,7 @@ def test_a_queue_that_is_full_opens_the_gate_by_the_timer_and_gives_no_number():
 def test_a_process_without_a_processor_is_given_time_to_queue(monkeypatch):
     """Its clock stands still: the gate stays shut until everything is queued."""
     driver, stopped = Driver(), time.monotonic()
-    monkeypatch.setattr(gate, "waited_s", lambda pid: time.monotonic() - stopped)
+    monkeypatch.setattr(gates, "waited_s", lambda pid: time.monotonic() - stopped)
 
     assert Gate(driver, patience_s=0.02).timed([lane(driver, lambda: time.sleep(0.1))], [1]) == (0.25,)
 

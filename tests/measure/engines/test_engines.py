@@ -7,8 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.measure.engines.cpu import CpuEngine
-from gpucheck.measure.running.child import engine_of, execute, open_engine
-from gpucheck.measure.running.integrity import verify
+from gpucheck.measure.running.child import engine_of, execute, open_engine, verify
 from gpucheck.measure.values import HOST, CopyStep, Failure, Flow, NotTimed, Opened, Region, Setup
 from gpucheck.model.device import Device
 

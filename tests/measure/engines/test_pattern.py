@@ -19,7 +19,7 @@ from gpucheck.measure.engines.pattern import (
     word_at,
     words_at,
 )
-from gpucheck.measure.running.integrity import Suspects, classify
+from gpucheck.measure.running.child import Suspects, classify
 from gpucheck.measure.values import Wrong
 
 words = st.integers(0, 2**64 - 1)

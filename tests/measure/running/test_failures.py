@@ -53,7 +53,7 @@ def measured(error, place="Broken.time", depth="quick"):
         else:
             results.opened = opened
             pids.add(child.worker.pid)
-            run(plan(machine, request), child.run_step, results, machine=machine, request=request, low=lambda _: ())
+            run(plan(machine, request), child.run_step, results, machine=machine, request=request)
             pids.add(child.worker.pid if child.worker else 0)
     return results, machine, pids
 
@@ -91,7 +91,7 @@ def test_a_defect_is_placed_for_whoever_reports_it():
     assert len(results.failures) <= MOST_LOST + 1
 
 
-@pytest.mark.parametrize("place", sampled(["Broken.fill", "cpu._compared", "cpu.signed"], (1,)))
+@pytest.mark.parametrize("place", sampled(["Broken.fill", "cpu._Device.compare", "cpu.signed"], (1,)))
 def test_an_exception_between_the_copies_is_no_corrupt_data(place):
     """Also one inside a device's own process, where its buffers are filled and compared."""
     results, _, _ = measured("MemoryError()", place)

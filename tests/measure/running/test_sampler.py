@@ -33,7 +33,7 @@ def test_what_the_child_wrote_counts(body, readings):
     with Sampler(("0000:07:00.0",), simulated=True, command=child(body)) as sampler:
         pass
 
-    assert sampler.readings() == readings
+    assert sampler.readings == [*readings]
 
 
 NO_THREAD = 'import sys\nsys.exit("RuntimeError: can\'t start new thread")'
@@ -60,7 +60,7 @@ def test_a_reading_that_ends_after_the_copies_is_not_taken_nor_waited_for():
     with Sampler(("0000:07:00.0",), simulated=False, command=child("time.sleep(600)\nsend()")) as sampler:
         pass
 
-    assert sampler.readings() == ()
+    assert sampler.readings == []
     sampler._thread.join(END_S)
     assert not sampler._thread.is_alive(), "the child was ended"
 
@@ -70,4 +70,4 @@ def test_without_a_process_or_a_gpu_there_is_no_reading():
         with Sampler(bus_ids, simulated=True, command=command) as sampler:
             pass
 
-        assert sampler.readings() == ()
+        assert sampler.readings == []

@@ -11,8 +11,7 @@ from itertools import cycle, pairwise, product
 from typing import Any
 
 from gpucheck.measure.engines.driver.calls import CudaError, MissingCall
-from gpucheck.measure.engines.driver.engine import LINK_STRIDE, DriverEngine
-from gpucheck.measure.engines.driver.gate import Gate, Lane, SpinGate, ungated
+from gpucheck.measure.engines.driver.engine import LINK_STRIDE, DriverEngine, Gate, Lane, SpinGate, timed_by_events
 from gpucheck.measure.engines.driver.gpu import CudaGpu
 from gpucheck.measure.engines.pattern import MASK, words_at
 from gpucheck.measure.values import MIB, NotTimed, Setup
@@ -33,7 +32,7 @@ Way = Callable[[Sequence[Lane], Sequence[int]], tuple[float, ...]]
 def ways(engine: DriverEngine) -> dict[str, Way]:
     """Each way to time copies that this driver offers: what the engine chose, the spin kernel, events alone."""
     word = {"gate": engine.gate.timed} if isinstance(engine.gate, Gate) else {}
-    return {**word, "spin": SpinGate(engine.calls).timed, "events": partial(ungated, engine.calls)}
+    return {**word, "spin": SpinGate(engine.calls).timed, "events": partial(timed_by_events, engine.calls)}
 
 
 def kernels(gpu: CudaGpu) -> Iterator[Line]:
