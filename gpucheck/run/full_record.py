@@ -19,7 +19,7 @@ from msgspec.structs import asdict, replace
 
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.facts import Source
-from gpucheck.model.full_record import CopyTiming, CudaFailure, FullRecord, Ran
+from gpucheck.model.full_record import CopyTiming, CudaFailure, CudaReading, FullRecord, Ran
 from gpucheck.processes.capture import completed
 from gpucheck.processes.signals import signal_name
 
@@ -38,6 +38,7 @@ AFTER_STUCK_S = 5.0  # as for checks: what waits for the same driver must not ta
 NVML_S = 20.0
 MOST_ERRORS = 1 << 20  # where NCCL's log of eight ranks is
 LATE = "not at its end within its limit"
+AGAIN = "gpucheck verify --only driver; dmesg | grep -e NVRM -e Xid"
 CUT = "the recording was ended before this was measured"
 COPIES, READ_CUDA = "copies", "cuda"
 COMPUTE, TRAIN = "compute", "train"
@@ -82,7 +83,7 @@ PROGRAMS = (
     _host("numactl", "-H"),
     _host("ldconfig", "-p"),
     Program("every NVML call", 45, ("-m", "gpucheck.host.nvml.every")),
-    Program(READ_CUDA, CUDA_S, ()),
+    Program(READ_CUDA, CUDA_S, ("-m", "gpucheck.measure.engines.driver.reading")),
     Program("kernels and ways to time", 60, ("-m", "gpucheck.measure.engines.driver.trial"), heavy=True),
     _own("verify, level quick", 45, "verify", "--level", "quick", "--format", "json"),
     _part(COPIES, 120, COPIES),
@@ -117,7 +118,7 @@ def take(source: Source, programs: tuple[Program, ...] = PROGRAMS, *, whole_s: f
     )
     busy, simulated = in_use(source), source.read("simulation").simulation is not None
     for number, program in enumerate(programs, 1):
-        foreign = simulated and program.command[:1] not in ((), ("-m",))
+        foreign = simulated and program.command[0] != "-m"
         why = "not run: the GPUs are simulated, and this program is not" if foreign else busy if program.heavy else None
         late = any(ran.why == LATE for ran in full.programs)
         limit_s = min(program.limit_s, AFTER_STUCK_S) if late and not program.heavy else program.limit_s
@@ -140,13 +141,9 @@ def in_use(source: Source) -> str | None:
 
 def _after(full: FullRecord, program: Program, limit_s: float, why: str | None) -> FullRecord:
     clock = time.monotonic()
-    if program.name == READ_CUDA and why is None:
-        from gpucheck.measure.engines.driver.reading import read_cuda
-
-        full = replace(full, cuda=read_cuda(limit_s))
-        ran = Ran(name=program.name, command=(), limit_s=limit_s, status=0)
-    else:
-        ran = _ran(program, limit_s) if why is None else _not_run(program, limit_s, why)
+    ran = _ran(program, limit_s) if why is None else _not_run(program, limit_s, why)
+    if program.name == READ_CUDA and not ran.skipped:
+        full, ran = replace(full, cuda=_cuda(ran)), replace(ran, output="")
     if program.name == COPIES:
         full, ran = _with_copies(full, ran), replace(ran, output="")
     seconds = round(time.monotonic() - clock, 3)
@@ -186,6 +183,14 @@ def _ran(program: Program, limit_s: float) -> Ran:
         output=done.stdout[:MOST_OUTPUT].decode("utf-8", "replace"),
         errors=done.stderr[-MOST_ERRORS:].decode("utf-8", "replace"),
     )
+
+
+def _cuda(ran: Ran) -> CudaReading | CudaFailure:
+    try:
+        return msgspec.json.decode(ran.output, type=CudaReading | CudaFailure)
+    except msgspec.MsgspecError as error:
+        how = ran.why or (ran.errors.splitlines() or [f"its output is invalid: {error}"])[-1]
+        return CudaFailure(why=f"the process that read CUDA: {how}", fix=AGAIN)
 
 
 class _Copies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

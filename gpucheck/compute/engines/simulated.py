@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 
 import msgspec
 
@@ -191,7 +192,8 @@ class SimulatedBench:
     def _results(self, gpu: _Gpu, step: ComputeStep) -> Answer:
         """The values that are computed follow from the rate of the products; each may be wrong."""
         samples = tuple(gpu.pass_time(step.seconds, RESULTS_POWER))
-        flops = self._flops(gpu.about, step.what.rpartition("-")[2], _mean_clock(samples))
+        clock = fmean(sample.sm_clock_mhz for sample in samples if sample.sm_clock_mhz is not None)
+        flops = self._flops(gpu.about, step.what.rpartition("-")[2], clock)
         values = int(flops * RESULTS_SHARE / (2 * DEPTH) * step.seconds / REPEATS)
         right = hashlib.sha256(f"{gpu.about.name} {step.what}".encode()).hexdigest()[:16]
         hit = -math.expm1(values * math.log1p(-gpu.about.wrong)) if gpu.about.wrong < 1 else 1.0
@@ -201,8 +203,3 @@ class SimulatedBench:
         if gpu.about.always:
             digests = (hashlib.sha256(f"{gpu.about.bus_id} {step.what}".encode()).hexdigest()[:16],) * REPEATS
         return Answer(digests=digests, values=values, samples=samples, seconds=step.seconds)
-
-
-def _mean_clock(samples: Sequence[Sample]) -> float:
-    clocks = [sample.sm_clock_mhz for sample in samples if sample.sm_clock_mhz is not None]
-    return sum(clocks) / len(clocks)

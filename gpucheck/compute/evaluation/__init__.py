@@ -131,22 +131,22 @@ def _unsteady(device: ComputeDevice) -> Finding | None:
     return subject_of(RESULTS, device, *evidence).fails("compute.repeats-differ", seen, "equal repeats")
 
 
-def _votes(group: Sequence[ComputeDevice], what: str) -> list[tuple[str, int]]:
-    return Counter(device.digests[what] for device in group if what in device.digests).most_common()
-
-
-def _operations(group: Sequence[ComputeDevice]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(what for device in group for what in device.digests))
+def _votes(group: Sequence[ComputeDevice]) -> dict[str, list[tuple[str, int]]]:
+    """Return by operation the digests and how many devices have each, the most frequent first."""
+    counts: dict[str, Counter[str]] = {}
+    for device in group:
+        for what, digest in device.digests.items():
+            counts.setdefault(what, Counter())[digest] += 1
+    return {what: count.most_common() for what, count in counts.items()}
 
 
 def _minority(group: Sequence[ComputeDevice]) -> dict[int, Finding]:
     odd: dict[int, list[str]] = {}
-    for what in _operations(group):
-        votes = _votes(group, what)
-        if len(votes) > 1 and votes[0][1] > sum(count for _, count in votes) / 2:
+    for what, ((most, count), *others) in _votes(group).items():
+        if others and count > sum(other for _, other in others):
             for device in group:
-                if device.digests.get(what, votes[0][0]) != votes[0][0]:
-                    odd.setdefault(device.index, []).append(f"{what}: {device.digests[what]}, others {votes[0][0]}")
+                if device.digests.get(what, most) != most:
+                    odd.setdefault(device.index, []).append(f"{what}: {device.digests[what]}, others {most}")
     return {
         device.index: subject_of(RESULTS, device, *odd[device.index]).fails(
             "compute.result-differs", f"{len(odd[device.index])} operations differ from the other GPUs", "equal results"
@@ -158,10 +158,9 @@ def _minority(group: Sequence[ComputeDevice]) -> dict[int, Finding]:
 
 def _split(group: Sequence[ComputeDevice]) -> Finding | None:
     undecided = []
-    for what in _operations(group):
-        votes = _votes(group, what)
+    for what, votes in _votes(group).items():
         total = sum(count for _, count in votes)
-        if len(votes) > 1 and votes[0][1] <= total / 2:
+        if votes[0][1] <= total / 2:
             undecided.append(f"{what}: " + ", ".join(f"{count} of {total} have {digest}" for digest, count in votes))
     if not undecided:
         return None
@@ -174,8 +173,7 @@ def _agree(group: Sequence[ComputeDevice]) -> Finding:
     evidence = tuple(
         f"{what}: {sum(device.repeats[what].repeats for device in group if what in device.repeats)} repeats, "
         f"digest {votes[0][0]}"
-        for what in _operations(group)
-        if (votes := _votes(group, what))
+        for what, votes in _votes(group).items()
     )
     odds = f"{miss:.2g}" if miss >= RARE else f"below {RARE:g}"
     bound = f"a fault that changes one value in {1 / RARE:.0e} is missed with probability {odds}".replace("e+0", "e")

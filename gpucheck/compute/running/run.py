@@ -87,6 +87,7 @@ class Collected:
         """Return the device with all that is known of it."""
         middle = {key: _middle(found) for key, found in self.rates.items()}
         memory = {what: rate for (kind, what), rate in middle.items() if kind == "memory"}
+        bits, mhz = self.made.memory_bus_bits, self.made.memory_clock_mhz
         common = {what: found.most_common(1)[0] for what, found in self.digests.items()}
         return replace(
             self.made,
@@ -100,7 +101,7 @@ class Collected:
             },
             memory=MemoryRates(
                 **{f"{way}_gb_s": rate.median for way, rate in memory.items()},
-                ceiling_gb_s=memory_ceiling(self.made) if memory else None,
+                ceiling_gb_s=round(memory_ceiling_gb_s(bits, mhz), RATE_PLACES) if memory and bits and mhz else None,
                 mad_percent={way: rate.mad_percent for way, rate in memory.items()},
                 samples={way: rate.samples for way, rate in memory.items()},
                 alone={what: rate for (kind, what), rate in self.alone.items() if kind == "memory"},
@@ -139,12 +140,6 @@ def matrix_rate(device: ComputeDevice, type_: str, rate: Rate) -> MatrixRate:
         mad_percent=rate.mad_percent,
         samples=rate.samples,
     )
-
-
-def memory_ceiling(device: ComputeDevice) -> float | None:
-    """Return the ceiling of memory in GB/s, None if a number is missing."""
-    bits, mhz = device.memory_bus_bits, device.memory_clock_mhz
-    return round(memory_ceiling_gb_s(bits, mhz), RATE_PLACES) if bits and mhz else None
 
 
 class ComputeRun:

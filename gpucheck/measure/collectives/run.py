@@ -172,8 +172,11 @@ def measured(
         for result in results
     )
     hung = next((ended for ended in runs.values() if ended.is_late), None)
-    hang = Hang(op=_stuck_in(hung), gpus=tuple(range(gpus))) if hung is not None else None
-    return observations.Measured(collectives=rows, hang=hang)
+    if hung is None:
+        return observations.Measured(collectives=rows)
+    names = [step.split()[0] for end in hung.ranks if (step := place_of(end)).split()]
+    stuck_in = next((name for name in names if name in ALL), None)
+    return observations.Measured(collectives=rows, hang=Hang(op=stuck_in, gpus=tuple(range(gpus))))
 
 
 def _transport(ended: Ended, result: CollectiveResult) -> str | None:
@@ -182,11 +185,6 @@ def _transport(ended: Ended, result: CollectiveResult) -> str | None:
         return "NVLS"
     kinds = sorted(ended.taken.transports)
     return next((kind for start in ("NET", "SHM", "P2P") for kind in kinds if kind.startswith(start)), None)
-
-
-def _stuck_in(ended: Ended) -> str | None:
-    names = [step.split()[0] for end in ended.ranks if (step := place_of(end)).split()]
-    return next((name for name in names if name in ALL), None)
 
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30

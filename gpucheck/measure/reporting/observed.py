@@ -16,7 +16,6 @@ from gpucheck.measure.values import Method as CopyMethod
 from gpucheck.model.diagnosis.observations import (
     CopyFailure,
     CopyFailureKind,
-    Damage,
     Damaged,
     Flags,
     HostDevice,
@@ -105,7 +104,7 @@ def measured(results: Results, machine: CopyPaths, scene: Scene) -> Measured:
     known: dict[str, Any] = {name: _table(count, cells) for name, cells in tables(results).items()}
     damaged = tuple(_damaged(results, machine, scene))
     copied = [row for row in damaged if not row.at_source]
-    kinds = {row.damage for row in copied}
+    kinds = {row.damage if row.damage != "mixed" else None for row in copied}
     return Measured(
         **known,
         p2p_uni_error=_table(count, {pair: _part(timing.error) for pair, timing in one_way.items()}),
@@ -116,7 +115,7 @@ def measured(results: Results, machine: CopyPaths, scene: Scene) -> Measured:
         host_device=tuple(filter(None, (_host_device(results, place, scene) for place in range(count)))),
         under_load=under_load(scene),
         integrity_bad_pairs=tuple(sorted({pair for row in copied for pair in row.pairs})) if compared else None,
-        damage=_common(kinds),
+        damage=kinds.pop() if len(kinds) == 1 else None,
         damaged=damaged,
         bytes_compared=compared or None,
         failures=failures,
@@ -172,11 +171,6 @@ def _host_device(results: Results, place: int, scene: Scene) -> HostDevice | Non
         h2d_gb_s=_digits(there.gb_s) if there else None,
         d2h_gb_s=_digits(back.gb_s) if back else None,
     )
-
-
-def _common(kinds: Iterable[str | None]) -> Damage | None:
-    found = list(kinds)
-    return found[0] if len(found) == 1 and found[0] != "mixed" else None  # type: ignore[return-value]  # one of them
 
 
 def _damaged(results: Results, machine: CopyPaths, scene: Scene) -> Iterable[Damaged]:

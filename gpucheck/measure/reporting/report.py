@@ -266,19 +266,16 @@ def gaps(results: Results, *, gpus: bool, loaded: bool, channels: bool = False) 
         return tuple(found)
     found += [*_data(results, gpus=gpus), *_fabric(results, channels=channels)]
     if not gpus:
-        found.append(_processes(results))
+        pairs = count_text(len(results.measured()), "pair")
+        found.append(BANDWIDTH.skips("measure.only-processes", f"not applicable: {pairs} of CPU processes, no GPU"))
     elif not loaded:
-        found.append(_not_read(results.unread))
+        load, code = Subject(check="links-under-load"), "measure.load-not-read"
+        if results.unread:
+            load, code = load.with_evidence(results.unread), NO_RESOURCES
+        found.append(load.unknown(code, "link state under load unknown: no NVML reading while copies ran"))
     if gpus and len(results.devices) == 1:
         found.append(BANDWIDTH.skips("measure.single-gpu", "not applicable: 1 GPU, no pair"))
     return tuple(found)
-
-
-def _not_read(rejected: str) -> Finding:
-    load, seen = Subject(check="links-under-load"), "link state under load unknown: no NVML reading while copies ran"
-    if rejected:
-        return load.with_evidence(rejected).unknown(NO_RESOURCES, seen)
-    return load.unknown("measure.load-not-read", seen)
 
 
 def lost(devices: Sequence[Device], after: NvmlReading | NvmlFailure) -> tuple[Finding, ...]:
@@ -377,9 +374,3 @@ def _fabric(results: Results, *, channels: bool) -> Iterator[Finding]:
     if checks and not any(check.mismatches for check in checks):
         compared = bytes_text(sum(check.bytes_verified for check in checks))
         yield FABRIC.passes(f"{compared} copied through memory imported by fabric handles on this host, no wrong word")
-
-
-def _processes(results: Results) -> Finding:
-    pairs = len(results.measured())
-    seen = f"not applicable: {count_text(pairs, 'pair')} of CPU processes, no GPU"
-    return BANDWIDTH.skips("measure.only-processes", seen)

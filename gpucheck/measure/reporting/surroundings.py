@@ -25,6 +25,7 @@ from gpucheck.model.diagnosis.observations import (
     Words,
 )
 from gpucheck.model.facts import Facts
+from gpucheck.model.host.hardware import WiredFunction
 from gpucheck.topology import CPUINFO
 from gpucheck.topology.pcie import redirects
 from gpucheck.topology.wiring import PARAMS, nvlink_limit
@@ -62,6 +63,11 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
             nvlink_limit=nvlink_limit(facts.texts[PARAMS]),
         )
 
+    @property
+    def functions(self) -> tuple[WiredFunction, ...]:
+        """Return the PCIe functions of the topology."""
+        return self.topology.wiring.functions if self.topology.wiring else ()
+
     def while_copying(self, gpu: Gpu) -> list[LinkReading]:
         return [reading for reading in self.during if reading.bus_id == gpu.pci_bus_id]
 
@@ -87,6 +93,7 @@ def surroundings(scene: Scene) -> Observations:
     devices = {device.bus_id.lower(): device for device in scene.pci}
     paths = [device.path if (device := devices.get(gpu.pci_bus_id.lower())) else () for gpu in scene.gpus]
     ports = _ports(scene, devices)
+    upstream = {function.bus_id for function in scene.functions if function.kind == "switch-upstream"}
     return Observations(
         gpus=tuple(_gpu(scene, gpu, devices, ports, path) for gpu, path in zip(scene.gpus, paths, strict=True)),
         matrix=_classes(scene),
@@ -96,8 +103,7 @@ def surroundings(scene: Scene) -> Observations:
         uplinks=tuple(
             msgspec.structs.replace(port, kind=None, gpus=behind)
             for bus_id, port in ports.items()
-            if _faces_up(scene, bus_id)
-            and len(behind := tuple(i for i, path in enumerate(paths) if bus_id in path)) > 1
+            if bus_id in upstream and len(behind := tuple(i for i, path in enumerate(paths) if bus_id in path)) > 1
         ),
     )
 
@@ -134,8 +140,7 @@ def _gpu(
 
 def _own_link(scene: Scene, gpu: Gpu) -> Port:
     """Return the best link state of all readings during copies, as an idle link between steps may be slower."""
-    functions = scene.topology.wiring.functions if scene.topology.wiring else ()
-    idle = next((f.link for f in functions if f.kind == "gpu" and f.bus_id == gpu.pci_bus_id), gpu.pcie)
+    idle = next((f.link for f in scene.functions if f.kind == "gpu" and f.bus_id == gpu.pci_bus_id), gpu.pcie)
     generation, width = _best(scene.while_copying(gpu))
     if generation and width:
         return _port(msgspec.structs.replace(idle, generation=generation, width=width), "load")
@@ -171,7 +176,7 @@ def _within(number: int | None, most: int) -> int | None:
 
 def _ports(scene: Scene, devices: dict[str, PciDevice]) -> dict[str, Port]:
     found = {}
-    for function in scene.topology.wiring.functions if scene.topology.wiring else ():
+    for function in scene.functions:
         if function.kind in ("gpu", "nic"):
             continue
         device = devices.get(function.bus_id.lower())
@@ -182,11 +187,6 @@ def _ports(scene: Scene, devices: dict[str, PciDevice]) -> dict[str, Port]:
             kind = "chipset" if device.vendor_id == CHIPSET_VENDOR else "switch"
         found[function.bus_id] = _port(function.link, "idle", function.bus_id, kind)
     return found
-
-
-def _faces_up(scene: Scene, bus_id: str) -> bool:
-    functions = scene.topology.wiring.functions if scene.topology.wiring else ()
-    return any(f.bus_id == bus_id and f.kind == "switch-upstream" for f in functions)
 
 
 def _nvlinks(gpu: Gpu, limit: int | None) -> NvLinkCount:
@@ -243,6 +243,7 @@ def _host(scene: Scene, bridges: list[PciDevice], paths: list[tuple[str, ...]]) 
     every = named == {bridge.bus_id for bridge in read}
     sockets = set(re.findall(r"^physical id\s*:\s*(\d+)", scene.cpuinfo or "", re.MULTILINE))
     name = re.search(r"^model name\s*:\s*(.+)$", scene.cpuinfo or "", re.MULTILINE)
+    whole = [bool(gpu.bar1_bytes and gpu.memory_bytes and gpu.bar1_bytes >= gpu.memory_bytes) for gpu in scene.gpus]
     return ObservedHost(
         virtual=scene.virtual is not None,
         iommu=_iommu(scene),
@@ -250,7 +251,8 @@ def _host(scene: Scene, bridges: list[PciDevice], paths: list[tuple[str, ...]]) 
         acs=tuple(AcsReading(bus_id=bridge.bus_id, control=bridge.acs.control) for bridge in read if bridge.acs),
         sockets=min(len(sockets), 64) or None,
         cpu=_name(name[1].strip()) if name else None,
-        rebar=_rebar(scene.gpus),
+        # A smaller BAR1 than the memory may be the design of the board.
+        rebar=True if whole and all(whole) else None,
         driver=_name(scene.before.driver_version or ""),
     )
 
@@ -269,12 +271,6 @@ def _iommu(scene: Scene) -> Literal["off", "identity", "translating"] | None:
     if scene.virtual is None and all(device.iommu_group is None for device in own):
         return "off"
     return None
-
-
-def _rebar(gpus: Sequence[Gpu]) -> bool | None:
-    """Return True if BAR1 of every GPU has the size of its memory. A smaller one may be the design of the board."""
-    whole = [bool(gpu.bar1_bytes and gpu.memory_bytes and gpu.bar1_bytes >= gpu.memory_bytes) for gpu in gpus]
-    return True if whole and all(whole) else None
 
 
 def _name(text: str) -> str | None:

@@ -56,7 +56,10 @@ def _collectives(source: Source) -> Outcome:
         report = collectives(source, CollectiveOptions(operations=USED_BY_TRAINING))
     except Unmeasurable as error:
         return _unknown(error.finding, str(error.finding.seen))
-    findings = (*report.findings, *_transport(report), *_cpu_ranks(report))
+    findings = (*report.findings, *_transport(report))
+    if report.backend != "nccl":
+        seen = f"{report.ranks} CPU ranks, gloo: no GPU and no link was used"
+        findings += (RANKS.skips("measure.only-cpu-ranks", seen),)
     ran = any(result.checked for result in report.results)
     unproven = () if ran else tuple(f"{CLAIM}, {finding.seen}" for finding in findings[:1])
     return Outcome(findings, numbers_of(report, "observations", "verdict"), unproven)
@@ -98,9 +101,3 @@ def _transport(report: "CollectivesReport") -> Iterator[Finding]:
         yield subject.warns("measure.nvlink-not-used", seen, "P2P or NVLS")
     else:
         yield subject.passes(seen)
-
-
-def _cpu_ranks(report: "CollectivesReport") -> Iterator[Finding]:
-    if report.backend != "nccl":
-        seen = f"{report.ranks} CPU ranks, gloo: no GPU and no link was used"
-        yield RANKS.skips("measure.only-cpu-ranks", seen)

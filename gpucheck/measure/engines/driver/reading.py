@@ -1,4 +1,4 @@
-"""Read what the CUDA driver API reports of all devices, in a child process: ``python -m ...reading FD``.
+"""Read what the CUDA driver API reports of all devices, as a program: ``python -m ...reading``.
 
 The CUDA driver can hang or crash, and a process that used it cannot be forked any more.
 """
@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from typing import Any
 
 from gpucheck.host.simulated import preload
@@ -15,27 +14,11 @@ from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall,
 from gpucheck.measure.engines.driver.gpu import PTX
 from gpucheck.measure.values import NotOpened
 from gpucheck.model.full_record import CudaDevice, CudaFailure, CudaGap, CudaReading, IntMatrix
-from gpucheck.processes.environment import copying_environment, python_module
+from gpucheck.processes.environment import copying_environment
 from gpucheck.processes.lifeline import reply
-from gpucheck.processes.worker import Lost, Worker
 
-COMMAND = python_module("gpucheck.measure.engines.driver.reading")
 ATTRIBUTE, P2P_ATTRIBUTE = "CU_DEVICE_ATTRIBUTE_", "CU_DEVICE_P2P_ATTRIBUTE_"
 NO_ATTRIBUTE = ("MAX", "INVALID")  # members of the enumeration that name no attribute
-AGAIN = "gpucheck verify --only driver; dmesg | grep -e NVRM -e Xid"
-
-
-def read_cuda(deadline_s: float, command: Sequence[str] = COMMAND) -> CudaReading | CudaFailure:
-    """Return the answers of the CUDA driver, or why there are none."""
-    try:
-        worker = Worker(command, copying_environment(os.environ)[0])
-    except OSError as error:
-        return CudaFailure(why=f"no child process: {error}")
-    with closing(worker):
-        try:
-            return worker.answer(CudaReading | CudaFailure, deadline_s)  # type: ignore[no-any-return]  # as decoded
-        except Lost as lost:
-            return CudaFailure(why=f"the process that read CUDA: {lost.detail}", fix=AGAIN)
 
 
 class _Reader:
@@ -140,8 +123,11 @@ def _uuid(digits: bytes) -> str:
     return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def main(descriptor: int) -> None:
-    """Write one line of JSON."""
+def main() -> None:
+    """Write one line of JSON to stdout."""
+    kept, _ = copying_environment(os.environ)
+    os.environ.clear()
+    os.environ.update(kept)
     answer: CudaReading | CudaFailure
     try:
         answer = _Reader().read()
@@ -149,8 +135,8 @@ def main(descriptor: int) -> None:
         answer = CudaFailure(why=f"the Python package of {error.name} is missing", fix="pip install cuda-bindings")
     except NotOpened as error:
         answer = CudaFailure(why=str(error), fix=error.finding.fix)
-    reply(descriptor, answer)
+    reply(sys.stdout.fileno(), answer)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main()
