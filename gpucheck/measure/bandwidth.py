@@ -88,14 +88,8 @@ def measure(
     simulated = simulation is not None
     patience = SIMULATED_PATIENCE_S if simulated else PATIENCE_S
     place = _cpu_place() if engine == "cpu" else _gpu_place(source, options)
-    request = MeasurementRequest(
-        depth=options.depth,
-        sizes=options.sizes,
-        tensor_bytes=options.tensor_bytes,
-        local=len(place.machine.devices) == 1 and options.tensor_bytes is None,
-        seed=1 if simulated else secrets.randbits(63),
-    )
-    wanted = buffer_bytes(place.machine, request) if engine != "cpu" else max(CPU_BYTES, options.tensor_bytes or 0)
+    sizes = (*options.sizes, options.tensor_bytes or 0)
+    wanted = buffer_bytes(place.machine, sizes) if engine != "cpu" else max(CPU_BYTES, sizes[-1])
     notes: tuple[str, ...] = (place.busy,) if place.busy else ()
     if place.scene is not None:
         wanted, note = room(place.scene.gpus, wanted)
@@ -112,8 +106,11 @@ def measure(
                 results.failures.append(opened)
             else:
                 results.opened = opened
-                request = msgspec.structs.replace(
-                    request,
+                request = MeasurementRequest(
+                    depth=options.depth,
+                    sizes=options.sizes,
+                    tensor_bytes=options.tensor_bytes,
+                    seed=1 if simulated else secrets.randbits(63),
                     methods=opened.methods,
                     buffer_bytes=opened.buffer_bytes,
                     peer_access=opened.peer_access,
@@ -193,7 +190,7 @@ def _gpu_place(source: Source, options: BandwidthOptions) -> _Place:
     busy = admit(gpus, contended=options.contended)
     devices, between = tuple(device(gpu) for gpu in gpus), paths(gpus, pci, topology)
     machine = CopyPaths(devices=devices, between=between, to_host=ports_to_host(gpus, pci))
-    return _Place(machine, Scene.of(facts, gpus, reading, topology), busy)
+    return _Place(machine, Scene(gpus=gpus, before=reading, facts=facts, topology=topology), busy)
 
 
 def _shares(scene: Scene | None, opened: Opened) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.processes.environment import python_module
 from gpucheck.simulator.cuda.copies import MeasurementFault, Rates, describe
 from gpucheck.topology import build
+from tests.fakes import SYSTEM, facts
 from tests.machines import h100, on_bus, p100, reading
 from tests.measure.formulas import FormulaEngine
 
@@ -75,7 +76,7 @@ class Bench:
         return Setup(
             engine="driver",
             devices=self.machine.devices,
-            buffer_bytes=buffer_bytes(self.machine, MeasurementRequest()),
+            buffer_bytes=buffer_bytes(self.machine),
             parent_pid=0,
         )
 
@@ -83,7 +84,7 @@ class Bench:
         return MeasurementRequest(
             depth=depth,
             methods=("ce-write", "ce-read", "sm-write", "staged"),
-            buffer_bytes=buffer_bytes(self.machine, MeasurementRequest()),
+            buffer_bytes=buffer_bytes(self.machine),
         )
 
     def measure(
@@ -108,13 +109,14 @@ class Bench:
         )
         return results
 
-    def scene(self, **facts) -> Scene:
-        """The machine as it is read before the copies. facts: what else is known of it."""
-        known = Scene(gpus=self.gpus, before=self.reading, pci=self.pci, topology=self.topology)
-        return replace(known, **facts)
+    def scene(self, files: dict[str, str] | None = None, virtual: str | None = None, pci=None, **more) -> Scene:
+        """The machine as it is read before the copies. more: what else is known of it."""
+        system = replace(SYSTEM, virtual=virtual)
+        known = facts(pci=self.pci if pci is None else pci, system=system, files=files)
+        return Scene(**{"gpus": self.gpus, "before": self.reading, "facts": known, "topology": self.topology, **more})
 
-    def observed(self, results: Results, **facts) -> Observations:
-        return observations(results, self.machine, self.scene(**facts))
+    def observed(self, results: Results, **more) -> Observations:
+        return observations(results, self.machine, self.scene(**more))
 
     def links(self, reading: NvmlReading | None = None) -> tuple[LinkReading, ...]:
         """What a reading, by default the bench's own, says of the links while copying."""
@@ -128,10 +130,10 @@ class Bench:
             for gpu in (reading or self.reading).gpus
         )
 
-    def seen(self, *faults: MeasurementFault, depth: Depth = "default", **facts) -> Observations:
+    def seen(self, *faults: MeasurementFault, depth: Depth = "default", **more) -> Observations:
         """What a run of its own observes, NVML read as the bench has it while copies ran."""
         results, _ = self.measure(*faults, depth=depth)
-        return self.observed(results, **{"during": self.links(), "after": self.reading, **facts})
+        return self.observed(results, **{"during": self.links(), "after": self.reading, **more})
 
     def gaps(self, results: Results, *, loaded: bool = True) -> tuple[Finding, ...]:
         return gaps(results, gpus=True, loaded=loaded)

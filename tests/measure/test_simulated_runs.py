@@ -9,6 +9,7 @@ from gpucheck.diagnose import diagnose
 from gpucheck.measure.reporting.surroundings import surroundings, under_load
 from gpucheck.measure.values import DataCheck, Flow, Timing
 from gpucheck.model import AcsControl, EccCounts, Verdict
+from gpucheck.topology.wiring import PARAMS
 from tests.machines import p100
 from tests.measure.benches import EIGHT_NVSWITCH, EIGHT_PCIE, TWO_PCIE, Bench, by_check, fault
 from tests.shared import sampled
@@ -116,7 +117,8 @@ def test_what_nvml_says_while_copying_is_observed(before, during, active, errors
 @pytest.mark.parametrize(("limit", "down", "counts"), [(12, 6, (12, 12)), (12, 7, (11, 12)), (0, 18, (None, None))])
 def test_links_that_an_option_of_the_driver_switches_off_are_not_missing(limit, down, counts):
     after = nvlinks(down=down)
-    seen = surroundings(EIGHT_NVSWITCH.scene(gpus=after.gpus, before=after, nvlink_limit=limit)).gpus[2].nvlinks
+    files = {PARAMS: f"RmNvlinkBandwidthLinkCount: {limit}\n" if limit else "NvLinkDisable: 1\n"}
+    seen = surroundings(EIGHT_NVSWITCH.scene(gpus=after.gpus, before=after, files=files)).gpus[2].nvlinks
 
     assert (seen.active, seen.total) == counts
 

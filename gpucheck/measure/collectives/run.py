@@ -322,17 +322,12 @@ def _ranks(source: Source, options: CollectiveOptions) -> _Ranks:
         seen = f"--ranks {options.ranks}"
         raise Unmeasurable(RANKS.unknown("measure.more-ranks-than-gpus", seen, gpus=len(gpus)), usage=True)
     gpus = gpus[: options.ranks]
-    scene = Scene.of(facts, gpus, reading, topology)
+    scene = Scene(gpus=gpus, before=reading, facts=facts, topology=topology)
     ring_gb_s = _ring_gb_s(scene)
+    small, large = SIZES["pcie" if ring_gb_s is None else "nvlink"]
+    sizes = small, next((size for rate, size in LARGE if (ring_gb_s or 0.0) >= rate), large)
     reason = f"{count_text(len(gpus), 'GPU')} on this host, NCCL"
-    return _Ranks(gpus=gpus, count=len(gpus), reason=reason, sizes=_sizes(ring_gb_s), scene=scene, ring_gb_s=ring_gb_s)
-
-
-def _sizes(ring_gb_s: float | None) -> tuple[int, ...]:
-    if ring_gb_s is None:
-        return SIZES["pcie"]
-    small, large = SIZES["nvlink"]
-    return small, next((size for rate, size in LARGE if ring_gb_s >= rate), large)
+    return _Ranks(gpus=gpus, count=len(gpus), reason=reason, sizes=sizes, scene=scene, ring_gb_s=ring_gb_s)
 
 
 def _ring_gb_s(scene: Scene) -> float | None:

@@ -135,14 +135,12 @@ class CopyPaths(msgspec.Struct, frozen=True, kw_only=True):
 class MeasurementRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The requested measurements. sizes: of the sweep, in bytes. tensor_bytes: of the tensor copied to and from a GPU.
 
-    local: copies inside one device instead of between devices.
     peer_access, numa_nodes: as in Opened. fabric: GPUs of an NVLink domain of several hosts that offer fabric handles.
     """
 
     depth: Depth = "default"
     sizes: tuple[int, ...] = ()
     tensor_bytes: int | None = None
-    local: bool = False
     methods: tuple[Method, ...] = ("ce-write", "staged")
     buffer_bytes: int = NVLINK_BYTES
     seed: int = 0
@@ -151,18 +149,18 @@ class MeasurementRequest(msgspec.Struct, frozen=True, kw_only=True):
     fabric: tuple[int, ...] = ()
 
 
-def buffer_bytes(machine: CopyPaths, request: MeasurementRequest) -> int:
-    fast = any((path.cls or "").startswith("NV") for path in machine.between.values()) or request.local
-    most = max((*request.sizes, request.tensor_bytes or 0, NVLINK_BYTES if fast else PCIE_BYTES))
-    return -(-most // PAGE) * PAGE
+def buffer_bytes(machine: CopyPaths, sizes: Sequence[int] = ()) -> int:
+    """Return what each buffer needs. sizes: of copies that were asked for."""
+    fast = len(machine.devices) == 1 or any((path.cls or "").startswith("NV") for path in machine.between.values())
+    return -(-max((*sizes, NVLINK_BYTES if fast else PCIE_BYTES)) // PAGE) * PAGE
 
 
 def plan(machine: CopyPaths, request: MeasurementRequest) -> tuple[CopyStep, ...]:
     """Return every step in order: integrity first, then speed, so that no result comes from corrupt copies."""
-    if request.local:
-        return tuple(_local(machine, request))
     if request.tensor_bytes is not None:
         return tuple(_tensor(machine, request))
+    if len(machine.devices) == 1:  # copies inside it
+        return tuple(_local(machine, request))
     steps = [*_integrity(machine, request), *_unidirectional(machine, request)]
     if request.depth != "quick":
         steps += [*_bidirectional(machine, request), *_latencies(machine, request), *_staged(machine, request)]

@@ -34,34 +34,17 @@ NEEDS = ("nvml", "pci", "system", f"text:{CPUINFO}", f"text:{PARAMS}")
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """The host as it was read. gpus: the measured ones, by position. virtual: the hypervisor. nvlink_limit: links of a
-    GPU that the options of the driver allow, None for all.
+    """The host as it was read. gpus: the measured ones, by position. facts: before the copies, with NEEDS.
 
     before, after: NVML before and after the copies; during: links while copies ran, in order.
     """
 
     gpus: tuple[Gpu, ...]
     before: NvmlReading
-    pci: tuple[PciDevice, ...]
+    facts: Facts
     topology: Topology
-    virtual: str | None = None
-    cpuinfo: str | None = None
-    nvlink_limit: int | None = None
     during: tuple[LinkReading, ...] = ()
     after: NvmlReading | None = None
-
-    @classmethod
-    def of(cls, facts: Facts, gpus: tuple[Gpu, ...], reading: NvmlReading, topology: Topology) -> "Scene":
-        """Return the host before the copies, from facts with NEEDS."""
-        return cls(
-            gpus=gpus,
-            before=reading,
-            pci=facts.pci,
-            topology=topology,
-            virtual=facts.system.virtual,
-            cpuinfo=facts.texts[CPUINFO],
-            nvlink_limit=nvlink_limit(facts.texts[PARAMS]),
-        )
 
     @property
     def functions(self) -> tuple[WiredFunction, ...]:
@@ -90,7 +73,7 @@ LONGEST_NAME = 200
 
 def surroundings(scene: Scene) -> Observations:
     """Return the observations without measured values."""
-    devices = {device.bus_id.lower(): device for device in scene.pci}
+    devices = {device.bus_id.lower(): device for device in scene.facts.pci}
     paths = [device.path if (device := devices.get(gpu.pci_bus_id.lower())) else () for gpu in scene.gpus]
     ports = _ports(scene, devices)
     upstream = {function.bus_id for function in scene.functions if function.kind == "switch-upstream"}
@@ -134,7 +117,7 @@ def _gpu(
         pcie=_own_link(scene, gpu),
         path=tuple(ports[bus_id] if bus_id in ports else Port(bus_id=bus_id) for bus_id in path),
         bar1_mib=bar1 / MIB if bar1 else None,
-        nvlinks=_nvlinks(scene.afterwards(gpu) or gpu, scene.nvlink_limit),
+        nvlinks=_nvlinks(scene.afterwards(gpu) or gpu, nvlink_limit(scene.facts.texts[PARAMS])),
     )
 
 
@@ -241,11 +224,12 @@ def _host(scene: Scene, bridges: list[PciDevice], paths: list[tuple[str, ...]]) 
     read = [bridge for bridge in bridges if bridge.config_readable]
     redirecting = tuple(bridge.bus_id for bridge in read if redirects(bridge))
     every = named == {bridge.bus_id for bridge in read}
-    sockets = set(re.findall(r"^physical id\s*:\s*(\d+)", scene.cpuinfo or "", re.MULTILINE))
-    name = re.search(r"^model name\s*:\s*(.+)$", scene.cpuinfo or "", re.MULTILINE)
+    cpuinfo = scene.facts.texts[CPUINFO] or ""
+    sockets = set(re.findall(r"^physical id\s*:\s*(\d+)", cpuinfo, re.MULTILINE))
+    name = re.search(r"^model name\s*:\s*(.+)$", cpuinfo, re.MULTILINE)
     whole = [bool(gpu.bar1_bytes and gpu.memory_bytes and gpu.bar1_bytes >= gpu.memory_bytes) for gpu in scene.gpus]
     return ObservedHost(
-        virtual=scene.virtual is not None,
+        virtual=scene.facts.system.virtual is not None,
         iommu=_iommu(scene),
         acs_redirect=redirecting or (False if named and every else None),
         acs=tuple(AcsReading(bus_id=bridge.bus_id, control=bridge.acs.control) for bridge in read if bridge.acs),
@@ -260,7 +244,7 @@ def _host(scene: Scene, bridges: list[PciDevice], paths: list[tuple[str, ...]]) 
 def _iommu(scene: Scene) -> Literal["off", "identity", "translating"] | None:
     """Return the IOMMU mode of the GPUs' groups. A virtual machine without groups does not show that of its host."""
     ids = {gpu.pci_bus_id.lower() for gpu in scene.gpus}
-    own = [device for device in scene.pci if device.bus_id.lower() in ids]
+    own = [device for device in scene.facts.pci if device.bus_id.lower() in ids]
     types = [device.iommu_type or "" for device in own]
     if any(kind.startswith("DMA") for kind in types):
         return "translating"
@@ -268,7 +252,7 @@ def _iommu(scene: Scene) -> Literal["off", "identity", "translating"] | None:
         return None
     if all(kind == "identity" for kind in types):
         return "identity"
-    if scene.virtual is None and all(device.iommu_group is None for device in own):
+    if scene.facts.system.virtual is None and all(device.iommu_group is None for device in own):
         return "off"
     return None
 
