@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -58,15 +58,8 @@ class BandwidthOptions(msgspec.Struct, frozen=True, kw_only=True):
     contended: bool = False
 
 
-class _Place(NamedTuple):
-    """The machine, and the host as it was read: None for CPU processes.
-
-    busy: a note on other processes that use them, empty without any.
-    """
-
-    machine: CopyPaths
-    scene: Scene | None
-    busy: str = ""
+# The machine, the host as it was read (None for CPU processes), and a note on other processes that use its GPUs.
+Place = tuple[CopyPaths, Scene | None, str]
 
 
 def measure(
@@ -87,16 +80,16 @@ def measure(
     simulation = facts.simulation if engine != "cpu" else None
     simulated = simulation is not None
     patience = SIMULATED_PATIENCE_S if simulated else PATIENCE_S
-    place = _cpu_place() if engine == "cpu" else _gpu_place(source, options)
+    machine, scene, busy = _cpu_place() if engine == "cpu" else _gpu_place(source, options)
     sizes = (*options.sizes, options.tensor_bytes or 0)
-    wanted = buffer_bytes(place.machine, sizes) if engine != "cpu" else max(CPU_BYTES, sizes[-1])
-    notes: tuple[str, ...] = (place.busy,) if place.busy else ()
-    if place.scene is not None:
-        wanted, note = room(place.scene.gpus, wanted)
+    wanted = buffer_bytes(machine, sizes) if engine != "cpu" else max(CPU_BYTES, sizes[-1])
+    notes: tuple[str, ...] = (busy,) if busy else ()
+    if scene is not None:
+        wanted, note = room(scene.gpus, wanted)
         notes += (note,) if note else ()
-    setup = Setup(engine=engine, devices=place.machine.devices, buffer_bytes=wanted, parent_pid=os.getpid())
-    results = Results(devices=place.machine.devices)
-    planned_s, scene, after = 0.0, place.scene, None
+    setup = Setup(engine=engine, devices=machine.devices, buffer_bytes=wanted, parent_pid=os.getpid())
+    results = Results(devices=machine.devices)
+    planned_s, after = 0.0, None
     cut = Cut(lambda: results.device_s > 0)
     with cut:
         with Supervised(setup, patience) as child:
@@ -117,16 +110,16 @@ def measure(
                     numa_nodes=opened.numa_nodes,
                     fabric=_shares(scene, opened),
                 )
-                steps = plan(place.machine, request)
+                steps = plan(machine, request)
                 planned_s = sum(step.planned_s for step in steps)
-                watch.note(f"gpucheck: {_planned(engine, place.machine, steps, planned_s)}")
+                watch.note(f"gpucheck: {_planned(engine, machine, steps, planned_s)}")
 
                 def low(so_far: Results) -> Doubts:
-                    return doubts(observations(so_far, place.machine, scene)) if scene is not None else ((), ())
+                    return doubts(observations(so_far, machine, scene)) if scene is not None else ((), ())
 
                 bus_ids = dict.fromkeys(gpu.pci_bus_id for gpu in scene.gpus) if scene is not None else ()
                 with Sampler((*bus_ids,), simulated=simulated) as sampler:
-                    run(steps, child.run_step, results, machine=place.machine, request=request, low=low, watch=watch)
+                    run(steps, child.run_step, results, machine=machine, request=request, low=low, watch=watch)
                 results.unread = sampler.rejected
                 if scene is not None:
                     scene = msgspec.structs.replace(scene, during=tuple(sampler.readings))
@@ -136,7 +129,7 @@ def measure(
 
     def made() -> BandwidthReport:
         results.interrupted = cut.signal is not None
-        seen = observations(results, place.machine, scene) if scene is not None else Observations()
+        seen = observations(results, machine, scene) if scene is not None else Observations()
         channels = bool(facts.folders[CHANNELS])
         findings = gaps(
             results,
@@ -156,16 +149,16 @@ def measure(
             planned_s=round(planned_s, 3),
             device_s=round(results.device_s, 3),
             rounds=results.rounds,
-            devices=report.devices(results, place.machine),
+            devices=report.devices(results, machine),
             method=report.method(results),
             notes=notes,
-            contended=bool(place.busy),
-            pairs=report.measured_pairs(results, place.machine),
-            matrices=report.matrices(results, place.machine),
+            contended=bool(busy),
+            pairs=report.measured_pairs(results, machine),
+            matrices=report.matrices(results, machine),
             peer_access=report.peer_access(results, scene),
-            host_device=report.host_links(results, place.machine),
-            local_gb_s=report.local(results, place.machine),
-            sizes=report.sizes(results, place.machine),
+            host_device=report.host_links(results, machine),
+            local_gb_s=report.local(results, machine),
+            sizes=report.sizes(results, machine),
             tensor=report.tensor(results) if options.tensor_bytes is not None else None,
             integrity=report.integrity(results),
             observations=seen,
@@ -174,14 +167,14 @@ def measure(
     return cut.report(lambda: evaluate(made()), watch.keep)
 
 
-def _cpu_place() -> _Place:
+def _cpu_place() -> Place:
     devices = tuple(Device(index=i, name="CPU process") for i in range(CPU_DEVICES))
     between = {(a, b): Path(cls="CPU", resources=()) for a in range(CPU_DEVICES) for b in range(CPU_DEVICES) if a != b}
     machine = CopyPaths(devices=devices, between=between, to_host=((),) * CPU_DEVICES)
-    return _Place(machine, None)
+    return machine, None, ""
 
 
-def _gpu_place(source: Source, options: BandwidthOptions) -> _Place:
+def _gpu_place(source: Source, options: BandwidthOptions) -> Place:
     facts, topology = source.read(*NEEDS), of(source)
     reading, pci = facts.nvml, facts.pci
     if isinstance(reading, NvmlFailure) or topology is None or not reading.gpus:
@@ -190,7 +183,7 @@ def _gpu_place(source: Source, options: BandwidthOptions) -> _Place:
     busy = admit(gpus, contended=options.contended)
     devices, between = tuple(device(gpu) for gpu in gpus), paths(gpus, pci, topology)
     machine = CopyPaths(devices=devices, between=between, to_host=ports_to_host(gpus, pci))
-    return _Place(machine, Scene(gpus=gpus, before=reading, facts=facts, topology=topology), busy)
+    return machine, Scene(gpus=gpus, before=reading, facts=facts, topology=topology), busy
 
 
 def _shares(scene: Scene | None, opened: Opened) -> tuple[int, ...]:

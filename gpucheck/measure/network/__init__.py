@@ -209,19 +209,16 @@ class _Rows:
 
     def repeat(self, doubtful: Doubtful) -> None:
         """Measure again, alone, what is low; the better result counts."""
-        low = [*doubtful(self.observations())]
+        found = doubtful(self.observations())
+        low = [(one.nics, one.operation, one.gpu, one.together, one.value) for one in found]
         for place, (test, row) in enumerate(zip(tuple(self.tests), tuple(self.results), strict=True)):
-            if row.value is None or not any(self._is_of(test, row, one) for one in low):
+            mine = self._numbers(test), test.operation, test.gpu, test.together, row.value
+            if row.value is None or mine not in low:
                 continue
             self.on_step(f"{test.operation} of {test.client.name} again")
             outcome = self.run([test])[0]
             again = None if isinstance(outcome, str) else round(outcome.value * PER_GIGABIT, 3)
             self.results[place] = replace(row, alone=row.value if again is None else again)
-
-    def _is_of(self, test: Transfer, row: NicMeasurement, one: NicResult) -> bool:
-        return (self._numbers(test), test.operation, test.gpu, test.together, row.value) == (
-            one.nics, one.operation, one.gpu, one.together, one.value,
-        )  # fmt: skip
 
     def _numbers(self, test: Transfer) -> tuple[int, int]:
         names = [nic.seen.name for nic in self.nics]
@@ -238,7 +235,8 @@ class _Rows:
             unit="us" if test.operation == "latency" else "GB/s",
         )
         if isinstance(outcome, str):
-            self.gone |= {name for name in (row.client, row.server) if not self._is_there(name)}
+            there = self.root / "sys/class/infiniband"
+            self.gone |= {name for name in (row.client, row.server) if not (there / name).exists()}
             return replace(row, note=outcome)
         if test.operation == "latency":
             return replace(row, value=outcome.value)
@@ -256,9 +254,6 @@ class _Rows:
             else nic
             for nic in self.nics
         ]
-
-    def _is_there(self, name: str) -> bool:
-        return (self.root / "sys/class/infiniband" / name).exists()
 
     def _sent(self, test: Transfer) -> int | None:
         traffic = _traffic(self.root, test.client.name, test.ports[0])

@@ -41,7 +41,7 @@ child.main(int(sys.argv[1]), sys.stdin.buffer)
 
 def measured(error, place="Broken.time", depth="quick"):
     """A run of two CPU processes in which this is raised there; the results, and how many children it took."""
-    machine = _cpu_place().machine
+    machine, _, _ = _cpu_place()
     setup = Setup(engine="cpu", devices=machine.devices, buffer_bytes=1 << 20, parent_pid=os.getpid())
     results = Results(devices=machine.devices)
     request = MeasurementRequest(depth=depth, methods=("ce-write",), buffer_bytes=1 << 20)
