@@ -102,7 +102,8 @@ def results(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
 
 def checked(devices: Sequence[ComputeDevice]) -> tuple[int, float]:
     """Return the values computed and compared on the device with the fewest, and the probability of a miss there."""
-    values = min((_values(device) for device in devices if device.repeats), default=0)
+    computed = (sum(one.values for one in device.repeats.values()) for device in devices if device.repeats)
+    values = min(computed, default=0)
     return values, miss_probability(values)
 
 
@@ -115,10 +116,6 @@ def miss_probability(values: int, rate: float = RARE) -> float:
     7 / rate, 0.1 %. A fault that changes every repeat in the same way is seen by comparing GPUs only, whatever n is.
     """
     return math.exp(values * math.log1p(-rate))
-
-
-def _values(device: ComputeDevice) -> int:
-    return sum(repeats.values for repeats in device.repeats.values())
 
 
 def _unsteady(device: ComputeDevice) -> Finding | None:
