@@ -102,25 +102,6 @@ LONGEST_S = 60.0  # of one step: limits are looked at after each. The protection
 MOST_ALONE = 8  # a host on which more looks slow is slow as a whole
 
 
-def operations(types: Sequence[str], without: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the operations that are repeated: products in every type, a reduction, an attention step.
-
-    without: as Opened.without.
-    """
-    attention = next((type_ for type_ in ATTENTION if type_ in types), None)
-    every = (
-        *(f"matrix-{type_}" for type_ in TYPES if type_ in types),
-        REDUCTION,
-        *((f"attention-{attention}",) if attention else ()),
-    )
-    return tuple(name for name in every if name.partition("-")[0] not in without)
-
-
-def ways(without: Sequence[str]) -> tuple[str, ...]:
-    """Return the ways through memory that are measured. without: as Opened.without."""
-    return tuple(way for way in WAYS if way not in without)
-
-
 def not_tested(opened: Opened | None) -> tuple[str, ...]:
     """Return what only torch tests; nothing with torch."""
     return (*opened.rejected, *opened.without) if opened and opened.without else ()
@@ -136,9 +117,13 @@ def steps(
 ) -> Iterator[ComputeStep]:
     """Yield the steps for devices with these types: results cold, rates under load, results hot, then with pauses.
 
+    Repeated, with equal results, are products in every type, a reduction and an attention step.
     small: times for CPUs. without: as Opened.without. round_s: the time of a round of a burn-in, which rests first.
     """
-    every, able, moved = operations(types, without), [type_ for type_ in TYPES if type_ in types], ways(without)
+    able, moved = [type_ for type_ in TYPES if type_ in types], [way for way in WAYS if way not in without]
+    attention = [f"attention-{type_}" for type_ in ATTENTION if type_ in types][:1]
+    operations = (*(f"matrix-{type_}" for type_ in able), REDUCTION, *attention)
+    every = [operation for operation in operations if operation.partition("-")[0] not in without]
     cold, rest, memory, matrix = COLD_S, 0.0, MEMORY_S, max(MATRIX_S, HEAT_S / len(able))
     hot = pauses = RESULTS_S
     if small:

@@ -137,10 +137,13 @@ class _Device:
             pass
         start = time.perf_counter()
         for _ in range(count):
-            if flow.method == "staged":
-                _staged(source, target, through)
-            else:
+            if flow.method != "staged":
                 target[:] = source
+                continue
+            for first in range(0, len(source), len(through)):
+                part = source[first : first + len(through)]
+                through[: len(part)] = part
+                target[first : first + len(part)] = through[: len(part)]
         return time.perf_counter() - start
 
     def fill(self, key: int, region: Region) -> None:
@@ -181,10 +184,3 @@ def _work(position: int, maps: Sequence[mmap.mmap], size: int, pipe: Any, parent
             pipe.send(done)
     except EOFError:
         return
-
-
-def _staged(source: Any, target: Any, through: Any) -> None:
-    for start in range(0, len(source), len(through)):
-        end = min(start + len(through), len(source))
-        through[: end - start] = source[start:end]
-        target[start:end] = through[: end - start]

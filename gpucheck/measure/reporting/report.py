@@ -7,6 +7,7 @@ import msgspec
 
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.plan import CopyPaths, pairs
+from gpucheck.measure.planning.selection import COPIES
 from gpucheck.measure.reporting.observed import (
     bytes_text,
     copied_pairs,
@@ -229,8 +230,7 @@ def integrity(results: Results) -> dict[str, int]:
     }
 
 
-COPIES, FABRIC = Subject(check="p2p-copies"), Subject(check="fabric-memory")
-INTEGRITY, BANDWIDTH = Subject(check="p2p-integrity"), Subject(check="p2p-bandwidth")
+FABRIC, INTEGRITY, BANDWIDTH = (Subject(check=name) for name in ("fabric-memory", "p2p-integrity", "p2p-bandwidth"))
 PACKAGE = {"cuda": "cuda-bindings", "cuda.bindings": "cuda-bindings"}
 SHOWN = 8
 GPU_IS_LOST = 15  # nvmlReturn_t

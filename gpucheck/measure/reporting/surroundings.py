@@ -15,7 +15,6 @@ from gpucheck.measure.values import MIB
 from gpucheck.model import EccCounts, Gpu, NvmlReading, PciDevice, PcieLink, Topology
 from gpucheck.model.diagnosis.observations import (
     AcsReading,
-    Flags,
     NvLinkCount,
     Observations,
     ObservedGpu,
@@ -76,12 +75,13 @@ def surroundings(scene: Scene) -> Observations:
     devices = {device.bus_id.lower(): device for device in scene.facts.pci}
     paths = [device.path if (device := devices.get(gpu.pci_bus_id.lower())) else () for gpu in scene.gpus]
     ports = _ports(scene, devices)
+    count, status = len(scene.gpus), nvml_status(scene)
     upstream = {function.bus_id for function in scene.functions if function.kind == "switch-upstream"}
     return Observations(
         gpus=tuple(_gpu(scene, gpu, devices, ports, path) for gpu, path in zip(scene.gpus, paths, strict=True)),
         matrix=_classes(scene),
-        p2p_access=_access(scene),
-        p2p_status=nvml_status(scene),
+        p2p_access=square(count, lambda i, j: status[i][j] == "OK" if status[i][j] else None) if status else None,
+        p2p_status=status,
         host=_host(scene, [devices[bus_id] for bus_id in dict.fromkeys(sum(paths, ())) if bus_id in devices], paths),
         uplinks=tuple(
             msgspec.structs.replace(port, kind=None, gpus=behind)
@@ -93,8 +93,7 @@ def surroundings(scene: Scene) -> Observations:
 
 def under_load(scene: Scene) -> tuple[UnderLoad, ...]:
     """Return each GPU that was read during copies: its best link state, slowdowns, and increased counters."""
-    seen = {place: scene.while_copying(gpu) for place, gpu in enumerate(scene.gpus)}
-    return tuple(_loaded(scene, place, readings) for place, readings in seen.items() if readings)
+    return tuple(_loaded(scene, place, gpu) for place, gpu in enumerate(scene.gpus) if scene.while_copying(gpu))
 
 
 def square(count: int, cell: Callable[[int, int], Cell | None]) -> tuple[tuple[Cell | None, ...], ...] | None:
@@ -210,11 +209,6 @@ def nvml_status(scene: Scene) -> Words | None:
     return square(len(scene.gpus), cell)
 
 
-def _access(scene: Scene) -> Flags | None:
-    words = nvml_status(scene)
-    return square(len(scene.gpus), lambda i, j: words[i][j] == "OK" if words[i][j] else None) if words else None
-
-
 def _at(matrix: Sequence[Sequence[str | None]], i: int, j: int) -> str | None:
     return matrix[i][j] if i < len(matrix) and j < len(matrix[i]) else None
 
@@ -262,9 +256,9 @@ def _name(text: str) -> str | None:
     return None if text.lower() in NO_NAME or not text.isprintable() else text
 
 
-def _loaded(scene: Scene, place: int, seen: list[LinkReading]) -> UnderLoad:
+def _loaded(scene: Scene, place: int, gpu: Gpu) -> UnderLoad:
+    seen = scene.while_copying(gpu)
     generation, width = _best(seen)
-    gpu = scene.gpus[place]
     link = _port(msgspec.structs.replace(gpu.pcie, generation=generation, width=width), "load")
     reasons = [found.reasons for found in seen if found.reasons is not None]
     slowed = {reason for row in reasons for reason in row if reason in SLOWDOWNS}

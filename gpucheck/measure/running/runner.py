@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TypeVar
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -230,7 +230,6 @@ def total(timings: Iterable[Timing]) -> float:
 CHILD = python_module("gpucheck.measure.running.child")
 OPEN_S = 120.0  # importing a framework from a cold disk and making contexts on eight GPUs takes at most this long
 SLACK = 10.0  # times the planned device time, after which a step is stuck
-Shape = TypeVar("Shape")
 
 
 class Supervised:
@@ -264,7 +263,7 @@ class Supervised:
             return Failure(kind="no-process", purpose="open", detail=f"no child process: {error}")
         # A device that hangs for the first child also hangs for the second, so its limit is shorter.
         limit = OPEN_S if self.opened is None else max(self.patience_s, OPEN_S / 4)
-        answer = self._exchange(self.worker, self.setup, limit, "open", Opened)
+        answer: Opened | Failure = self._exchange(self.worker, self.setup, limit, "open", Opened)
         if isinstance(answer, Opened):
             self.opened = self.opened or answer
         return answer
@@ -277,7 +276,7 @@ class Supervised:
                 return replace(opened, flows=step.flows, purpose=step.purpose)
         assert self.worker is not None  # noqa: S101 - it has just opened
         limit = max(self.patience_s, SLACK * step.planned_s)
-        answer = self._exchange(self.worker, step, limit, step.purpose, Answer)
+        answer: Answer | Failure = self._exchange(self.worker, step, limit, step.purpose, Answer)
         if isinstance(answer, Failure) and answer.kind != "not-timed" and self.worker is not None:
             # A CUDA error may have corrupted the context: the next step gets a new child.
             self.worker.end()
@@ -286,12 +285,10 @@ class Supervised:
             return replace(answer, flows=step.flows)
         return answer
 
-    def _exchange(
-        self, worker: Worker, request: Setup | CopyStep, limit_s: float, purpose: str, shape: type[Shape]
-    ) -> Shape | Failure:
+    def _exchange(self, worker: Worker, request: Setup | CopyStep, limit_s: float, purpose: str, shape: Any) -> Any:
         worker.send(request)
         try:
-            return worker.answer(shape | Failure, limit_s)  # type: ignore[no-any-return]  # as decoded
+            return worker.answer(shape | Failure, limit_s)
         except Lost as lost:
             self.worker = None
             return Failure(kind=lost.kind, purpose=purpose, detail=lost.detail)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gpucheck.host.nvml.supervisor import query_child
-from gpucheck.knowledge.codes import Subject
+from gpucheck.measure.planning.selection import COPIES
 from gpucheck.measure.values import NotOpened, error_text
 from gpucheck.model import NvmlReading
 from gpucheck.model.device import Device
@@ -80,7 +80,6 @@ class Calls:
         return milliseconds.value / 1e3
 
 
-COPIES = Subject(check="p2p-copies")
 UVM, WSL = Path("/dev/nvidia-uvm"), Path("/dev/dxg")
 NOT_READY = 802
 NVML_S = 20.0
