@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from gpucheck.knowledge.causes import with_actions
 from gpucheck.measure.bandwidth import BandwidthOptions
-from gpucheck.measure.collectives.run import CollectiveOptions
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.bandwidth import BandwidthReport, MeasuredDevice, MeasuredPair
 from gpucheck.model.diagnosis.observations import CopyFailure, Measured, Observations, ObservedGpu
@@ -73,13 +72,6 @@ def test_a_gpu_in_use_fails_on_no_number_but_on_wrong_data(run, contended, verdi
     report, _ = run(measured(contended=contended))
 
     assert [finding.verdict for finding in report.findings[1:]] == verdicts
-
-
-def test_collectives_of_one_gpu_are_not_judged():
-    report = links.collectives(whole_host(h100(0)), CollectiveOptions())
-
-    assert [finding.verdict for finding in report.findings] == [Verdict.SKIP]
-    assert report.observations == Observations()
 
 
 def pair(src, dst, **values):

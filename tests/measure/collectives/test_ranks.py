@@ -1,14 +1,18 @@
-"""Real gloo ranks on this host: errors, signals, deadlines and the environment."""
+"""Real gloo ranks on this host: every collective, errors, signals, deadlines and the environment."""
+
+import json
+import subprocess
+import sys
 
 import pytest
 
 from gpucheck.measure.collectives import run
-from gpucheck.measure.collectives.rank import RankOptions
+from gpucheck.measure.collectives.rank import ALL, RankOptions
 from gpucheck.measure.collectives.run import launch
 from gpucheck.model import Verdict
 from gpucheck.processes.ranks.nodes import Nodes
 from tests.measure.collectives.samples import NCCL_ERROR, stated
-from tests.shared import sampled
+from tests.shared import END_S, sampled
 from tests.train.conftest import free_port
 
 pytestmark = pytest.mark.slow
@@ -84,3 +88,14 @@ def test_ranks_that_never_meet_end_at_the_deadline(monkeypatch):
     assert ended.is_late
     assert ended.seconds < options.timeout_s, "not by the limit of the collective itself"
     assert [run.place_of(end) for end in ended.ranks] in (["start"], ["rendezvous"]), "as far as a rank comes alone"
+
+
+def test_two_cpu_ranks_run_every_collective_exactly():
+    words = [sys.executable, "-m", "gpucheck", "collectives", "--sizes", "4K", "--format", "json"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=END_S)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert (report["schema"], report["backend"], report["ranks"]) == ("gpucheck.collectives/1", "gloo", 2)
+    assert [(r["operation"], r["wrong"], r["checked"]) for r in report["results"]] == [(name, 0, 7) for name in ALL]
+    assert all(r["busbw_gb_s"] > 0 for r in report["results"])
