@@ -12,6 +12,7 @@ import msgspec
 
 from gpucheck.fleet.decode import MAX_BYTES
 from gpucheck.fleet.read import ENDINGS, read_file
+from gpucheck.fleet.row import is_of_few
 from gpucheck.foreign import UnreadableInput, read_text
 from gpucheck.model import Verdict
 from gpucheck.model.fleet import HistoryReport, NodeHistory
@@ -137,10 +138,10 @@ def _of_report(path: Path) -> tuple[list[Event], bool]:
     events = []
     for row in rows:
         bad = [one for one in row.problems if one.verdict is Verdict.FAIL and one.owner != "user"]
-        # What is UNKNOWN, or the user's, is no good day either.
+        # What is UNKNOWN, or the user's, or passed a few checks, is no good day either.
         if bad:
             events.append(Event(row.host, row.started or "", "accused", bad[0].cause or bad[0].check))
-        elif row.verdict in (Verdict.PASS, Verdict.WARN):
+        elif row.verdict in (Verdict.PASS, Verdict.WARN) and not is_of_few(row):
             events.append(Event(row.host, row.started or "", "good"))
     return events, any(row.simulated for row in rows)
 

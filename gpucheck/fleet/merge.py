@@ -13,7 +13,7 @@ from gpucheck.fleet.compare import changes
 from gpucheck.fleet.decode import origin
 from gpucheck.fleet.digests import with_votes
 from gpucheck.fleet.outliers import find_outliers, with_outliers
-from gpucheck.fleet.row import LONGEST, REPORT, Labels, labelled
+from gpucheck.fleet.row import LONGEST, REPORT, Labels, is_of_few, labelled
 from gpucheck.model import Finding, Verdict, worst
 from gpucheck.model.finding import RANK
 from gpucheck.model.fleet import Drift, DriftValue, FleetProblem, FleetReport, FleetRow, HostMetric
@@ -117,20 +117,12 @@ def _models(group: str) -> str:
     return group.rpartition(", driver ")[0]
 
 
-ONLY = "excluded by --only"
-
-
 def about_share(row: FleetRow) -> list[FleetProblem]:
     """Name a host of which there is only such a report, or one of a few checks."""
     text = f"its report covers {row.gpus or 'no GPU'}: run verify outside jobs and containers."
     less = f"its report does not prove {'; '.join(row.not_proven)}: run verify without --only."
-    problems = ((text, row.partial), (less, _is_of_few(row)))
+    problems = ((text, row.partial), (less, is_of_few(row)))
     return [_problem(row, "partial", words) for words, found in problems if found]
-
-
-def _is_of_few(row: FleetRow) -> bool:
-    """Whether the report is that of the checks which --only named; what --skip left out is the choice of a site."""
-    return any(words.endswith(ONLY) for words in row.not_proven)
 
 
 def _problem(row: FleetRow, kind: Literal["clock", "conflict", "name", "partial", "stale"], text: str) -> FleetProblem:
@@ -286,7 +278,7 @@ def _rank(row: FleetRow, now: datetime | None) -> tuple[bool, bool, bool, float,
     time = _time(row)
     bad = -RANK.index(row.verdict) if row.verdict in RANK else 0
     stamp = time.timestamp() if time else 0.0
-    usable = row.digest is not None, not _is_future(time, now), not (row.partial or _is_of_few(row))
+    usable = row.digest is not None, not _is_future(time, now), not (row.partial or is_of_few(row))
     return *usable, stamp, bad, row.digest or "", row.source or ""
 
 
@@ -325,7 +317,7 @@ def _about_others(
         unordered = time is None or _is_future(time, now)
         if other.digest == winner.digest:
             kind, text = "duplicate", f"the same report again: {other.source}."
-        elif other.partial or _is_of_few(other):
+        elif other.partial or is_of_few(other):
             kind, text = about_partial(other, winner, report)
         elif other.started == winner.started:
             kind, text = "conflict", f"{report} has the same start time and differs. Remove the wrong one."

@@ -46,6 +46,14 @@ def contradictions(report: HostReport) -> list[str]:
     return found
 
 
+ONLY = "excluded by --only"
+
+
+def is_of_few(row: FleetRow) -> bool:
+    """Whether the report is that of the checks which --only named; what --skip left out is the choice of a site."""
+    return any(words.endswith(ONLY) for words in row.not_proven)
+
+
 def doubted(row: FleetRow, found: Sequence[str]) -> FleetRow:
     """Return the row as it is, or UNKNOWN at best with a problem that names each contradiction."""
     if not found:

@@ -35,11 +35,11 @@ def search(day: int, **verdicts: str) -> str:
     )  # fmt: skip
 
 
-def report(day: int, verdict: Verdict, owner: str = "node") -> str:
+def report(day: int, verdict: Verdict, owner: str = "node", not_proven: tuple[str, ...] = ()) -> str:
     """A report of verify on host a."""
     findings = () if verdict is Verdict.PASS else (msgspec.structs.replace(bad(verdict=verdict), owner=owner),)
     started = f"2026-11-{day:02}T10:00:00+00:00"
-    made = reports.report("a", started=started, findings=(reports.GOOD, *findings))
+    made = reports.report("a", started=started, findings=(reports.GOOD, *findings), not_proven=not_proven)
     return msgspec.json.encode(made).decode()
 
 
@@ -72,6 +72,12 @@ def test_reports_of_hosts_count(tmp_path):
         report(5, Verdict.WARN),
     )
     assert found == {"a": (1, 3)}
+
+
+def test_a_few_checks_that_pass_are_no_good_day(tmp_path):
+    few = ("everything except numa, excluded by --only",)
+
+    assert of(tmp_path, report(1, Verdict.PASS, not_proven=few), report(2, Verdict.FAIL)) == {"a": (1, 1)}
 
 
 def test_drains_of_slurms_accounting():
