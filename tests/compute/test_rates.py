@@ -328,6 +328,14 @@ def test_repeats_that_differ_are_certain_wherever_others_stand():
     assert others.verdict is Verdict.PASS
 
 
+def test_a_gpu_that_disagrees_with_itself_leaves_no_doubt_about_the_other():
+    """Of two, the digest of most of its repeats is no vote: that the other one is wrong is not known from it."""
+    odd, other = of_results([device(0, differing=3, digest="bb"), device(1)])
+
+    assert (odd.verdict, odd.code) == (Verdict.FAIL, "compute.repeats-differ")
+    assert (other.verdict, other.subject) == (Verdict.PASS, "host")
+
+
 def test_the_minority_is_named():
     odd, others = of_results([device(0), device(1), device(2, digest="bb"), device(3)])
 

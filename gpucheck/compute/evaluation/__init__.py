@@ -93,11 +93,11 @@ def results(devices: Sequence[ComputeDevice]) -> Iterator[Finding]:
         odd = {device.index: finding for device in group if (finding := _unsteady(device))}
         odd |= {i: finding for i, finding in _minority(group).items() if i not in odd}
         yield from odd.values()
-        split = _split(group)
-        if split:
+        rest = [device for device in group if device.index not in odd]
+        if split := _split(rest):
             yield split
-        elif len(odd) < len(group):
-            yield _agree([device for device in group if device.index not in odd])
+        elif rest:
+            yield _agree(rest)
 
 
 def checked(devices: Sequence[ComputeDevice]) -> tuple[int, float]:
