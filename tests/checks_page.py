@@ -5,7 +5,6 @@
 
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 
 from gpucheck.checks import all_checks
 from gpucheck.knowledge.codes import causes_of, reported
@@ -38,8 +37,7 @@ def page() -> str:
 
 def _paragraphs(check: Check) -> list[str]:
     """Return the paragraphs of the text about the check, each on one line."""
-    text = check.about or import_module(check.evaluate.__module__).__doc__ or ""
-    return [" ".join(part.split()).replace("|", "\\|") for part in text.split("\n\n")]
+    return [" ".join(part.split()).replace("|", "\\|") for part in check.about.split("\n\n")]
 
 
 def _section(check: Check) -> Iterator[str]:

@@ -113,9 +113,7 @@ def quick_check(
     more: Callable[[Facts], Iterable[str]] = lambda _: (),
     limits: tuple[str, ...] = (),
 ) -> Check:
-    """Return the check of a rule, whose docstring is the text about it."""
-    about, every = rule.__doc__ or "", frozenset((*tags.split(), "quick"))
-    return Check(name, every, evaluate=rule, needs=needs, more=more, thresholds=limits, about=about)
+    return Check(name, frozenset((*tags.split(), "quick")), rule, needs, more, limits)
 
 
 def gpu_check(

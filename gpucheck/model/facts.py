@@ -4,8 +4,10 @@ A need names one of its parts, or an entry of one: ``nvml``, ``package:nvidia-im
 What was not asked is not there; what was asked and is not on the host is None or empty.
 """
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import msgspec
@@ -142,7 +144,6 @@ class Check:
 
     more: further needs that depend on the first answers, such as the packages that a file names.
     thresholds: what its verdicts depend on, as text with the values.
-    about: what it asks and how it decides; the docstring of its module if empty.
     """
 
     name: str
@@ -151,4 +152,10 @@ class Check:
     needs: tuple[str, ...] = ()
     more: Callable[[Facts], Iterable[str]] = lambda _: ()
     thresholds: tuple[str, ...] = ()
-    about: str = ""
+
+    @property
+    def about(self) -> str:
+        """What it asks and how it decides: the docstring of its function, of its module where that is `evaluate`."""
+        module = sys.modules[self.evaluate.__module__]
+        own = self.evaluate.__doc__ if getattr(self.evaluate, "__name__", "evaluate") != "evaluate" else None
+        return cleandoc(own or module.__doc__ or "")

@@ -1,11 +1,9 @@
 """Run ``verify`` on one host: select the steps, run each with a deadline, build one report."""
 
-import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timezone
-from inspect import cleandoc
 from typing import Literal
 
 import msgspec
@@ -138,7 +136,6 @@ def _check_step(check: Check) -> RunStep:
     def run(source: Source) -> Outcome:
         return Outcome(tuple(evaluated(check, source)), {})
 
-    about = cleandoc(check.about or sys.modules[check.evaluate.__module__].__doc__ or "")
     early = tuple(need for need in check.needs if need.endswith(AT_START))
     waits = "nvml" in check.needs
-    return RunStep(check.name, check.tags, run, READ_S, CHECK_S, about, waits=waits, early=early)
+    return RunStep(check.name, check.tags, run, READ_S, CHECK_S, check.about, waits=waits, early=early)

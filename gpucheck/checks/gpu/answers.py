@@ -7,9 +7,9 @@ evaluate what a GPU does not have. From one GPU of several equal ones it hides w
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpucheck.checks._nvml import about, with_gpus
+from gpucheck.checks._nvml import about, quick_check, with_gpus
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import NOT_SUPPORTED, Check, Finding, Gpu, NvmlReading
+from gpucheck.model import NOT_SUPPORTED, Finding, Gpu, NvmlReading
 from gpucheck.model.facts import Facts
 
 NAME = "nvml-answers"
@@ -77,4 +77,4 @@ def _has_pairs(nvml: NvmlReading, gpu: Gpu) -> bool:
     return any(status is not None for rows in nvml.p2p.values() for status in rows[place])
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("nvml",))
+CHECK = quick_check(NAME, "hardware", evaluate, ("nvml",))

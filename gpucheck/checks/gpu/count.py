@@ -6,10 +6,10 @@ is neither on the PCI bus nor in NVML, and the inventory misses none.
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import on_the_bus
+from gpucheck.checks._nvml import on_the_bus, quick_check
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.systems import DMI_FILES, known_system
-from gpucheck.model import Check, Finding
+from gpucheck.model import Finding
 from gpucheck.model.facts import Facts
 from gpucheck.printable import counted
 
@@ -32,6 +32,4 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield subject.fails("gpu.fewer-than-built", seen, str(system.gpus), system=system.name, gpus=system.gpus)
 
 
-CHECK = Check(
-    NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("pci", *(f"text:{path}" for path in DMI_FILES))
-)
+CHECK = quick_check(NAME, "hardware", evaluate, ("pci", *(f"text:{path}" for path in DMI_FILES)))

@@ -8,7 +8,17 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import FORBIDDEN, LOST, about, evidence, lost_gaps, not_looked, on_the_bus, refusal
+from gpucheck.checks._nvml import (
+    FORBIDDEN,
+    LOST,
+    about,
+    evidence,
+    lost_gaps,
+    not_looked,
+    on_the_bus,
+    quick_check,
+    refusal,
+)
 from gpucheck.checks._session import (
     PASSED_THROUGH,
     SESSION_NEEDS,
@@ -22,7 +32,6 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
     DEFECT,
     NOT_IN_LIBRARY,
-    Check,
     DeviceFile,
     Finding,
     Gpu,
@@ -179,4 +188,4 @@ def _some(gaps: list[NvmlGap]) -> tuple[str, ...]:
     return (*lines[:SHOWN], f"and {len(lines) - SHOWN} more calls") if len(lines) > SHOWN else lines
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=(*SESSION_NEEDS, "environment"))
+CHECK = quick_check(NAME, "hardware", evaluate, (*SESSION_NEEDS, "environment"))

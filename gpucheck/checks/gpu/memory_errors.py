@@ -9,10 +9,10 @@ and Azure's node health checks reject a GPU at 60), nvmlDeviceGetRepairStatus an
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import Nvml, about, gaps_of, not_reported, of_each_gpu
+from gpucheck.checks._nvml import Nvml, about, gaps_of, not_reported, of_each_gpu, quick_check
 from gpucheck.knowledge.causes import of_recovery_action
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, Health
+from gpucheck.model import Finding, Gpu, Health
 from gpucheck.model.facts import Facts
 
 NAME = "memory-errors"
@@ -167,10 +167,4 @@ def _yes(what: str, state: bool) -> str:
     return what if state else f"not {what}"
 
 
-CHECK = Check(
-    NAME,
-    frozenset({"hardware", "memory", "quick"}),
-    evaluate=evaluate,
-    needs=("nvml",),
-    thresholds=(f"FAIL at {MOST_PAGES} retired pages",),
-)
+CHECK = quick_check(NAME, "hardware memory", evaluate, ("nvml",), limits=(f"FAIL at {MOST_PAGES} retired pages",))

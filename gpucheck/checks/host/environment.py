@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from gpucheck.checks._case import Case, Claim
 from gpucheck.checks._machine import Machine
-from gpucheck.checks._nvml import not_looked
+from gpucheck.checks._nvml import not_looked, quick_check
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.tables import Variable, variables
-from gpucheck.model import Check, Finding, Gpu, NvmlFailure, Verdict
+from gpucheck.model import Finding, Gpu, NvmlFailure, Verdict
 from gpucheck.model.facts import Facts
 
 NAME = "environment"
@@ -125,11 +125,7 @@ def _in_force(m: Machine) -> Iterator[tuple[Variable, str]]:
             yield variable, value
 
 
-CHECK = Check(
-    NAME,
-    frozenset({"software", "settings", "quick"}),
-    evaluate=evaluate,
-    needs=("environment", *(f"text:{path}" for path in FILES.values())),
-    # NVML shows every GPU, whatever the variable is set to.
-    more=lambda facts: ("nvml",) if VISIBLE in facts.environment else (),
+NEEDS = ("environment", *(f"text:{path}" for path in FILES.values()))
+CHECK = quick_check(
+    NAME, "software settings", evaluate, NEEDS, more=lambda facts: ("nvml",) if VISIBLE in facts.environment else ()
 )

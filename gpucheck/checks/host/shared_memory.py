@@ -6,8 +6,9 @@ loaders die of a bus error.
 
 from collections.abc import Iterator
 
+from gpucheck.checks._nvml import quick_check
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding
+from gpucheck.model import Finding
 from gpucheck.model.facts import Facts
 
 NAME = "shared-memory"
@@ -33,14 +34,9 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield subject.passes(size // MIB)
 
 
-CHECK = Check(
-    NAME,
-    frozenset({"software", "limits", "quick"}),
-    evaluate=evaluate,
-    needs=("limits", "system"),
-    thresholds=(
-        f"FAIL below {TOO_SMALL // MIB} MiB: what a container gets by default, with a margin",
-        f"WARN below {ENOUGH // MIB} MiB: what NVIDIA's containers request",
-        f"WARN with less than {FREE // MIB} MiB free: a rank's segments take some ten MiB for each peer",
-    ),
+LIMITS = (
+    f"FAIL below {TOO_SMALL // MIB} MiB: what a container gets by default, with a margin",
+    f"WARN below {ENOUGH // MIB} MiB: what NVIDIA's containers request",
+    f"WARN with less than {FREE // MIB} MiB free: a rank's segments take some ten MiB for each peer",
 )
+CHECK = quick_check(NAME, "software limits", evaluate, ("limits", "system"), limits=LIMITS)

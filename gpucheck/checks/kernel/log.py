@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from gpucheck.checks._nvml import quick_check
 from gpucheck.checks.kernel._events import (
     BUS,
     RANK,
@@ -28,7 +29,7 @@ from gpucheck.checks.kernel._events import (
 )
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.messages import Family, Harmless, Patterns, families, trouble
-from gpucheck.model import Check, Finding, KernelLine, KernelLog, Verdict
+from gpucheck.model import Finding, KernelLine, KernelLog, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.printable import counted
 
@@ -306,4 +307,4 @@ def _trouble() -> re.Pattern[str]:
     return re.compile(trouble())
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("kernel_log", "pci"))
+CHECK = quick_check(NAME, "hardware", evaluate, ("kernel_log", "pci"))

@@ -8,9 +8,10 @@ uses sockets and reports no error. EFA is used through libfabric, so of it only 
 
 from collections.abc import Iterable, Iterator
 
+from gpucheck.checks._nvml import quick_check
 from gpucheck.checks.network._cards import about, cards
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding
+from gpucheck.model import Finding
 from gpucheck.model.facts import Facts
 from gpucheck.topology.nics import AMAZON, NEEDS, Card, cards_of_gpus
 
@@ -92,6 +93,4 @@ def _more(facts: Facts) -> tuple[str, ...]:
     return (f"library:{LIBRARY}", f"folder:{PROVIDERS}") if cards_of_gpus(facts) else ()
 
 
-CHECK = Check(
-    NAME, frozenset({"software", "network", "quick"}), evaluate=evaluate, needs=(*NEEDS, "system"), more=_more
-)
+CHECK = quick_check(NAME, "software network", evaluate, (*NEEDS, "system"), more=_more)

@@ -9,9 +9,10 @@ all ports, or those whose link returned have other indexes in use (NVIDIA/nccl#2
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from gpucheck.checks._nvml import quick_check
 from gpucheck.checks.network._cards import about, cards, lines
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding
+from gpucheck.model import Finding
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.network import RdmaPort
 from gpucheck.topology.nics import NEEDS, Card, groups_of
@@ -91,4 +92,4 @@ def _of_index(value: str, every: list[tuple[Card, RdmaPort]]) -> Iterator[Findin
             )
 
 
-CHECK = Check(NAME, frozenset({"software", "network", "quick"}), evaluate=evaluate, needs=(*NEEDS, "environment"))
+CHECK = quick_check(NAME, "software network", evaluate, (*NEEDS, "environment"))

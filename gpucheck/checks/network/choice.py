@@ -8,9 +8,10 @@ also takes mlx5_10 to mlx5_19.
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gpucheck.checks._nvml import quick_check
 from gpucheck.checks.network._cards import cards
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding
+from gpucheck.model import Finding
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Alternative
 from gpucheck.topology.nics import AMAZON, NEEDS, roles, variables
@@ -90,4 +91,4 @@ def _finding(host: Subject, code: str, devices: str, wanted: str) -> Finding:
     )
 
 
-CHECK = Check(NAME, frozenset({"software", "network", "quick"}), evaluate=evaluate, needs=(*NEEDS, "environment"))
+CHECK = quick_check(NAME, "software network", evaluate, (*NEEDS, "environment"))

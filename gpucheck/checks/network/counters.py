@@ -12,10 +12,11 @@ from itertools import pairwise, zip_longest
 from math import sqrt
 from typing import NamedTuple
 
+from gpucheck.checks._nvml import quick_check
 from gpucheck.checks.network._cards import about, cards
 from gpucheck.knowledge.codes import Subject, would_show
 from gpucheck.knowledge.port_counters import BITS_PER_ERROR, CEILINGS, DROPS_PER_S, GROUPS, PAUSED, PAUSED_SHARE
-from gpucheck.model import Check, Finding, Verdict
+from gpucheck.model import Finding, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.network import PortCounters
 from gpucheck.printable import counted
@@ -201,15 +202,10 @@ def _note(name: str, value: int) -> str:
     return ", its largest value: what came later was not counted" if value == CEILINGS.get(name) else ""
 
 
-CHECK = Check(
-    NAME,
-    frozenset({"hardware", "network", "quick"}),
-    evaluate=evaluate,
-    needs=(*NEEDS, "counters_at_start", "counters"),
-    thresholds=(
-        "WARN from one link failure on",
-        f"WARN where errors are more than one in {BITS_PER_ERROR:.0e} bits of the rate of the link",
-        f"WARN where {DROPS_PER_S:g} packets a second or more are dropped or sent again, or pauses last "
-        f"{100 * PAUSED_SHARE:g} % of the time",
-    ),
+LIMITS = (
+    "WARN from one link failure on",
+    f"WARN where errors are more than one in {BITS_PER_ERROR:.0e} bits of the rate of the link",
+    f"WARN where {DROPS_PER_S:g} packets a second or more are dropped or sent again, or pauses last "
+    f"{100 * PAUSED_SHARE:g} % of the time",
 )
+CHECK = quick_check(NAME, "hardware network", evaluate, (*NEEDS, "counters_at_start", "counters"), limits=LIMITS)

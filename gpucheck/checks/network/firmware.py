@@ -8,8 +8,9 @@ Soft-RoCE, there is nothing to compare.
 from collections import Counter
 from collections.abc import Iterator
 
+from gpucheck.checks._nvml import quick_check
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding
+from gpucheck.model import Finding
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.network import RdmaDevice
 
@@ -62,4 +63,4 @@ def _differing(
             yield subject.warns(codes[0], value, usual, device=device, board=board, usual=usual)
 
 
-CHECK = Check(NAME, frozenset({"hardware", "network", "quick"}), evaluate=evaluate, needs=("rdma", "pci"))
+CHECK = quick_check(NAME, "hardware network", evaluate, ("rdma", "pci"))

@@ -7,10 +7,11 @@ what all ports of the host did in the same seconds, which is their switch.
 
 from collections.abc import Iterator
 
+from gpucheck.checks._nvml import quick_check
 from gpucheck.checks.kernel._events import Outage, outages
 from gpucheck.checks.network._cards import about, cards
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding
+from gpucheck.model import Finding
 from gpucheck.model.facts import Facts
 from gpucheck.topology.nics import NEEDS
 
@@ -60,10 +61,5 @@ def _latest(own: list[Outage]) -> list[Outage]:
     return max(windows, key=len, default=[])
 
 
-CHECK = Check(
-    NAME,
-    frozenset({"hardware", "network", "quick"}),
-    evaluate=evaluate,
-    needs=(*NEEDS, "kernel_log"),
-    thresholds=(f"WARN from {TIMES} times within {HOURS} hours on; not in the first {AFTER_BOOT_S / 60:g} minutes",),
-)
+LIMITS = (f"WARN from {TIMES} times within {HOURS} hours on; not in the first {AFTER_BOOT_S / 60:g} minutes",)
+CHECK = quick_check(NAME, "hardware network", evaluate, (*NEEDS, "kernel_log"), limits=LIMITS)

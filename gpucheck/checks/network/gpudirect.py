@@ -9,9 +9,10 @@ Whether a transfer works is shown by a job alone: NCCL logs GDRDMA for the chann
 import re
 from collections.abc import Iterator
 
+from gpucheck.checks._nvml import quick_check
 from gpucheck.checks.network._cards import cards
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding
+from gpucheck.model import Finding
 from gpucheck.model.facts import Facts
 from gpucheck.topology.nics import NEEDS
 
@@ -59,9 +60,4 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield host.warns("network.gpudirect-missing", "no way to GPU memory", "nvidia_peermem")
 
 
-CHECK = Check(
-    NAME,
-    frozenset({"software", "network", "quick"}),
-    evaluate=evaluate,
-    needs=(*NEEDS, "driver", "system", f"text:{MODULES}"),
-)
+CHECK = quick_check(NAME, "software network", evaluate, (*NEEDS, "driver", "system", f"text:{MODULES}"))

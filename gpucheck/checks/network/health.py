@@ -7,8 +7,9 @@ evaluated.
 
 from collections.abc import Iterator
 
+from gpucheck.checks._nvml import quick_check
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding
+from gpucheck.model import Finding
 from gpucheck.model.facts import Facts
 from gpucheck.printable import counted
 
@@ -38,4 +39,4 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield Subject(check=NAME).passes(f"{counted(sum(len(one.reporters) for one in cards), 'reporter')} healthy")
 
 
-CHECK = Check(NAME, frozenset({"hardware", "network", "quick"}), evaluate=evaluate, needs=("rdma", "pci"))
+CHECK = quick_check(NAME, "hardware network", evaluate, ("rdma", "pci"))

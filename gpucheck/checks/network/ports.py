@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from gpucheck.checks._nvml import quick_check
 from gpucheck.checks.network._cards import about, cards, lines, words
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Verdict
+from gpucheck.model import Finding, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.network import RdmaDevice, RdmaPort
 from gpucheck.topology.nics import AMAZON, NEEDS, Card
@@ -190,10 +191,5 @@ def _sure(equals: int) -> Verdict:
     return Verdict.FAIL if equals >= ENOUGH else Verdict.WARN
 
 
-CHECK = Check(
-    NAME,
-    frozenset({"hardware", "network", "quick"}),
-    evaluate=evaluate,
-    needs=NEEDS,
-    thresholds=(f"FAIL where {ENOUGH} or more equal cards of the host are active, or faster; WARN where one is",),
-)
+LIMITS = (f"FAIL where {ENOUGH} or more equal cards of the host are active, or faster; WARN where one is",)
+CHECK = quick_check(NAME, "hardware network", evaluate, NEEDS, limits=LIMITS)

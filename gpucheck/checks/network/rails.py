@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import no_gpu_on_the_bus
+from gpucheck.checks._nvml import no_gpu_on_the_bus, quick_check
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.systems import DMI_FILES, KnownSystem
-from gpucheck.model import Check, Finding
+from gpucheck.model import Finding
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.hardware import PciDevice
 from gpucheck.topology.nics import SHARED, SLINGSHOT, below_one_switch, system_of
@@ -163,10 +163,7 @@ def _line(gpus: list[PciDevice], nics: list[PciDevice]) -> str:
     return f"switch {gpus[0].path[1]}: GPU {', '.join(gpu.bus_id for gpu in gpus)}; network card {cards or 'none'}"
 
 
-CHECK = Check(
-    NAME,
-    frozenset({"hardware", "network", "quick"}),
-    evaluate=evaluate,
-    needs=("pci", "system", *(f"text:{path}" for path in DMI_FILES)),
-    thresholds=(f"FAIL where at least {FEW} times as many switches have a card as have none",),
+LIMITS = (f"FAIL where at least {FEW} times as many switches have a card as have none",)
+CHECK = quick_check(
+    NAME, "hardware network", evaluate, ("pci", "system", *(f"text:{path}" for path in DMI_FILES)), limits=LIMITS
 )

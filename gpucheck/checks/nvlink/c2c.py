@@ -5,8 +5,8 @@ nvidia-smi c2c -s and -e print them. Copies between host and GPU, and NCCL, use 
 low-power state is active.
 """
 
-from gpucheck.checks._nvml import about, gaps_of, not_reported, of_each_gpu
-from gpucheck.model import C2cLink, Check, Finding, Gpu
+from gpucheck.checks._nvml import about, gaps_of, not_reported, of_each_gpu, quick_check
+from gpucheck.model import C2cLink, Finding, Gpu
 from gpucheck.model.facts import Facts
 
 NAME = "c2c"
@@ -53,10 +53,5 @@ def _line(link: C2cLink) -> str:
     return f"C2C link {link.link}: {', '.join([state, *speed, *filter(None, [_errors(link)])])}"
 
 
-CHECK = Check(
-    NAME,
-    frozenset({"hardware", "nvlink", "quick"}),
-    evaluate=evaluate,
-    needs=("nvml",),
-    thresholds=(f"WARN above {TOLERATED} replays of a link since the driver was loaded, as for NVLink",),
-)
+LIMITS = (f"WARN above {TOLERATED} replays of a link since the driver was loaded, as for NVLink",)
+CHECK = quick_check(NAME, "hardware nvlink", evaluate, ("nvml",), limits=LIMITS)

@@ -11,8 +11,8 @@ mantissa x 10^-exponent (nvml.h), and no limit for them is published. 15e-255 st
 from collections.abc import Iterator
 
 from gpucheck.checks._case import Case, new_errors
-from gpucheck.checks._nvml import Nvml, about, not_reported, of_each_gpu
-from gpucheck.model import Check, Finding, Gpu, NvLink, NvLink5Counts, NvmlReading, Verdict
+from gpucheck.checks._nvml import Nvml, about, not_reported, of_each_gpu, quick_check
+from gpucheck.model import Finding, Gpu, NvLink, NvLink5Counts, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
 
 NAME = "nvlink-errors"
@@ -115,10 +115,5 @@ def rule(case: Case) -> Iterator[Finding]:
     return new_errors(case, "links.nvlink-errors-new", of_pcie=False)
 
 
-CHECK = Check(
-    NAME,
-    frozenset({"hardware", "nvlink", "quick"}),
-    evaluate=evaluate,
-    needs=("nvml",),
-    thresholds=(f"WARN above {TOLERATED} corrected errors of a link since the driver was loaded, and at one recovery",),
-)
+LIMITS = (f"WARN above {TOLERATED} corrected errors of a link since the driver was loaded, and at one recovery",)
+CHECK = quick_check(NAME, "hardware nvlink", evaluate, ("nvml",), limits=LIMITS)

@@ -14,13 +14,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 
-from gpucheck.checks._nvml import about, evidence, gaps_of, lost_gaps, not_reported, with_gpus
+from gpucheck.checks._nvml import about, evidence, gaps_of, lost_gaps, not_reported, quick_check, with_gpus
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import (
     DEFECT,
     NOT_IN_LIBRARY,
-    Check,
     Fabric,
     Finding,
     Gpu,
@@ -351,10 +350,5 @@ def in_cluster(gpu: Gpu) -> bool:
     return gpu.fabric is not None and gpu.fabric.spans_hosts
 
 
-CHECK = Check(
-    NAME,
-    frozenset({"hardware", "software", "nvlink", "quick"}),
-    evaluate=evaluate,
-    needs=("nvml", "pci", "system", f"service:{UNIT}", *(f"package:{name}" for name in PACKAGES)),
-    more=more,
-)
+NEEDS = ("nvml", "pci", "system", f"service:{UNIT}", *(f"package:{name}" for name in PACKAGES))
+CHECK = quick_check(NAME, "hardware software nvlink", evaluate, NEEDS, more=more)

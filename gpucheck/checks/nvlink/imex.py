@@ -10,10 +10,10 @@ ComputeDomain, for which NVIDIA has the unit masked. So a unit that is only inac
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import with_gpus
+from gpucheck.checks._nvml import quick_check, with_gpus
 from gpucheck.checks.nvlink.fabric import NOT_FOUND, in_cluster, is_tray_gpu, unit_lines
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, NvmlReading
+from gpucheck.model import Finding, NvmlReading
 from gpucheck.model.facts import Facts
 
 NAME = "imex"
@@ -80,13 +80,9 @@ def _host(facts: Facts) -> Subject:
     return Subject(check=NAME, evidence=lines)
 
 
-CHECK = Check(
-    NAME,
-    frozenset({"software", "nvlink", "quick"}),
-    evaluate=evaluate,
-    needs=(
-        *("nvml", "system", f"service:{UNIT}", f"folder:{CHANNELS}"),
-        *(f"package:{name}" for name in PACKAGES),
-        *(f"text:{path}" for path in (NODES, *MASKS)),
-    ),
+NEEDS = (
+    *("nvml", "system", f"service:{UNIT}", f"folder:{CHANNELS}"),
+    *(f"package:{name}" for name in PACKAGES),
+    *(f"text:{path}" for path in (NODES, *MASKS)),
 )
+CHECK = quick_check(NAME, "software nvlink", evaluate, NEEDS)

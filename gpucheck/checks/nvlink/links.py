@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from gpucheck.checks._case import Case, Claim
 from gpucheck.checks._machine import FASTEST_SLOT, Machine, Pair
-from gpucheck.checks._nvml import about, evidence, gaps_of, not_reported, with_gpus
+from gpucheck.checks._nvml import about, evidence, gaps_of, not_reported, quick_check, with_gpus
 from gpucheck.knowledge import GpuModel, find_gpu, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Check, Finding, Gpu, NvmlReading, Verdict
+from gpucheck.model import DEPRECATED, NOT_IN_LIBRARY, Finding, Gpu, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import FOUND, Confidence
 from gpucheck.printable import counted
@@ -309,9 +309,4 @@ def _fewer(
     )
 
 
-CHECK = Check(
-    NAME,
-    frozenset({"hardware", "nvlink", "quick"}),
-    evaluate=evaluate,
-    needs=("nvml", "system", f"text:{PARAMS}"),
-)
+CHECK = quick_check(NAME, "hardware nvlink", evaluate, ("nvml", "system", f"text:{PARAMS}"))

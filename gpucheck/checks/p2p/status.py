@@ -12,11 +12,11 @@ from itertools import combinations
 from gpucheck.checks._case import Case, Claim, listed, span
 from gpucheck.checks._healthy import Level, staged
 from gpucheck.checks._machine import MESHED, Machine, Pair, is_geforce_without_p2p, nvlink_of
-from gpucheck.checks._nvml import LOST, evidence, gaps_of, with_gpus
+from gpucheck.checks._nvml import LOST, evidence, gaps_of, quick_check, with_gpus
 from gpucheck.checks.nvlink.fabric import NOT_SET_UP, is_tray_gpu
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import DEFECT, Check, Finding, Gpu, NvmlGap, NvmlReading, Verdict
+from gpucheck.model import DEFECT, Finding, Gpu, NvmlGap, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
 from gpucheck.topology.wiring import p2p_status
@@ -328,4 +328,4 @@ def rule_unmeasured(case: Case) -> Iterator[Finding]:
         yield Claim(NAME, Verdict.PASS).finding("access.geforce-unmeasured", seen="links read, nothing measured")
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("nvml", "pci", "system"))
+CHECK = quick_check(NAME, "hardware", evaluate, ("nvml", "pci", "system"))

@@ -6,9 +6,9 @@ could not be read agrees with nothing.
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import LOST, with_gpus
+from gpucheck.checks._nvml import LOST, quick_check, with_gpus
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import DEFECT, Check, Finding, NvmlReading, Verdict
+from gpucheck.model import DEFECT, Finding, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.topology.build import pair_findings
 from gpucheck.topology.wiring import View
@@ -49,4 +49,4 @@ def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     yield subject.skips("p2p.no-path-in-sysfs" if by_nvml else "p2p.no-class-from-nvml", seen)
 
 
-CHECK = Check(NAME, frozenset({"hardware", "quick"}), evaluate=evaluate, needs=("nvml", "pci"))
+CHECK = quick_check(NAME, "hardware", evaluate, ("nvml", "pci"))

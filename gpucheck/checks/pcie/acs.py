@@ -9,9 +9,9 @@ as for virtual machines, need redirection.
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpucheck.checks._case import Case
-from gpucheck.checks._nvml import no_gpu_on_the_bus, set_by_the_host
+from gpucheck.checks._nvml import no_gpu_on_the_bus, quick_check, set_by_the_host
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, PciDevice
+from gpucheck.model import Finding, PciDevice
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Confidence
 from gpucheck.printable import counted
@@ -101,4 +101,4 @@ def _redirecting(
     return subject.warns(code, f"ACS redirect on{where}", "off", confidence=confidence, bridges=ids)
 
 
-CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), evaluate=evaluate, needs=("pci", "system"))
+CHECK = quick_check(NAME, "hardware pcie", evaluate, ("pci", "system"))

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from gpucheck.checks._case import Case, Claim
 from gpucheck.checks._machine import SMALL_BAR1_MIB, needs_large_bar1
-from gpucheck.checks._nvml import about, gaps_of, not_reported, of_each_gpu, set_by_the_host
+from gpucheck.checks._nvml import about, gaps_of, not_reported, of_each_gpu, quick_check, set_by_the_host
 from gpucheck.knowledge import gpu_by_pci_id
-from gpucheck.model import Check, Finding, Gpu, NvmlReading, PciDevice, Verdict
+from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
 
@@ -71,10 +71,5 @@ def rule(case: Case) -> Iterator[Finding]:
         yield Claim(NAME, Verdict.PASS).finding("access.bar-small", seen="BAR1 256 MiB")
 
 
-CHECK = Check(
-    NAME,
-    frozenset({"hardware", "pcie", "quick"}),
-    evaluate=evaluate,
-    needs=("nvml", "pci", "system"),
-    thresholds=(f"at most {SMALL_BAR1_MIB} MiB is small from Ampere, for a workstation card from Ada",),
-)
+LIMITS = (f"at most {SMALL_BAR1_MIB} MiB is small from Ampere, for a workstation card from Ada",)
+CHECK = quick_check(NAME, "hardware pcie", evaluate, ("nvml", "pci", "system"), limits=LIMITS)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import msgspec
 
 from gpucheck.checks._case import Case, new_errors
-from gpucheck.checks._nvml import lost_gaps, no_gpu_on_the_bus, not_looked, not_reported
+from gpucheck.checks._nvml import lost_gaps, no_gpu_on_the_bus, not_looked, not_reported, quick_check
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, NvmlFailure, NvmlReading, PciDevice
+from gpucheck.model import Finding, Gpu, NvmlFailure, NvmlReading, PciDevice
 from gpucheck.model.facts import Facts
 
 NAME, UPTIME = "pcie-errors", "/proc/uptime"
@@ -102,10 +102,5 @@ def rule(case: Case) -> Iterator[Finding]:
     return new_errors(case, "links.pcie-errors-new", of_pcie=True)
 
 
-CHECK = Check(
-    NAME,
-    frozenset({"hardware", "pcie", "quick"}),
-    evaluate=evaluate,
-    needs=("nvml", "pci", f"text:{UPTIME}"),
-    thresholds=(f"WARN above {PER_HOUR:.0f} corrected errors an hour since boot; FAIL at one that is not corrected",),
-)
+LIMITS = (f"WARN above {PER_HOUR:.0f} corrected errors an hour since boot; FAIL at one that is not corrected",)
+CHECK = quick_check(NAME, "hardware pcie", evaluate, ("nvml", "pci", f"text:{UPTIME}"), limits=LIMITS)

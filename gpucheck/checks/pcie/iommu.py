@@ -8,9 +8,9 @@ zeros although the call succeeds.
 from collections.abc import Iterator
 
 from gpucheck.checks._case import Case, Claim
-from gpucheck.checks._nvml import no_gpu_on_the_bus, set_by_the_host
+from gpucheck.checks._nvml import no_gpu_on_the_bus, quick_check, set_by_the_host
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, PciDevice, Verdict
+from gpucheck.model import Finding, PciDevice, Verdict
 from gpucheck.model.facts import Facts
 
 NAME = "iommu"
@@ -60,9 +60,4 @@ def rule(case: Case) -> Iterator[Finding]:
         yield Claim(NAME, Verdict.WARN, confidence="likely").finding(CODE, seen=seen, wanted=WANTED)
 
 
-CHECK = Check(
-    NAME,
-    frozenset({"hardware", "pcie", "quick"}),
-    evaluate=evaluate,
-    needs=("pci", "system", f"text:{COMMAND_LINE}"),
-)
+CHECK = quick_check(NAME, "hardware pcie", evaluate, ("pci", "system", f"text:{COMMAND_LINE}"))

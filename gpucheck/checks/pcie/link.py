@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from gpucheck.checks._case import Case, Claim, link_words
 from gpucheck.checks._machine import Machine, link_of
-from gpucheck.checks._nvml import about, not_reported, of_each_gpu, set_by_the_host
+from gpucheck.checks._nvml import about, not_reported, of_each_gpu, quick_check, set_by_the_host
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, NvmlReading, Verdict
+from gpucheck.model import Finding, Gpu, NvmlReading, Verdict
 from gpucheck.model.diagnosis.observations import Port
 from gpucheck.model.facts import Facts
 from gpucheck.topology.build import network_cards
@@ -186,4 +186,4 @@ def may_be_chipset(m: Machine, gpus: list[int]) -> bool:
     return not (read or near or server or m.host.virtual) and m.count <= 6 and (m.host.sockets or 1) == 1
 
 
-CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), evaluate=evaluate, needs=("nvml", "pci", "system"))
+CHECK = quick_check(NAME, "hardware pcie", evaluate, ("nvml", "pci", "system"))

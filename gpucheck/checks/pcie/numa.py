@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from gpucheck.checks._case import Claim
 from gpucheck.checks._machine import Machine
-from gpucheck.checks._nvml import about, gaps_of, not_reported, of_each_gpu, with_gpus
+from gpucheck.checks._nvml import about, gaps_of, not_reported, of_each_gpu, quick_check, with_gpus
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, Gpu, NvmlReading, Verdict
+from gpucheck.model import Finding, Gpu, NvmlReading, Verdict
 from gpucheck.model.diagnosis.observations import HostDevice
 from gpucheck.model.facts import Facts
 
@@ -125,10 +125,4 @@ def placed(m: Machine, i: int, rows: list[HostDevice]) -> Finding | None:
     return None
 
 
-CHECK = Check(
-    NAME,
-    frozenset({"hardware", "pcie", "quick"}),
-    evaluate=evaluate,
-    needs=("nvml", "pci", f"folder:{NODES}"),
-    more=more,
-)
+CHECK = quick_check(NAME, "hardware pcie", evaluate, ("nvml", "pci", f"folder:{NODES}"), more=more)

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from gpucheck.checks._case import Case, Claim, link_words
 from gpucheck.checks._machine import Machine
-from gpucheck.checks._nvml import no_gpu_on_the_bus, set_by_the_host
+from gpucheck.checks._nvml import no_gpu_on_the_bus, quick_check, set_by_the_host
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding, PciDevice, PcieLink, Verdict
+from gpucheck.model import Finding, PciDevice, PcieLink, Verdict
 from gpucheck.model.diagnosis.observations import Port
 from gpucheck.model.facts import Facts
 
@@ -110,4 +110,4 @@ def _uplink(group: frozenset[int], port: Port) -> Finding:
     )
 
 
-CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), evaluate=evaluate, needs=("pci", "system"))
+CHECK = quick_check(NAME, "hardware pcie", evaluate, ("pci", "system"))

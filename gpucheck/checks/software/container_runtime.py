@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gpucheck.checks._nvml import quick_check
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Check, Finding
+from gpucheck.model import Finding
 from gpucheck.model.facts import Facts
 
 NAME = "container-runtime"
@@ -110,4 +111,4 @@ NEEDS = (
     f"text:{DAEMON}",
     *(f"folder:{folder}" for folder in CDI_FOLDERS),
 )
-CHECK = Check(NAME, frozenset({"software", "container", "quick"}), evaluate=evaluate, needs=NEEDS, more=more)
+CHECK = quick_check(NAME, "software container", evaluate, NEEDS, more=more)

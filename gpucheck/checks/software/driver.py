@@ -6,7 +6,7 @@ installed for the running kernel; /dev. NVML return codes: NVIDIA nvml.h (API 13
 
 from collections.abc import Collection, Iterator
 
-from gpucheck.checks._nvml import FORBIDDEN, LOST
+from gpucheck.checks._nvml import FORBIDDEN, LOST, quick_check
 from gpucheck.checks._session import control_denied
 from gpucheck.checks.software.modules import needed_flavour
 from gpucheck.knowledge.codes import Subject
@@ -15,7 +15,6 @@ from gpucheck.model import (
     DEFECT,
     LATE,
     NOT_STARTED,
-    Check,
     DriverState,
     Finding,
     NvmlFailure,
@@ -166,4 +165,4 @@ def _not_loaded(driver: DriverState, nodes: Collection[str] | None, flavours: Co
 
 
 NEEDS = ("nvml", "pci", "driver", "folder:/dev", "system", "device_files")
-CHECK = Check(NAME, frozenset({"software", "quick"}), evaluate=evaluate, needs=NEEDS)
+CHECK = quick_check(NAME, "software", evaluate, NEEDS)

@@ -10,9 +10,10 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.checks._nvml import quick_check
 from gpucheck.checks.software import _wheels
 from gpucheck.checks.software._wheels import FRAMEWORKS, HOST, Imported, evaluate_wheels, read_wheels
-from gpucheck.model import Check, DriverState, Finding, PackageVersion
+from gpucheck.model import DriverState, Finding, PackageVersion
 from gpucheck.model.facts import Facts
 
 PLAN = "/etc/gpucheck/stack.json"
@@ -216,4 +217,4 @@ def _planned(facts: Facts, text: str | None, where: str) -> Iterator[Finding]:
     yield from _frameworks(plan, {wheel.name: wheel.version for wheel in read_wheels(facts)[0]})
 
 
-CHECK = Check(NAME, frozenset({"software", "quick"}), evaluate=evaluate, needs=(f"text:{PLAN}", *NEEDS), more=more)
+CHECK = quick_check(NAME, "software", evaluate, (f"text:{PLAN}", *NEEDS), more=more)
