@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from gpucheck.checks._machine import Machine, Pair
 from gpucheck.knowledge.codes import Subject, would_show
-from gpucheck.model.finding import Confidence, Finding, Value, Verdict
+from gpucheck.model.finding import Finding, Value, Verdict
 
 UNDER_LOAD = "links-under-load"  # the check name of what GPUs reported while they copied
 
@@ -39,41 +39,34 @@ class Case:
         return any(one.verdict is Verdict.FAIL and one.cause for one in self.findings)
 
 
-class Claim(NamedTuple):
-    """The result of a rule. cause, confidence: what its code leaves open. others: causes that fit as well, in order."""
+class Observed(Subject, frozen=True):
+    """Builder of findings about observations: a number without a unit is GB/s."""
 
-    check: str
-    verdict: Verdict
-    cause: str | None = None
-    confidence: Confidence | None = None
-    others: tuple[str, ...] = ()
+    def explains(self, code: str, seen: Value, wanted: Value = None, **values: Any) -> Finding:
+        """Return PASS: as it should be, or different for a reason that is no fault."""
+        return replace(self.finding(Verdict.PASS, code, seen, wanted, **values), steps=(), fix="")
 
     def finding(
         self,
+        verdict: Verdict,
         code: str,
-        *,
-        subject: str = "host",
-        seen: Value,
+        seen: Value = None,
         wanted: Value = None,
-        unit: str | None = None,
-        evidence: Iterable[str] = (),
+        *,
+        cause: str | UnsetType | None = None,
+        others: Iterable[str] = (),
         **values: Any,
     ) -> Finding:
-        """Return the finding; a number without a unit is GB/s."""
+        """Return a finding. cause: None leaves that of the code. others: causes that fit as well, in order."""
         number = isinstance(seen, float) or isinstance(wanted, float)
-        unit = unit or ("GB/s" if number else None)
-        found = Subject(check=self.check, name=subject, unit=unit, evidence=tuple(evidence)).finding(
-            self.verdict,
-            code,
-            round(seen, 2) if isinstance(seen, float) else seen,
-            round(wanted, 2) if isinstance(wanted, float) else wanted,
-            cause=self.cause or UNSET,
-            confidence=self.confidence,
-            alternatives=would_show(self.others),
-            **values,
-        )
-        # What a product does not offer has a cause and nothing to do.
-        return replace(found, steps=(), fix="") if self.verdict is Verdict.PASS else found
+        subject = replace(self, unit=self.unit or ("GB/s" if number else None))
+        seen, wanted = (round(value, 2) if isinstance(value, float) else value for value in (seen, wanted))
+        values |= {"cause": cause or UNSET, "alternatives": would_show(others)}
+        return Subject.finding(subject, verdict, code, seen, wanted, **values)
+
+
+def observed(check: str, name: str = "host", *evidence: str, unit: str | None = None) -> Observed:
+    return Observed(check=check, name=name, unit=unit, evidence=evidence)
 
 
 NAMED = 6
@@ -114,9 +107,6 @@ def new_errors(case: Case, code: str, *, of_pcie: bool) -> Iterator[Finding]:
     for row in case.machine.measured.under_load:
         risen = {name: count for name, count in (row.errors or {}).items() if name.startswith("PCIe") == of_pcie}
         if risen:
-            yield Claim(UNDER_LOAD, Verdict.WARN).finding(
-                code,
-                subject=case.machine.gpu_label(row.gpu),
-                seen=f"new errors while copying: {', '.join(f'{name} +{count}' for name, count in risen.items())}",
-                evidence=tuple(f"{name}: +{count} during the copies" for name, count in risen.items()),
-            )
+            lines = (f"{name}: +{count} during the copies" for name, count in risen.items())
+            seen = f"new errors while copying: {', '.join(f'{name} +{count}' for name, count in risen.items())}"
+            yield observed(UNDER_LOAD, case.machine.gpu_label(row.gpu), *lines).warns(code, seen)

@@ -7,7 +7,7 @@ PASS needs the healthy range, or a reading that explains the number.
 
 from collections.abc import Callable, Iterable
 
-from gpucheck.checks._case import Case, Claim
+from gpucheck.checks._case import Case, observed
 from gpucheck.checks._machine import Machine
 from gpucheck.checks.gpu import settings
 from gpucheck.checks.host import environment
@@ -67,6 +67,4 @@ def diagnose(seen: Observations) -> tuple[Finding, ...]:
 
 
 def _nothing(machine: Machine) -> Finding:
-    return Claim("p2p-bandwidth", Verdict.UNKNOWN).finding(
-        "copies.nothing-measured", seen=f"{machine.count} GPUs, copies not measured"
-    )
+    return observed("p2p-bandwidth").unknown("copies.nothing-measured", f"{machine.count} GPUs, copies not measured")

@@ -7,7 +7,7 @@ arithmetic: if more has passed this link, the link is not the limit.
 from collections.abc import Callable
 from functools import partial
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gpucheck.checks._healthy import Level
 from gpucheck.checks._machine import Machine, Pair, link_of
@@ -50,6 +50,14 @@ def suspects(m: Machine, pattern: str, pairs: list[Pair], rows: list[Level] | No
     far = bool(rows) and median(row.z for row in rows or ()) < FAR
     left = [Suspect(cause, found is True) for cause, found in named if found is not False]
     return sorted(left, key=lambda one: (not one.read, far and one.cause in BY_DESIGN))
+
+
+def cause_of(found: list[Suspect]) -> dict[str, Any]:
+    """Return what a finding states of these suspects: the first, how sure it is, and the others."""
+    if not found:
+        return {}
+    sure = "likely" if found[0].read else "possible"
+    return {"cause": found[0].cause, "confidence": sure, "others": tuple(one.cause for one in found[1:])}
 
 
 def reading(about: About, cause: str) -> bool | None:

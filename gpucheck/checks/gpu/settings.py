@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from gpucheck.checks._case import UNDER_LOAD, Case, Claim
+from gpucheck.checks._case import UNDER_LOAD, Case, observed
 from gpucheck.checks._nvml import Reads, gaps_of, gpu_check, not_reported, quick_check, with_gpus
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, Gpu, GpuProcess, Health, NvmlReading, Verdict
+from gpucheck.model import Finding, Gpu, GpuProcess, Health, NvmlReading
 from gpucheck.model.facts import Facts
 
 CLOCKS = ("nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock")
@@ -199,12 +199,8 @@ def throttled_copying(case: Case) -> Iterator[Finding]:
     """GPUs that the hardware slowed down while they copied."""
     for row in case.machine.measured.under_load:
         if words := ", ".join(sorted({*(row.throttled or ())} & HARDWARE.keys())):
-            yield Claim(UNDER_LOAD, Verdict.WARN).finding(
-                "links.throttled-copying",
-                subject=case.machine.gpu_label(row.gpu),
-                seen=f"throttled while copying: {words}",
-                evidence=(f"clock event reasons: {words}",),
-            )
+            subject = observed(UNDER_LOAD, case.machine.gpu_label(row.gpu), f"clock event reasons: {words}")
+            yield subject.warns("links.throttled-copying", f"throttled while copying: {words}")
 
 
 @with_gpus(CONFIDENTIAL)

@@ -7,12 +7,12 @@ hides: inside a scheduler's job it is the job's share, elsewhere every later pro
 
 from collections.abc import Iterator
 
-from gpucheck.checks._case import Case, Claim
+from gpucheck.checks._case import Case, observed
 from gpucheck.checks._machine import Machine
 from gpucheck.checks._nvml import not_looked, quick_check
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.tables import Variable, variables
-from gpucheck.model import Finding, Gpu, NvmlFailure, Verdict
+from gpucheck.model import Finding, Gpu, NvmlFailure
 from gpucheck.model.facts import Facts
 
 NAME = "environment"
@@ -96,19 +96,12 @@ def rule(case: Case) -> Iterator[Finding]:
     measured = ", ".join(dict.fromkeys(row.op or "a collective" for row in m.measured.collectives))
     for variable, value in _in_force(m):
         lines = (f"{variable.name}={value[:200]}", *((f"measured with it: {measured}",) if measured else ()))
-        yield Claim(NAME, Verdict.WARN, confidence="likely" if variable.slows else "possible").finding(
-            "host.variable-set",
-            seen=f"{variable.name}={value[:80]}",
-            wanted="not set",
-            variable=variable.name,
-            effect=variable.effect,
-            evidence=lines,
-        )
+        seen, sure = f"{variable.name}={value[:80]}", "likely" if variable.slows else "possible"
+        values = {"variable": variable.name, "effect": variable.effect}
+        yield observed(NAME, "host", *lines).warns("host.variable-set", seen, "not set", confidence=sure, **values)
     chosen = m.seen.environment.get(VISIBLE)
     if chosen is not None and (not m.count or chosen.replace(" ", "") != ",".join(map(str, range(m.count)))):
-        yield Claim(NAME, Verdict.WARN).finding(
-            "host.gpus-renumbered", seen=f"{VISIBLE}={chosen[:80]}", wanted="not set", variable=VISIBLE
-        )
+        yield observed(NAME).warns("host.gpus-renumbered", f"{VISIBLE}={chosen[:80]}", "not set", variable=VISIBLE)
 
 
 def slows_collectives(m: Machine) -> bool:

@@ -9,9 +9,9 @@ are all missing are a fault only where the host has a peer to reach and no hyper
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from gpucheck.checks._case import Case, Claim
+from gpucheck.checks._case import Case, observed
 from gpucheck.checks._machine import FASTEST_SLOT, Machine, Pair
 from gpucheck.checks._nvml import about, evidence, gaps_of, not_reported, quick_check, with_gpus
 from gpucheck.knowledge import GpuModel, find_gpu, gpu_by_pci_id
@@ -187,7 +187,7 @@ def rule(case: Case) -> Iterator[Finding]:
     dark = [gpu for gpu in m.seen.gpus if gpu.nvlinks.total and gpu.nvlinks.active == 0 and gpu.model is None]
     if dark:
         seen = f"0 of {dark[0].nvlinks.total} NVLinks up on {counted(len(dark), 'GPU')}"
-        yield Claim(COUNTED, Verdict.UNKNOWN).finding("links.nvlinks-dark", seen=seen)
+        yield observed(COUNTED).unknown("links.nvlinks-dark", seen)
     yield from _by_design(m)
     if not lost and m.pairs and len({gpu.model for gpu in m.seen.gpus}) == 1:
         yield from _uneven(m)
@@ -208,15 +208,8 @@ def _by_design(m: Machine) -> Iterator[Finding]:
     for i, gpu in enumerate(m.seen.gpus):
         active, total, wanted = gpu.nvlinks.active, gpu.nvlinks.total, _of_model(m.models[i])
         if active and total and wanted and wanted <= active < total:
-            yield Claim(COUNTED, Verdict.PASS).finding(
-                "links.nvlinks-by-design",
-                seen=active,
-                wanted=wanted,
-                unit="links",
-                model=gpu.model,
-                ports=total,
-                active=active,
-            )
+            values = {"model": gpu.model, "ports": total, "active": active}
+            yield observed(COUNTED, unit="links").explains("links.nvlinks-by-design", active, wanted, **values)
             break
     bare = [
         i
@@ -224,9 +217,8 @@ def _by_design(m: Machine) -> Iterator[Finding]:
         if m.gpu(i).nvlinks.active == 0 and (n := m.models[i]) and n.nvlink and n.nvlink.bridge
     ]
     if bare and not (m.count == 2 and _is_sold_bridged(m)):
-        yield Claim(COUNTED, Verdict.PASS).finding(
-            "links.bridge-missing", subject="host" if len(bare) > 1 else m.gpu_label(bare[0]), seen=0, unit="links"
-        )
+        subject = observed(COUNTED, "host" if len(bare) > 1 else m.gpu_label(bare[0]), unit="links")
+        yield subject.explains("links.bridge-missing", 0)
 
 
 def _is_sold_bridged(m: Machine) -> bool:
@@ -277,12 +269,9 @@ def _unused(m: Machine, *, copied: bool) -> Finding:
     """
     cause = "fabric-manager-down" if m.is_nvswitch else "nvlink-down"
     verdict = Verdict.FAIL if copied and not m.host.virtual else Verdict.UNKNOWN
-    return Claim(COUNTED, verdict, cause, "likely", ("vm-no-p2p", "mig-enabled")).finding(
-        "links.nvlink-unused" if copied else "links.nvlink-unseen",
-        seen="no NVLink between any two GPUs",
-        wanted="NVLink",
-        model=m.gpu(0).model,
-    )
+    code, seen = "links.nvlink-unused" if copied else "links.nvlink-unseen", "no NVLink between any two GPUs"
+    values: dict[str, Any] = {"cause": cause, "confidence": "likely", "model": m.gpu(0).model}
+    return observed(COUNTED).finding(verdict, code, seen, "NVLink", others=("vm-no-p2p", "mig-enabled"), **values)
 
 
 def _bridges(m: Machine, joined: list[Pair], most: int, links: int) -> Iterator[Finding]:
@@ -300,13 +289,9 @@ def _fewer(
     m: Machine, cause: str, pairs: list[Pair], have: int, most: int, verdict: Verdict = Verdict.WARN, subject: str = ""
 ) -> Finding:
     others = {"nvlink-down": ("nvlink-missing",), "nvlink-missing": ("nvlink-down",)}[cause] if len(pairs) == 1 else ()
-    return Claim(COUNTED, verdict, cause, "likely", others).finding(
-        "links.nvlinks-fewer",
-        subject=subject or m.subject(pairs),
-        seen=f"{have} links",
-        wanted=f"{most} links",
-        missing=most - have,
-    )
+    values: dict[str, Any] = {"cause": cause, "confidence": "likely", "missing": most - have}
+    gpus = observed(COUNTED, subject or m.subject(pairs))
+    return gpus.finding(verdict, "links.nvlinks-fewer", f"{have} links", f"{most} links", others=others, **values)
 
 
 CHECK = quick_check(NAME, "hardware nvlink", evaluate, ("nvml", "system", f"text:{PARAMS}"))

@@ -8,8 +8,9 @@ models may have none, a virtual machine hides it, MIG has none.
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import combinations
+from typing import NamedTuple
 
-from gpucheck.checks._case import Case, Claim, listed, span
+from gpucheck.checks._case import Case, listed, observed, span
 from gpucheck.checks._healthy import Level, staged
 from gpucheck.checks._machine import MESHED, Machine, Pair, is_geforce_without_p2p, nvlink_of
 from gpucheck.checks._nvml import LOST, evidence, gaps_of, quick_check, with_gpus
@@ -41,6 +42,14 @@ MAY_COST_NOTHING = (
 )
 AS_FAST = 0.95  # of the pairs with peer access: then the missing access costs nothing
 Place = tuple[int, int]
+
+
+class Refusal(NamedTuple):
+    """Why there is no access. others: causes that fit as well, in order."""
+
+    verdict: Verdict
+    code: str
+    others: tuple[str, ...] = ()
 
 
 @with_gpus(NAME)
@@ -100,12 +109,13 @@ def _evaluate(nvml: NvmlReading, status: str, by_design: str | None, pairs: list
         return subject.passes(seen)
     if by_design is not None:
         return subject.skips(by_design, seen, "OK", status=status)
-    verdict, code = _refusal(status)
-    return subject.finding(verdict, code, seen, "OK", status=status)
+    why = _refusal(status)
+    return subject.finding(why.verdict, why.code, seen, "OK", status=status)
 
 
-def _refusal(status: str) -> tuple[Verdict, str]:
-    return Verdict.WARN if status in ("CNS", "TNS") else Verdict.FAIL, CODES.get(status, "p2p.status-not-ok")
+def _refusal(status: str) -> Refusal:
+    verdict = Verdict.WARN if status in ("CNS", "TNS") else Verdict.FAIL
+    return Refusal(verdict, CODES.get(status, "p2p.status-not-ok"))
 
 
 def _unread(nvml: NvmlReading, pairs: list[Place]) -> Iterator[Finding]:
@@ -182,22 +192,19 @@ def rule(case: Case) -> Iterator[Finding]:
     """One finding for each reason, and what was granted although the stock driver never grants it."""
     m = case.machine
     yield from _over_nvlink(m)
-    groups: dict[tuple[Claim, str, str | None], list[Pair]] = {}
+    groups: dict[tuple[Refusal, str | None], list[Pair]] = {}
     for pair in m.pairs:
         if m.access[pair] is False and not _is_joined(m, pair):
-            claim, code = _reason(m, pair)
-            status = m.status(pair) if code == "access.status-unexplained" or code.startswith("p2p.") else None
-            groups.setdefault((claim, code, status), []).append(pair)
-    for (claim, code, status), pairs in groups.items():
-        if code not in MAY_COST_NOTHING or not _costs_nothing(m, pairs):
-            yield _staged_finding(m, claim, code, {"status": status} if status else {}, pairs)
+            why = _reason(m, pair)
+            named = why.code == "access.status-unexplained" or why.code.startswith("p2p.")
+            groups.setdefault((why, m.status(pair) if named else None), []).append(pair)
+    for (why, status), pairs in groups.items():
+        if why.code not in MAY_COST_NOTHING or not _costs_nothing(m, pairs):
+            yield _staged_finding(m, why, {"status": status} if status else {}, pairs)
     granted = m.granted_over_pcie
     if granted and m.is_geforce and not _compared(m):
-        yield Claim(NAME, Verdict.UNKNOWN).finding(
-            "access.grant-unchecked",
-            seen=f"P2P granted on {len(granted)} of {len(m.pairs)} pairs",
-            wanted="data that was compared",
-        )
+        seen = f"P2P granted on {len(granted)} of {len(m.pairs)} pairs"
+        yield observed(NAME).unknown("access.grant-unchecked", seen, "data that was compared")
 
 
 def _compared(m: Machine) -> bool:
@@ -206,20 +213,19 @@ def _compared(m: Machine) -> bool:
     return seen.integrity_bad_pairs is not None or bool(seen.damaged or seen.damage or seen.bytes_compared or checked)
 
 
-def _reason(m: Machine, pair: Pair) -> tuple[Claim, str]:
+def _reason(m: Machine, pair: Pair) -> Refusal:
     status, names = m.status(pair), [m.gpu(i).model for i in pair]
     small = ("rebar-off",) if m.has_small_bar(pair) else ()
-    fine, slow = Claim(NAME, Verdict.PASS), Claim(NAME, Verdict.WARN)
-    verdict, code = _refusal(status or "")
+    by_status = _refusal(status or "")
     if status == "DR":
-        return Claim(NAME, verdict), code
+        return by_status
     if all(map(is_geforce_without_p2p, names)):
         others = (*(("vm-no-p2p",) if m.host.virtual else ()), *small)
-        return fine._replace(others=others), "access.geforce-staged"
+        return Refusal(Verdict.PASS, "access.geforce-staged", others)
     if m.mesh and not m.mesh[pair]:
-        return fine, "access.mesh-staged"
+        return Refusal(Verdict.PASS, "access.mesh-staged")
     if status == "TNS":
-        return fine, "access.socket-staged"
+        return Refusal(Verdict.PASS, "access.socket-staged")
     if m.host.virtual:
         # An instance without P2P on any pair, of cards that are sold without NVLink: its type is made so.
         offer = (
@@ -228,19 +234,18 @@ def _reason(m: Machine, pair: Pair) -> tuple[Claim, str]:
             and all(a is False for a in m.access.values())
         )
         code = "access.guest-emulates-chipset" if status == "CNS" else "access.guest-hides-path"
-        return fine if offer else slow, code
+        return Refusal(Verdict.PASS if offer else Verdict.WARN, code)
     if None not in names and names[0] != names[1]:
-        return fine, "access.models-differ"
+        return Refusal(Verdict.PASS, "access.models-differ")
     if _only_far_refused(m, pair):
-        return fine, "access.socket-staged"
+        return Refusal(Verdict.PASS, "access.socket-staged")
     if small:
-        return slow, "access.small-window"
+        return Refusal(Verdict.WARN, "access.small-window")
     if status and m.host.virtual is False:
-        return Claim(NAME, verdict), code
-    unknown = Claim(NAME, Verdict.UNKNOWN) if m.host.virtual is None else slow
-    if status == "CNS":
-        return unknown, "access.chipset-unexplained"
-    return unknown, "access.status-unexplained" if status else "access.reason-unknown"
+        return by_status
+    unexplained = "access.status-unexplained" if status else "access.reason-unknown"
+    code = "access.chipset-unexplained" if status == "CNS" else unexplained
+    return Refusal(Verdict.UNKNOWN if m.host.virtual is None else Verdict.WARN, code)
 
 
 def _only_far_refused(m: Machine, pair: Pair) -> bool:
@@ -269,39 +274,31 @@ def _costs_nothing(m: Machine, pairs: list[Pair]) -> bool:
     return bool(without and having) and max(without) >= AS_FAST * max(having)
 
 
-def _staged_finding(m: Machine, claim: Claim, code: str, values: dict[str, str], pairs: list[Pair]) -> Finding:
+def _staged_finding(m: Machine, why: Refusal, values: dict[str, str], pairs: list[Pair]) -> Finding:
     rates = [min(ways) for pair in pairs if (ways := m.one_way(pair))]
     usual = [found.gb_s for pair in pairs if (found := staged(m, pair))]
     through_host = f", {span(rates)} GB/s through host memory" if rates else ""
     reached = f"staged copies: {span(rates)} GB/s one way{f', usual {span(usual)}' if usual else ''}"
-    return claim.finding(
-        code,
-        subject="host" if len(pairs) == len(m.pairs) > 1 else m.subject(pairs),
-        seen=f"no P2P on {len(pairs)} of {len(m.pairs)} pairs{through_host}",
-        wanted=None if claim.verdict is Verdict.PASS else "P2P",
-        evidence=(
-            f"pairs: {listed(pairs)}",
-            *(f"P2P status {word}" for word in sorted({str(m.status(pair)) for pair in pairs} - {"None"})),
-            *((reached,) if rates else ()),
-        ),
-        **values,
-    )
+    name = "host" if len(pairs) == len(m.pairs) > 1 else m.subject(pairs)
+    subject = observed(NAME, name, *_lines(m, pairs), *((reached,) if rates else ()))
+    seen = f"no P2P on {len(pairs)} of {len(m.pairs)} pairs{through_host}"
+    if why.verdict is Verdict.PASS:
+        return subject.explains(why.code, seen, others=why.others, **values)
+    return subject.finding(why.verdict, why.code, seen, "P2P", others=why.others, **values)
+
+
+def _lines(m: Machine, pairs: list[Pair]) -> tuple[str, ...]:
+    words = sorted({str(m.status(pair)) for pair in pairs} - {"None"})
+    return (f"pairs: {listed(pairs)}", *(f"P2P status {word}" for word in words))
 
 
 def _over_nvlink(m: Machine) -> Iterator[Finding]:
     denied = [pair for pair in m.pairs if m.access[pair] is False and _is_joined(m, pair)]
-    if not denied:
-        return
-    yield Claim(NAME, Verdict.FAIL, others=() if m.is_nvswitch else ("nvlink-down",)).finding(
-        NOT_SET_UP if m.is_nvswitch else "access.nvlink-denied",
-        subject=m.subject(denied),
-        seen=f"no P2P on {len(denied)} of {len(m.pairs)} pairs",
-        wanted="copies over NVLink",
-        evidence=(
-            f"pairs: {listed(denied)}",
-            *(f"P2P status {word}" for word in sorted({str(m.status(p)) for p in denied} - {"None"})),
-        ),
-    )
+    if denied:
+        code, others = (NOT_SET_UP, ()) if m.is_nvswitch else ("access.nvlink-denied", ("nvlink-down",))
+        seen = f"no P2P on {len(denied)} of {len(m.pairs)} pairs"
+        subject = observed(NAME, m.subject(denied), *_lines(m, denied))
+        yield subject.fails(code, seen, "copies over NVLink", others=others)
 
 
 def _is_joined(m: Machine, pair: Pair) -> bool:
@@ -312,12 +309,11 @@ def _is_joined(m: Machine, pair: Pair) -> bool:
 def copied_as_staged(m: Machine, rows: dict[Pair, Level]) -> Finding:
     """Return the finding for pairs that copy at the rate of host memory, of a product or guest that may have no P2P."""
     others = ("rebar-off",) if any(map(m.has_small_bar, rows)) else ()
-    return Claim(NAME, Verdict.UNKNOWN if m.is_geforce else Verdict.WARN, others=others).finding(
-        "access.geforce-as-staged" if m.is_geforce else "access.guest-as-staged",
-        seen=f"no P2P on {len(rows)} of {len(m.pairs)} pairs",
-        wanted="P2P status" if m.is_geforce else "P2P",
-        evidence=(f"pairs: {listed(rows)}, {span(row.value for row in rows.values())} GB/s",),
-    )
+    host = observed(NAME, "host", f"pairs: {listed(rows)}, {span(row.value for row in rows.values())} GB/s")
+    seen = f"no P2P on {len(rows)} of {len(m.pairs)} pairs"
+    if m.is_geforce:
+        return host.unknown("access.geforce-as-staged", seen, "P2P status", others=others)
+    return host.warns("access.guest-as-staged", seen, "P2P", others=others)
 
 
 def rule_unmeasured(case: Case) -> Iterator[Finding]:
@@ -325,7 +321,7 @@ def rule_unmeasured(case: Case) -> Iterator[Finding]:
     m = case.machine
     unknown = bool(m.pairs) and all(m.access[pair] is None for pair in m.pairs)
     if unknown and m.is_geforce and not any(map(m.one_way, m.pairs)) and all(gpu.pcie.width for gpu in m.seen.gpus):
-        yield Claim(NAME, Verdict.PASS).finding("access.geforce-unmeasured", seen="links read, nothing measured")
+        yield observed(NAME).explains("access.geforce-unmeasured", "links read, nothing measured")
 
 
 CHECK = quick_check(NAME, "hardware", evaluate, ("nvml", "pci", "system"))

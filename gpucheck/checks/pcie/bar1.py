@@ -7,11 +7,11 @@ other over PCIe.
 
 from collections.abc import Iterator
 
-from gpucheck.checks._case import Case, Claim
+from gpucheck.checks._case import Case, observed
 from gpucheck.checks._machine import SMALL_BAR1_MIB, needs_large_bar1
 from gpucheck.checks._nvml import about, gaps_of, not_reported, of_each_gpu, quick_check, set_by_the_host
 from gpucheck.knowledge import gpu_by_pci_id
-from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, Verdict
+from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice
 from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
 
@@ -68,7 +68,7 @@ def rule(case: Case) -> Iterator[Finding]:
     m = case.machine
     unknown = bool(m.pairs) and all(m.access[pair] is None for pair in m.pairs)
     if unknown and m.is_geforce and m.has_small_bar(m.pairs[0]):
-        yield Claim(NAME, Verdict.PASS).finding("access.bar-small", seen="BAR1 256 MiB")
+        yield observed(NAME).explains("access.bar-small", "BAR1 256 MiB")
 
 
 LIMITS = (f"at most {SMALL_BAR1_MIB} MiB is small from Ampere, for a workstation card from Ada",)

@@ -7,10 +7,10 @@ zeros although the call succeeds.
 
 from collections.abc import Iterator
 
-from gpucheck.checks._case import Case, Claim
+from gpucheck.checks._case import Case, observed
 from gpucheck.checks._nvml import no_gpu_on_the_bus, quick_check, set_by_the_host
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, PciDevice, Verdict
+from gpucheck.model import Finding, PciDevice
 from gpucheck.model.facts import Facts
 
 NAME = "iommu"
@@ -57,7 +57,7 @@ def rule(case: Case) -> Iterator[Finding]:
     m = case.machine
     if m.translating and m.granted_over_pcie and not m.host.virtual:
         seen = "the IOMMU translates, and P2P over PCIe is granted"
-        yield Claim(NAME, Verdict.WARN, confidence="likely").finding(CODE, seen=seen, wanted=WANTED)
+        yield observed(NAME).warns(CODE, seen, WANTED, confidence="likely")
 
 
 CHECK = quick_check(NAME, "hardware pcie", evaluate, ("pci", "system", f"text:{COMMAND_LINE}"))

@@ -6,8 +6,9 @@ something only while copying.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
-from gpucheck.checks._case import Case, Claim, link_words
+from gpucheck.checks._case import Case, link_words, observed
 from gpucheck.checks._machine import Machine, link_of
 from gpucheck.checks._nvml import about, not_reported, of_each_gpu, quick_check, set_by_the_host
 from gpucheck.knowledge.codes import Subject
@@ -83,13 +84,8 @@ def rule(case: Case) -> Iterator[Finding]:
                 yield from _low(m, i, field)
         if m.is_behind_chipset(i):
             bridge = next(port.bus_id for port in m.gpu(i).path if port.kind == "chipset")
-            yield Claim(NAME, Verdict.WARN).finding(
-                "links.behind-chipset",
-                subject=m.gpu_label(i),
-                seen="its path crosses the chipset",
-                wanted="lanes of the CPU",
-                evidence=(f"path: {bridge or 'chipset'}",),
-            )
+            subject = observed(NAME, m.gpu_label(i), f"path: {bridge or 'chipset'}")
+            yield subject.warns("links.behind-chipset", "its path crosses the chipset", "lanes of the CPU")
     yield from _narrow_by_design(m)
 
 
@@ -107,25 +103,14 @@ def _low(m: Machine, i: int, field: str) -> Iterator[Finding]:
     # The data sheet of the card is no reading of the slot: the CPU or the board may give no more.
     slot_read = bool(getattr(port, f"max_{field}"))
     sure = port.read == "load" and slot_read and not others and not changing
-    verdict = (
-        Verdict.FAIL
-        if sure
-        else Verdict.WARN
-        if slot_read and (port.read != "idle" or field == "width")
-        else Verdict.UNKNOWN
-    )
+    verdict = Verdict.WARN if slot_read and (port.read != "idle" or field == "width") else Verdict.UNKNOWN
     state = f"{link_words(port.gen, port.width)} of {link_words(port.max_gen, port.max_width)}"
     sign, low, changed = FIELDS[field]
     passed = [f"{m.passed[i]:.1f} GB/s passed the link"] if changing else []
-    yield Claim(NAME, verdict, None, "certain" if sure else "likely", others).finding(
-        changed if changing else low,
-        subject=m.gpu_label(i),
-        seen=f"{sign}{now}",
-        wanted=f"{sign}{limit}",
-        now=now,
-        limit=limit,
-        evidence=(f"{state}, read {port.read or 'at an unknown time'}", *passed),
-    )
+    subject = observed(NAME, m.gpu_label(i), f"{state}, read {port.read or 'at an unknown time'}", *passed)
+    values: dict[str, Any] = {"confidence": "certain" if sure else "likely", "now": now, "limit": limit}
+    verdict, code = Verdict.FAIL if sure else verdict, changed if changing else low
+    yield subject.finding(verdict, code, f"{sign}{now}", f"{sign}{limit}", others=others, **values)
 
 
 def _narrow_by_design(m: Machine) -> Iterator[Finding]:
@@ -140,19 +125,13 @@ def _narrow_by_design(m: Machine) -> Iterator[Finding]:
     if narrow:
         pcie, above = m.gpu(narrow[0]).pcie, any(port.max_width for i in narrow for port in m.gpu(i).path)
         shared = "links.narrow-slot" if above else "links.narrow-split"
-        yield Claim("pcie-lanes", Verdict.PASS).finding(
-            "links.narrow-in-guest" if m.host.virtual else shared,
-            subject="host" if len(narrow) > 1 else m.gpu_label(narrow[0]),
-            seen=f"x{pcie.width}",
-            wanted=f"x{pcie.max_width}",
-        )
+        subject = observed("pcie-lanes", "host" if len(narrow) > 1 else m.gpu_label(narrow[0]))
+        code = "links.narrow-in-guest" if m.host.virtual else shared
+        yield subject.explains(code, f"x{pcie.width}", f"x{pcie.max_width}")
     if len(halves) > 1:
-        yield Claim("pcie-lanes", Verdict.PASS, others=("pcie-width-reduced",)).finding(
-            "links.lanes-halved",
-            seen=f"x{m.gpu(halves[0]).pcie.width}",
-            wanted=f"x{m.design[halves[0]][1]}",
-            count=len(halves),
-        )
+        seen, wanted = f"x{m.gpu(halves[0]).pcie.width}", f"x{m.design[halves[0]][1]}"
+        values = {"others": ("pcie-width-reduced",), "count": len(halves)}
+        yield observed("pcie-lanes").explains("links.lanes-halved", seen, wanted, **values)
 
 
 def low_link(m: Machine, i: int, field: str) -> bool | None:

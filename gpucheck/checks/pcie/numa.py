@@ -7,11 +7,11 @@ nodes below /sys/devices/system/node. Ranks that run on the wrong node copy thro
 import re
 from collections.abc import Iterator
 
-from gpucheck.checks._case import Claim
+from gpucheck.checks._case import observed
 from gpucheck.checks._machine import Machine
 from gpucheck.checks._nvml import about, gaps_of, not_reported, of_each_gpu, quick_check, with_gpus
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, Gpu, NvmlReading, Verdict
+from gpucheck.model import Finding, Gpu, NvmlReading
 from gpucheck.model.diagnosis.observations import HostDevice
 from gpucheck.model.facts import Facts
 
@@ -92,36 +92,22 @@ def _cpus(text: str) -> set[int]:
 
 def placed(m: Machine, i: int, rows: list[HostDevice]) -> Finding | None:
     """Memory of another NUMA node, by the nodes of the copies and of the GPU."""
-    claim, node, best = Claim(COPIES, Verdict.WARN), m.gpu(i).numa_node, max(rows, key=lambda row: row.slower)
+    gpu, node, best = observed(COPIES, m.gpu_label(i)), m.gpu(i).numa_node, max(rows, key=lambda row: row.slower)
     own = max((row.slower for row in rows if node is not None and row.numa_node == node), default=None)
     other = [row for row in rows if row.numa_node is not None and node is not None and row.numa_node != node]
     most = max(row.slower for row in m.measured.host_device)
     if own is not None and other and own < SLOWER_NODE * best.slower:
-        return claim.finding(
-            "access.host-firmware-node",
-            subject=m.gpu_label(i),
-            seen=own,
-            wanted=best.slower,
-            nearer=best.numa_node,
-            node=node,
-        )
+        return gpu.warns("access.host-firmware-node", own, best.slower, nearer=best.numa_node, node=node)
     raw = m.raw[i]
     if own is None and other and best.slower < (NEAR_PART * raw.gb_s if raw else SLOWER_NODE * most):
-        return claim.finding(
-            "access.host-other-node",
-            subject=m.gpu_label(i),
-            seen=best.slower,
-            wanted=NEAR_PART * raw.gb_s if raw else most,
-            nodes=tuple(sorted({row.numa_node for row in other if row.numa_node is not None})),
-            node=node,
-        )
+        nodes = tuple(sorted({row.numa_node for row in other if row.numa_node is not None}))
+        wanted = NEAR_PART * raw.gb_s if raw else most
+        return gpu.warns("access.host-other-node", best.slower, wanted, nodes=nodes, node=node)
     same = [row for row in m.measured.host_device if row.numa_node == best.numa_node and row.gpu != i]
     rates = [row.slower for row in same if m.gpu(row.gpu).model == m.gpu(i).model]
     slower = best.slower < SLOWER_NODE * max(rates, default=0.0) and m.passed[i] > ABOVE_PCIE * best.slower
     if node is None and best.numa_node is not None and m.host.sockets != 1 and slower:
-        return claim.finding(
-            "access.host-node-suspected", subject=m.gpu_label(i), seen=best.slower, wanted=most, node=best.numa_node
-        )
+        return gpu.warns("access.host-node-suspected", best.slower, most, node=best.numa_node)
     return None
 
 

@@ -6,11 +6,11 @@ the speed of its own link, which is why the pcie-link check covers that one; the
 
 from collections.abc import Iterator
 
-from gpucheck.checks._case import Case, Claim, link_words
+from gpucheck.checks._case import Case, link_words, observed
 from gpucheck.checks._machine import Machine
 from gpucheck.checks._nvml import no_gpu_on_the_bus, quick_check, set_by_the_host
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, PciDevice, PcieLink, Verdict
+from gpucheck.model import Finding, PciDevice, PcieLink
 from gpucheck.model.diagnosis.observations import Port
 from gpucheck.model.facts import Facts
 
@@ -59,15 +59,10 @@ def _narrow(hop: PciDevice, gpus: list[str]) -> Finding:
     line = f"sysfs {hop.bus_id} ({hop.kind or 'bridge'}): {link_words(link.generation, link.width)}"
     # An idle link may lower its speed, never its lanes.
     sure = None not in (link.width, link.max_width) and link.width != link.max_width
-    return Claim(NAME, Verdict.FAIL, None, "certain" if sure else "likely").finding(
-        CODE,
-        subject=f"link:{hop.bus_id}",
-        seen=f"PCIe uplink {link_words(link.generation, link.width)}",
-        wanted=wanted,
-        gpus=len(gpus),
-        port=hop.bus_id,
-        evidence=(f"{line}, both ends support {wanted}", f"behind it: {', '.join(gpus)}"),
-    )
+    lines = (f"{line}, both ends support {wanted}", f"behind it: {', '.join(gpus)}")
+    subject = Subject(check=NAME, name=f"link:{hop.bus_id}", evidence=lines)
+    seen, values = f"PCIe uplink {link_words(link.generation, link.width)}", {"gpus": len(gpus), "port": hop.bus_id}
+    return subject.fails(CODE, seen, wanted, confidence="certain" if sure else "likely", **values)
 
 
 def _whole(gpus: list[PciDevice], hops: list[PciDevice]) -> Finding:
@@ -98,16 +93,13 @@ def low_uplinks(m: Machine, group: frozenset[int]) -> list[Port]:
 
 
 def _uplink(group: frozenset[int], port: Port) -> Finding:
-    sure = port.read == "load"
-    return Claim("uplink", Verdict.FAIL if sure else Verdict.WARN, None, "certain" if sure else "likely").finding(
-        CODE,
-        subject=f"link:{port.bus_id}" if port.bus_id else "host",
-        seen=f"PCIe uplink {link_words(port.gen, port.width)}",
-        wanted=link_words(port.max_gen, port.max_width),
-        gpus=len(group),
-        port=port.bus_id or "BUS_ID",
-        evidence=(f"read {port.read or 'at an unknown time'}, above GPUs {', '.join(map(str, sorted(group)))}",),
-    )
+    name, gpus = f"link:{port.bus_id}" if port.bus_id else "host", ", ".join(map(str, sorted(group)))
+    subject = observed("uplink", name, f"read {port.read or 'at an unknown time'}, above GPUs {gpus}")
+    seen, wanted = f"PCIe uplink {link_words(port.gen, port.width)}", link_words(port.max_gen, port.max_width)
+    values = {"gpus": len(group), "port": port.bus_id or "BUS_ID"}
+    if port.read == "load":
+        return subject.fails(CODE, seen, wanted, confidence="certain", **values)
+    return subject.warns(CODE, seen, wanted, confidence="likely", **values)
 
 
 CHECK = quick_check(NAME, "hardware pcie", evaluate, ("pci", "system"))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from statistics import median
 from typing import Any, NamedTuple
 
-from gpucheck.checks._case import Case, Claim, listed
+from gpucheck.checks._case import Case, listed, observed
 from gpucheck.checks._healthy import direct, level
 from gpucheck.checks._machine import Machine, Pair, nvlink_of
 from gpucheck.checks.host.environment import slows_collectives
@@ -85,14 +85,10 @@ def _policy(case: Case) -> Iterator[Finding]:
     if not pairs:
         return
     classes = sorted({str(m.classes[pair]) for pair in pairs} - {"None"})
-    yield Claim("collectives-transport", Verdict.WARN).finding(
-        "collectives.p2p-not-chosen",
-        seen=f"NCCL uses {rows[0].transport}",
-        wanted="P2P",
-        classes=classes or None,
-        level="PHB" if classes == ["PHB"] else "SYS",
-        evidence=[f"direct pairs: {listed(pairs)}"],
-    )
+    values = {"classes": classes or None, "level": "PHB" if classes == ["PHB"] else "SYS"}
+    host = observed("collectives-transport", "host", f"direct pairs: {listed(pairs)}")
+    seen = f"NCCL uses {rows[0].transport}"
+    yield host.warns("collectives.p2p-not-chosen", seen, "P2P", **values)
 
 
 def _worth_using(case: Case, pair: Pair) -> bool:
@@ -106,17 +102,14 @@ def _row(case: Case, row: Collective, value: float, *, explained: bool) -> Findi
     m, goal = case.machine, _goal(case.machine, row)
     name = f"{row.op or 'collective'}{f' on {row.ranks} GPUs' if row.ranks else ''}"
     if goal is None:
-        return Claim(CHECK, Verdict.UNKNOWN).finding("collectives.rate-unknown", seen=value, collective=name)
+        return observed(CHECK).unknown("collectives.rate-unknown", value, collective=name)
     boards = (MOST_LINKS * rate.gb_s for gpu in m.seen.gpus if (rate := nvlink_of(gpu.model)))
     if value > BEYOND * max((goal.gb_s, *boards)):
-        return Claim(CHECK, Verdict.UNKNOWN).finding(
-            "collectives.above-links", seen=value, wanted=goal.gb_s, collective=name, basis=goal.basis
-        )
+        return observed(CHECK).unknown("collectives.above-links", value, goal.gb_s, collective=name, basis=goal.basis)
     if value >= goal.warn:
         limit: Confidence | None = "likely" if value < NEAR_NORMAL * goal.gb_s else None
-        return Claim(CHECK, Verdict.PASS, "expected-limit" if limit else None, limit).finding(
-            "collectives.near-normal", seen=value, wanted=goal.gb_s, collective=name, basis=goal.basis
-        )
+        values = {"cause": "expected-limit" if limit else None, "collective": name, "basis": goal.basis}
+        return observed(CHECK).explains("collectives.near-normal", value, goal.gb_s, confidence=limit, **values)
     if row.bytes is not None and row.bytes < (least := _least_bytes(m, row, goal)):
         return _small(case, row, value, {"collective": name, "mib": row.bytes >> 20, "least_mib": least >> 20})
     by_product = m.is_geforce and value < goal.vague and not any(m.access.values()) and not case.has_failed
@@ -129,16 +122,16 @@ def _row(case: Case, row: Collective, value: float, *, explained: bool) -> Findi
     else:
         verdict = Verdict.WARN if case.has_failed or value >= goal.fail else Verdict.FAIL
         code = BELOW[_is_shm(row), case.has_failed]
-    return Claim(CHECK, verdict).finding(code, seen=value, wanted=goal.gb_s, collective=name, basis=goal.basis)
+    return observed(CHECK).finding(verdict, code, value, goal.gb_s, collective=name, basis=goal.basis)
 
 
 def _through_host(m: Machine, value: float, values: dict[str, Any]) -> Finding:
     """A ring through host memory: slow is UNKNOWN, since a link that was not read may be narrow."""
     line = min((link.gb_s for link in m.raw if link), default=0.0)
     if value >= PCIE_STAGED * line:
-        return Claim(CHECK, Verdict.PASS).finding("collectives.through-host", seen=value, **values)
+        return observed(CHECK).explains("collectives.through-host", value, **values)
     usual = f"{PCIE_STAGED * line:.1f} to {PCIE_STAGED_MOST * line:.1f}"
-    return Claim(CHECK, Verdict.UNKNOWN).finding("collectives.through-host-slow", seen=value, usual=usual, **values)
+    return observed(CHECK).unknown("collectives.through-host-slow", value, usual=usual, **values)
 
 
 def _least_bytes(m: Machine, row: Collective, goal: Goal) -> int:
@@ -152,14 +145,9 @@ def _small(case: Case, row: Collective, value: float, values: dict[str, Any]) ->
     for other in case.machine.measured.collectives:
         goal = _goal(case.machine, other) if (other.ranks or 0) >= (row.ranks or 0) else None
         if goal and (other.busbw_gb_s or 0.0) >= goal.warn:
-            return Claim(CHECK, Verdict.PASS).finding(
-                "collectives.message-small-links-shown",
-                seen=value,
-                other=other.op or "another collective",
-                other_gb_s=round(other.busbw_gb_s or 0.0, 1),
-                **values,
-            )
-    return Claim(CHECK, Verdict.UNKNOWN).finding("collectives.message-small", seen=value, **values)
+            values |= {"other": other.op or "another collective", "other_gb_s": round(other.busbw_gb_s or 0.0, 1)}
+            return observed(CHECK).explains("collectives.message-small-links-shown", value, **values)
+    return observed(CHECK).unknown("collectives.message-small", value, **values)
 
 
 def _is_staged(m: Machine, row: Collective) -> bool:

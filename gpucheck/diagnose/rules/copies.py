@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from statistics import median
 from typing import NamedTuple
 
-from gpucheck.checks._case import Case, Claim, listed, percent, span
+from gpucheck.checks._case import Case, listed, observed, percent, span
 from gpucheck.checks._healthy import OVER, Level, direct, level, levels, staged, verdict_of
 from gpucheck.checks._machine import NEAR, Machine, Pair, link_of, nvlink_of
 from gpucheck.checks.p2p.status import copied_as_staged
@@ -20,10 +20,11 @@ from gpucheck.diagnose.suspects import (
     SAME_AS_STAGED,
     About,
     Suspect,
+    cause_of,
     reading,
     suspects,
 )
-from gpucheck.model.finding import Confidence, Finding, Verdict, worst
+from gpucheck.model.finding import Finding, Verdict, worst
 from gpucheck.printable import counted
 from gpucheck.topology.expected import FAR, Alike
 
@@ -83,12 +84,9 @@ def _unmeasured(m: Machine) -> Iterator[Finding]:
     among = {i for pair in seen for i in pair}
     left = [pair for pair in m.pairs if m.access[pair] is not False and pair not in seen]
     if left and len(seen) > 2 and not any(among >= {*pair} for pair in left):
-        yield Claim(CHECK, Verdict.UNKNOWN).finding(
-            "copies.pairs-unmeasured",
-            subject=m.subject(left),
-            seen=f"{len(left)} of {counted(len(m.pairs), 'GPU pair')} not measured",
-            evidence=(f"pairs: {listed(left)}",),
-        )
+        state = f"{len(left)} of {counted(len(m.pairs), 'GPU pair')} not measured"
+        subject = observed(CHECK, m.subject(left), f"pairs: {listed(left)}")
+        yield subject.unknown("copies.pairs-unmeasured", state)
 
 
 # --- Findings --------------------------------------------------------------------------------------------------------
@@ -105,14 +103,11 @@ def healthy(m: Machine, rows: dict[Pair, Level]) -> Iterator[Finding]:
             and m.measured.method.engine != "ce"
             and median(values) < 0.93 * rows[pairs[0]].usual.gb_s
         )
-        yield Claim(CHECK, Verdict.PASS).finding(
-            "copies.kernels-healthy" if kernels else "copies.pairs-healthy",
-            seen=f"{counted(len(pairs), 'GPU pair')}, {percent(rows[pair].part for pair in pairs)} of expected",
-            pairs=cls or "all",
-            range=span(values),
-            basis=rows[pairs[0]].usual.basis,
-            evidence=(f"pairs: {listed(pairs)}",),
-        )
+        code = "copies.kernels-healthy" if kernels else "copies.pairs-healthy"
+        host = observed(CHECK, "host", f"pairs: {listed(pairs)}")
+        seen = f"{counted(len(pairs), 'GPU pair')}, {percent(rows[pair].part for pair in pairs)} of expected"
+        basis = rows[pairs[0]].usual.basis
+        yield host.explains(code, seen, pairs=cls or "all", range=span(values), basis=basis)
 
 
 def accuse(case: Case, slow: Slow, rows: list[Level], check: str = CHECK) -> Finding:
@@ -144,7 +139,19 @@ def accuse(case: Case, slow: Slow, rows: list[Level], check: str = CHECK) -> Fin
         verdict = Verdict.UNKNOWN
     if verdict is not Verdict.UNKNOWN:
         case.slow |= set(slow.pairs)
-    return _finding(m, slow, rows, Claim(check, verdict, *_cause(found)), part)
+    values, usual = [row.value for row in rows], [row.usual.gb_s for row in rows]
+    suspected, unexplained = CODES[pattern]
+    line = f"pairs: {listed(slow.pairs)}, {span(values)} GB/s, {percent([part])} of the healthy rate"
+    name = m.subject(slow.pairs) if slow.gpu is None or m.count == 2 else m.gpu_label(slow.gpu)
+    return observed(check, name, line).finding(
+        verdict,
+        suspected if found else unexplained,
+        f"{span(values)} GB/s",
+        f"about {span(usual)} GB/s",
+        basis=rows[0].usual.basis,
+        suspect=found[0].cause if found else None,
+        **cause_of(found),
+    )
 
 
 def _costs_peer_access(m: Machine, pairs: list[Pair]) -> bool:
@@ -160,26 +167,6 @@ def _costs_peer_access(m: Machine, pairs: list[Pair]) -> bool:
 def fits_half(rows: list[Level]) -> bool:
     """Return whether the numbers are healthy for half of the lanes, or for one generation less."""
     return all(row._replace(value=2 * row.value).is_healthy for row in rows)
-
-
-def _cause(found: list[Suspect]) -> tuple[str | None, Confidence | None, tuple[str, ...]]:
-    if not found:
-        return None, None, ()
-    return found[0].cause, "likely" if found[0].read else "possible", tuple(one.cause for one in found[1:])
-
-
-def _finding(m: Machine, slow: Slow, rows: list[Level], claim: Claim, part: float) -> Finding:
-    values, usual = [row.value for row in rows], [row.usual.gb_s for row in rows]
-    suspected, unexplained = CODES[slow.pattern]
-    return claim.finding(
-        suspected if claim.cause else unexplained,
-        subject=m.subject(slow.pairs) if slow.gpu is None or m.count == 2 else m.gpu_label(slow.gpu),
-        seen=f"{span(values)} GB/s",
-        wanted=f"about {span(usual)} GB/s",
-        basis=rows[0].usual.basis,
-        suspect=claim.cause,
-        evidence=(f"pairs: {listed(slow.pairs)}, {span(values)} GB/s, {percent([part])} of the healthy rate",),
-    )
 
 
 # --- NVLink ----------------------------------------------------------------------------------------------------------
@@ -262,11 +249,8 @@ def _pcie(case: Case, rows: dict[Pair, Level]) -> Iterator[Finding]:
     nameless = [pair for pair in rows if pair not in low and pair not in unsure and _may_have_nvlink(m, pair)]
     if nameless:
         unsure = unsure | {pair: rows[pair] for pair in nameless}
-        yield Claim(CHECK, Verdict.UNKNOWN).finding(
-            "copies.model-unknown",
-            seen=f"{span(rows[pair].value for pair in nameless)} GB/s",
-            wanted="a GPU model",
-        )
+        seen = f"{span(rows[pair].value for pair in nameless)} GB/s"
+        yield observed(CHECK).unknown("copies.model-unknown", seen, "a GPU model")
     yield from healthy(m, {pair: row for pair, row in rows.items() if pair not in low and pair not in unsure})
     case.every_low = bool(low) and len(low) == len(rows)
     while low:
@@ -310,15 +294,11 @@ def _as_staged(m: Machine, pair: Pair, row: Level) -> bool:
 
 
 def _unsure(m: Machine, rows: dict[Pair, Level]) -> Finding:
-    return Claim(CHECK, Verdict.UNKNOWN, *_cause(suspects(m, "all-pairs", list(rows)))).finding(
-        "copies.path-unknown",
-        subject=m.subject(list(rows)),
-        seen=f"{span(row.value for row in rows.values())} GB/s",
-        wanted=f"about {span(row.usual.gb_s for row in rows.values())} GB/s",
-        part=percent(row.part for row in rows.values()),
-        basis=next(iter(rows.values())).usual.basis,
-        evidence=(f"pairs: {listed(rows)}",),
-    )
+    seen, part = f"{span(row.value for row in rows.values())} GB/s", percent(row.part for row in rows.values())
+    wanted = f"about {span(row.usual.gb_s for row in rows.values())} GB/s"
+    named, basis = cause_of(suspects(m, "all-pairs", list(rows))), next(iter(rows.values())).usual.basis
+    subject = observed(CHECK, m.subject(list(rows)), f"pairs: {listed(rows)}")
+    return subject.unknown("copies.path-unknown", seen, wanted, part=part, basis=basis, **named)
 
 
 def _pattern(m: Machine, low: dict[Pair, Level], rows: dict[Pair, Level]) -> Slow:
@@ -388,13 +368,11 @@ def _one_direction(case: Case, pairs: set[Pair], rows: dict[Pair, Level]) -> Ite
     about = sorted({(min(way), max(way)) for way in slow})
     grant = m.is_geforce and all(m.access[pair] for pair in about)
     case.slow |= set(about)
-    yield Claim(CHECK, Verdict.WARN, "false-p2p-grant" if grant else None, "possible" if grant else None).finding(
-        "copies.one-direction-slow",
-        subject=m.subject(about),
-        seen=f"{span(v for a, b in slow if (v := matrix[a][b]))} GB/s",
-        wanted=f"{span(v for a, b in slow if (v := matrix[b][a]))} GB/s as the other way",
-        evidence=(f"slow ways: {listed(slow)}",),
-    )
+    subject = observed(CHECK, m.subject(about), f"slow ways: {listed(slow)}")
+    seen = f"{span(v for a, b in slow if (v := matrix[a][b]))} GB/s"
+    wanted = f"{span(v for a, b in slow if (v := matrix[b][a]))} GB/s as the other way"
+    named = cause_of([Suspect("false-p2p-grant", False)] if grant else [])
+    yield subject.warns("copies.one-direction-slow", seen, wanted, **named)
 
 
 def _by_class(case: Case) -> Iterator[Finding]:
@@ -408,17 +386,11 @@ def _by_class(case: Case) -> Iterator[Finding]:
         if not found:
             yield from without_rate(case, {pairs[0]: median(ends)})
         elif any(row.value > OVER * row.usual.line for row in found):
-            yield Claim(CHECK, Verdict.WARN).finding(
-                "copies.above-line-rate", seen=max(ends), wanted=found[0].usual.line, pairs=cls
-            )
+            yield observed(CHECK).warns("copies.above-line-rate", max(ends), found[0].usual.line, pairs=cls)
         elif verdict_of(found) is Verdict.PASS:
-            yield Claim(CHECK, Verdict.PASS).finding(
-                "copies.pairs-healthy",
-                seen=f"{cls} pairs, {percent(row.part for row in found)} of expected",
-                pairs=cls,
-                range=span(row.value for row in found),
-                basis=found[0].usual.basis,
-            )
+            seen, rates = f"{cls} pairs, {percent(row.part for row in found)} of expected", [row.value for row in found]
+            basis = found[0].usual.basis
+            yield observed(CHECK).explains("copies.pairs-healthy", seen, pairs=cls, range=span(rates), basis=basis)
         else:
             pattern = {"PIX": "below-switch", "PXB": "below-switch", "SYS": "across-sockets"}.get(cls, "root-ports")
             yield accuse(case, Slow("nvlink-some-pairs" if cls.startswith("NV") else pattern, pairs), found)
@@ -432,19 +404,16 @@ def without_rate(case: Case, values: dict[Pair, float], check: str = CHECK) -> I
     for i in gpus:
         mine = [pair for pair in values if i in pair]
         case.slow |= set(mine)
-        yield Claim(check, Verdict.WARN, *_cause(suspects(m, "one-gpu", mine))).finding(
-            "copies.one-gpu-unlike",
-            subject=m.gpu_label(i),
-            seen=f"{span(values[pair] for pair in mine)} GB/s",
-            wanted=f"{span(middle[pair] for pair in mine)} GB/s as the other GPUs",
-        )
+        rate = f"{span(values[pair] for pair in mine)} GB/s"
+        wanted = f"{span(middle[pair] for pair in mine)} GB/s as the other GPUs"
+        named = cause_of(suspects(m, "one-gpu", mine))
+        yield observed(check, m.gpu_label(i)).warns("copies.one-gpu-unlike", rate, wanted, **named)
     if max(values.values()) < NO_PATH:
-        yield Claim(check, Verdict.WARN, others=("acs-redirect", "cross-socket")).finding(
-            "copies.no-path", seen=seen, wanted=f"{NO_PATH:g} GB/s at the very least"
-        )
+        others, wanted = ("acs-redirect", "cross-socket"), f"{NO_PATH:g} GB/s at the very least"
+        yield observed(check).warns("copies.no-path", seen, wanted, others=others)
     elif not gpus:
         missing = "the GPU model" if any(gpu.model is None for gpu in m.seen.gpus) else "a link rate of these GPUs"
-        yield Claim(check, Verdict.UNKNOWN).finding("copies.rate-unknown", seen=seen, missing=missing)
+        yield observed(check).unknown("copies.rate-unknown", seen, missing=missing)
 
 
 def _too_fast(m: Machine, rows: dict[Pair, Level]) -> Iterator[Finding]:
@@ -453,13 +422,9 @@ def _too_fast(m: Machine, rows: dict[Pair, Level]) -> Iterator[Finding]:
     most = {pair: max(*m.one_way(pair), *sums[pair], 0.0) for pair in rows}
     fast = {pair: row for pair, row in rows.items() if most[pair] > OVER * _line(m, pair, row)}
     if fast:
-        yield Claim(CHECK, Verdict.WARN).finding(
-            "copies.above-line-rate",
-            subject=m.subject(list(fast)),
-            seen=round(max(most[pair] for pair in fast), 1),
-            wanted=min(row.usual.line for row in fast.values()),
-            pairs=listed(fast),
-        )
+        seen, line = round(max(most[pair] for pair in fast), 1), min(row.usual.line for row in fast.values())
+        subject = observed(CHECK, m.subject(list(fast)))
+        yield subject.warns("copies.above-line-rate", seen, line, pairs=listed(fast))
 
 
 def _line(m: Machine, pair: Pair, row: Level) -> float:

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from gpucheck.checks._case import Case, Claim, listed
+from gpucheck.checks._case import Case, listed, observed
 from gpucheck.checks._machine import Machine, nvlink_of
-from gpucheck.diagnose.suspects import Suspect, bad_pairs, hang_of, suspects
+from gpucheck.diagnose.suspects import Suspect, bad_pairs, cause_of, hang_of, suspects
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.diagnosis.observations import CopyFailure
 from gpucheck.model.finding import Confidence, Finding, Verdict
@@ -31,20 +31,12 @@ def _wrong(m: Machine) -> Iterator[Finding]:
     found = suspects(m, "flipped-bits" if kinds == ["bit-flip"] or over_nvlink else "wrong-data", pairs)
     if over_nvlink or not found:
         found = [Suspect("data-corruption", over_nvlink)]
-    first = found[0]
-    claim = Claim(
-        CHECK, Verdict.FAIL, first.cause, "likely" if first.read else "possible", tuple(one.cause for one in found[1:])
-    )
     where = f"wrong data on {len(bad)} of {len(m.pairs)} pairs" if bad else f"{elements} wrong elements in collectives"
-    yield claim.finding(
-        "data.received-wrong",
-        subject=m.subject(pairs) if len(pairs) < max(len(m.pairs), 2) or m.count == 2 else "host",
-        seen=where,
-        wanted="what was sent",
-        damage=kinds or None,
-        suspect=first.cause,
-        evidence=(f"pairs: {listed(pairs)}", *(line for row in m.measured.damaged for line in row.evidence)),
-    )
+    name = m.subject(pairs) if len(pairs) < max(len(m.pairs), 2) or m.count == 2 else "host"
+    lines = (line for row in m.measured.damaged for line in row.evidence)
+    values = {"damage": kinds or None, "suspect": found[0].cause, **cause_of(found)}
+    subject = observed(CHECK, name, f"pairs: {listed(pairs)}", *lines)
+    yield subject.fails("data.received-wrong", where, "what was sent", **values)
 
 
 def _at_source(m: Machine) -> Iterator[Finding]:
@@ -52,23 +44,17 @@ def _at_source(m: Machine) -> Iterator[Finding]:
     rows = [row for row in m.measured.damaged if row.at_source]
     for gpu in sorted({pair[0] for row in rows for pair in row.pairs}):
         mine = [row for row in rows if any(pair[0] == gpu for pair in row.pairs)]
-        yield Claim(CHECK, Verdict.FAIL).finding(
-            "data.changed-at-source",
-            subject=m.gpu_label(gpu),
-            seen=f"GPU {gpu}: its memory changed data before it was sent",
-            wanted="what was written",
-            evidence=tuple(line for row in mine for line in row.evidence),
-        )
+        subject = observed(CHECK, m.gpu_label(gpu), *(line for row in mine for line in row.evidence))
+        seen = f"GPU {gpu}: its memory changed data before it was sent"
+        yield subject.fails("data.changed-at-source", seen, "what was written")
 
 
 def _right(m: Machine) -> Iterator[Finding]:
     distrusted = sorted({pair for row in m.measured.damaged if row.host_only for pair in row.pairs})
     if distrusted:
-        yield Claim(CHECK, Verdict.FAIL).finding(
-            "data.comparison-wrong",
-            subject=m.subject(sorted({(min(p), max(p)) for p in distrusted})),
-            seen=f"GPU {listed(distrusted)}: wrong on the host, right on the GPU",
-        )
+        seen = f"GPU {listed(distrusted)}: wrong on the host, right on the GPU"
+        subject = observed(CHECK, m.subject(sorted({(min(p), max(p)) for p in distrusted})))
+        yield subject.fails("data.comparison-wrong", seen)
     elif any(row.at_source for row in m.measured.damaged) or m.measured.bytes_compared == 0 or bad_pairs(m):
         return
     elif m.measured.bytes_compared:
@@ -99,17 +85,12 @@ def hang_rule(case: Case) -> Iterator[Finding]:
     what = hang.op or "a copy"
     if stuck:
         what = f"copy {', '.join(f'GPU {a} -> {b}' for a, b in stuck.pairs[:4]) or stuck.step}"
-    subject = m.subject([(hang.gpus[0], hang.gpus[1])]) if len(hang.gpus) == 2 else "host"
-    claim = Claim(COPIES, Verdict.FAIL, found[0], "possible", tuple(found[1:]))
+    name = m.subject([(hang.gpus[0], hang.gpus[1])]) if len(hang.gpus) == 2 else "host"
     off = {None: (), True: ("hangs with P2P off too",), False: ("returns with P2P off",)}[hang.with_p2p_off]
-    yield claim.finding(
-        "data.copy-hung",
-        subject=m.gpu_label(hang.gpus[0]) if len(hang.gpus) == 1 else subject,
-        seen=f"{what} hung" + (f" ({stuck.detail})" if stuck and stuck.detail else ""),
-        wanted="completion",
-        suspect=found[0],
-        evidence=off,
-    )
+    subject = observed(COPIES, m.gpu_label(hang.gpus[0]) if len(hang.gpus) == 1 else name, *off)
+    seen = f"{what} hung" + (f" ({stuck.detail})" if stuck and stuck.detail else "")
+    named = cause_of([Suspect(cause, False) for cause in found])
+    yield subject.fails("data.copy-hung", seen, "completion", suspect=found[0], **named)
 
 
 # Copies that ended without a result: by the code that CUDA returned, or with their process.
@@ -129,11 +110,8 @@ def failure_rule(case: Case) -> Iterator[Finding]:
         if failure.kind != "stuck":
             yield _failed(case, failure)
         elif not failure.pairs:
-            yield Claim(COPIES, Verdict.FAIL).finding(
-                "data.step-hung",
-                seen=f"copies ({failure.step}) hung ({failure.detail})",
-                evidence=(f"step: {failure.step}", failure.detail),
-            )
+            seen = f"copies ({failure.step}) hung ({failure.detail})"
+            yield observed(COPIES, "host", f"step: {failure.step}", failure.detail).fails("data.step-hung", seen)
 
 
 def _nvswitch(m: Machine) -> Confidence | None:
@@ -148,16 +126,11 @@ def _failed(case: Case, failure: CopyFailure) -> Finding:
     m = case.machine
     pairs = sorted({(min(pair), max(pair)) for pair in failure.pairs})
     copy = f"copy GPU {listed(pairs)}" if pairs else f"copies ({failure.step})"
-    evidence = (f"step: {failure.step}", failure.detail)
-    subject = m.subject(pairs) if pairs else "host"
+    subject = observed(COPIES, m.subject(pairs) if pairs else "host", f"step: {failure.step}", failure.detail)
     acs: tuple[str | None, Confidence | None] = ("acs-redirect", "possible") if m.acs else (None, None)
     if failure.kind == "crashed":
-        return Claim(COPIES, Verdict.FAIL, *acs).finding(
-            "data.copy-crashed",
-            subject=subject,
-            seen=f"the measuring process crashed in {copy} ({failure.detail})",
-            evidence=evidence,
-        )
+        seen = f"the measuring process crashed in {copy} ({failure.detail})"
+        return subject.fails("data.copy-crashed", seen, cause=acs[0], confidence=acs[1])
     granted = bool(pairs) and not any(m.access[pair] is False for pair in pairs)
     cause, sure = CODES.get(failure.code or 0, acs)
     if cause == "false-p2p-grant" and not granted:
@@ -170,6 +143,4 @@ def _failed(case: Case, failure: CopyFailure) -> Finding:
         code = "data.peer-access-missing"
     else:
         code = "data.copy-failed" if cause else "data.copy-failed-unexplained"
-    return Claim(COPIES, Verdict.FAIL, cause, sure).finding(
-        code, subject=subject, seen=f"{copy} failed: {failure.detail}", evidence=evidence
-    )
+    return subject.fails(code, f"{copy} failed: {failure.detail}", cause=cause, confidence=sure)

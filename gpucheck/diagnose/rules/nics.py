@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gpucheck.checks._case import Case, Claim, link_words, percent, span
+from gpucheck.checks._case import Case, link_words, observed, percent, span
 from gpucheck.checks._machine import Machine
+from gpucheck.diagnose.suspects import Suspect, cause_of
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.diagnosis.observations import NicResult, Observations, ObservedNic
 from gpucheck.model.finding import Finding, Verdict
@@ -75,8 +76,7 @@ def rule(case: Case) -> Iterator[Finding]:
     rows = _rows(m.seen)
     known = {n for row in rows for n in row.result.nics}
     if blind := [one.value for one in m.measured.nic_bw_gb_s if not known & {*one.nics}]:
-        seen = f"{span(blind)} GB/s, without a limit to compare with"
-        yield Claim(BANDWIDTH, Verdict.SKIP).finding("nic.rate-not-known", seen=seen)
+        yield observed(BANDWIDTH).skips("nic.rate-not-known", f"{span(blind)} GB/s, without a limit to compare with")
     if not rows:
         return
     alone = [row for row in rows if not row.result.together]
@@ -93,20 +93,13 @@ def rule(case: Case) -> Iterator[Finding]:
     named = {*slow, *(n for row in pairs for n in row.result.nics)}
     crowd = [row for row in rows if row.result.together and row.part < FAR and not {*row.result.nics} & named]
     if crowd:
-        yield Claim(BANDWIDTH, Verdict.WARN, others=("shared-uplink", "iommu-translation")).finding(
-            "nic.slow-together",
-            seen=min(row.result.value for row in crowd),
-            wanted=min(row.wanted.gb_s for row in crowd),
-            evidence=[_line(m, row) for row in crowd],
-        )
+        least, wanted = min(row.result.value for row in crowd), min(row.wanted.gb_s for row in crowd)
+        host, others = observed(BANDWIDTH, "host", *_lines(m, crowd)), ("shared-uplink", "iommu-translation")
+        yield host.warns("nic.slow-together", least, wanted, others=others)
     beyond = [row for row in rows if row.part > BEYOND]
     if beyond:
-        yield Claim(BANDWIDTH, Verdict.UNKNOWN).finding(
-            "nic.above-limit",
-            seen=max(row.result.value for row in beyond),
-            wanted=max(row.wanted.gb_s for row in beyond),
-            evidence=[_line(m, row) for row in beyond],
-        )
+        most, wanted = max(row.result.value for row in beyond), max(row.wanted.gb_s for row in beyond)
+        yield observed(BANDWIDTH, "host", *_lines(m, beyond)).unknown("nic.above-limit", most, wanted)
     elif not (slow or pairs or crowd):
         rates, parts = span(row.result.value for row in rows), percent(row.part for row in rows)
         cards = counted(len({n for row in rows for n in row.result.nics}), "network card")
@@ -134,54 +127,39 @@ def _cause(row: Row) -> str | None:
 def _card(case: Case, n: int, row: Row, own: list[Row]) -> Finding:
     m, nic = case.machine, case.machine.seen.nics[n]
     cause = _cause(row)
-    evidence = [_line(m, one) for one in own or [row]]
+    subject = observed(BANDWIDTH, _subject(nic), *_lines(m, own or [row]))
+    seen, wanted = row.result.value, row.wanted.gb_s
     verdict = Verdict.FAIL if row.part < FAR and not m.host.virtual else Verdict.WARN
     if cause is not None:
         port = row.now.port
         link = link_words(port.gen, port.width) if port else ""
         code = "nic.slow-port" if port is None else "nic.slow-path"
         values = {} if port is None else {"link": link, "port": port.bus_id or nic.name}
-        return Claim(BANDWIDTH, verdict, cause, "likely").finding(
-            code, subject=_subject(nic), seen=row.result.value, wanted=row.wanted.gb_s,
-            evidence=evidence, device=nic.name, **values,
-        )  # fmt: skip
+        values |= {"cause": cause, "confidence": "likely", "device": nic.name}
+        return subject.finding(verdict, code, seen, wanted, **values)
     only_gpu = all((one.result.gpu is not None) == (one.part < LOW) for one in own) and any(
         one.result.gpu for one in own
     )
     if only_gpu:
-        claim = Claim(BANDWIDTH, verdict, "acs-redirect", "possible", ("iommu-translation", "nic-slow"))
-        code = "nic.slow-to-gpu"
-    else:
-        claim, code = Claim(BANDWIDTH, verdict, "nic-slow", "likely", OTHERS), "nic.slow-card"
-    return claim.finding(
-        code, subject=_subject(nic), seen=row.result.value, wanted=row.wanted.gb_s, evidence=evidence, device=nic.name
-    )
+        named = cause_of([Suspect(one, False) for one in ("acs-redirect", "iommu-translation", "nic-slow")])
+        return subject.finding(verdict, "nic.slow-to-gpu", seen, wanted, device=nic.name, **named)
+    named = cause_of([Suspect(one, True) for one in ("nic-slow", *OTHERS)])
+    return subject.finding(verdict, "nic.slow-card", seen, wanted, device=nic.name, **named)
 
 
 def _every(case: Case, rows: list[Row]) -> Finding:
     m = case.machine
     cause = "iommu-translation" if m.translating else "nic-slow"
-    worst = min(rows, key=lambda row: row.part)
-    return Claim(BANDWIDTH, Verdict.WARN, cause, "possible", tuple(name for name in OTHERS if name != cause)).finding(
-        "nic.slow-all",
-        seen=worst.result.value,
-        wanted=worst.wanted.gb_s,
-        cards=len(rows),
-        evidence=[_line(m, row) for row in rows],
-    )
+    named = cause_of([Suspect(one, False) for one in dict.fromkeys((cause, *OTHERS))])
+    worst, host = min(rows, key=lambda row: row.part), observed(BANDWIDTH, "host", *_lines(m, rows))
+    return host.warns("nic.slow-all", worst.result.value, worst.wanted.gb_s, cards=len(rows), **named)
 
 
 def _pair(m: Machine, row: Row) -> Finding:
     one, other = (m.seen.nics[n] for n in row.result.nics)
-    return Claim(BANDWIDTH, Verdict.WARN, "nic-congestion", "possible", ("nic-address", "nic-errors")).finding(
-        "nic.slow-pair",
-        subject=_subject(one),
-        seen=row.result.value,
-        wanted=row.wanted.gb_s,
-        evidence=[_line(m, row)],
-        device=one.name,
-        peer=other.name,
-    )
+    named = cause_of([Suspect(cause, False) for cause in ("nic-congestion", "nic-address", "nic-errors")])
+    subject, values = observed(BANDWIDTH, _subject(one), *_lines(m, [row])), {"device": one.name, "peer": other.name}
+    return subject.warns("nic.slow-pair", row.result.value, row.wanted.gb_s, **values, **named)
 
 
 def _latency(m: Machine) -> Iterator[Finding]:
@@ -189,15 +167,17 @@ def _latency(m: Machine) -> Iterator[Finding]:
     high = [one for one in rows if one.value > HIGH_US]
     for one in high:
         nic = m.seen.nics[one.nics[0]]
-        yield Claim(LATENCY, Verdict.WARN).finding(
-            "nic.latency-high", subject=_subject(nic), seen=one.value, wanted=HIGH_US, unit="us", device=nic.name
-        )
+        yield observed(LATENCY, _subject(nic), unit="us").warns("nic.latency-high", one.value, HIGH_US, device=nic.name)
     if rows and not high:
         yield Subject(check=LATENCY).passes(f"{span(one.value for one in rows)} us")
 
 
 def _subject(nic: ObservedNic) -> str:
     return f"nic:{nic.bus_id or nic.name}"
+
+
+def _lines(m: Machine, rows: list[Row]) -> list[str]:
+    return [_line(m, row) for row in rows]
 
 
 def _line(m: Machine, row: Row) -> str:

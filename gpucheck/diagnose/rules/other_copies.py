@@ -1,22 +1,22 @@
 """Copies but those of one pair, one way: both ways, staged, small ones, several at the same time, and to the host."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import exp
 from statistics import median
 
-from gpucheck.checks._case import Case, Claim, listed, percent, span
+from gpucheck.checks._case import Case, listed, observed, percent, span
 from gpucheck.checks._healthy import Level, direct, host_copy, level, levels
 from gpucheck.checks._machine import FASTEST_SLOT, Machine, Pair
 from gpucheck.checks.pcie.numa import ABOVE_PCIE, placed
 from gpucheck.checks.pcie.numa import COPIES as HOST
 from gpucheck.checks.pcie.path import low_uplinks
 from gpucheck.diagnose.rules.copies import Slow, accuse, fits_half, gpus_of, is_explained, lower_still, without_rate
-from gpucheck.diagnose.suspects import NOT_USED_US, suspects
+from gpucheck.diagnose.suspects import NOT_USED_US, Suspect, cause_of, suspects
 from gpucheck.knowledge import healthy_rates
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.diagnosis.observations import Flow
-from gpucheck.model.finding import Confidence, Finding, Verdict
+from gpucheck.model.finding import Finding, Verdict
 from gpucheck.printable import counted
 from gpucheck.topology.expected import FAR, both_directions
 
@@ -55,13 +55,9 @@ def _both_ways(case: Case) -> Iterator[Finding]:
     case.slow |= set(slow)
     verdict, code = (Verdict.WARN, "copies.both-ways-slow") if slow else (Verdict.UNKNOWN, "copies.both-ways-unknown")
     if low := slow or unsure:
-        yield Claim(BOTH, verdict).finding(
-            code,
-            subject=m.subject(list(low)),
-            seen=f"{span(total for total, _ in low.values())} GB/s both ways",
-            wanted=f"about {span(alone for _, alone in low.values())} GB/s both ways",
-            evidence=(f"pairs: {listed(low)}",),
-        )
+        seen = f"{span(total for total, _ in low.values())} GB/s both ways"
+        wanted = f"about {span(alone for _, alone in low.values())} GB/s both ways"
+        yield observed(BOTH, m.subject(list(low)), f"pairs: {listed(low)}").finding(verdict, code, seen, wanted)
     if fine:
         yield Subject(check=BOTH).passes(f"{counted(len(fine), 'GPU pair')} both ways, {percent(fine)} of expected")
 
@@ -120,17 +116,12 @@ def latency_rule(case: Case) -> Iterator[Finding]:
     by_host = [time for row in m.measured.staged_latency_us or () for time in row if time]
     limit = max(NOT_USED_US, LIKE_STAGED * min(by_host)) if by_host else STAGED_US
     staged = [] if odd else [pair for pair, us in left.items() if us > limit and m.access[pair]]
-    if odd or staged:
+    if late := odd or staged:
         others = tuple(one.cause for one in suspects(m, "not-used", staged)) if staged else ()
-        odd = odd or staged
-        yield Claim(LATENCY_CHECK, Verdict.WARN, others=others).finding(
-            "copies.latency-staged" if staged else "copies.latency-odd",
-            subject=m.subject(odd),
-            seen=round(max(direct[pair] for pair in odd), 1),
-            wanted=round(limit, 1) if staged else round(max(most[m.classes[pair]] for pair in odd), 1),
-            unit="us",
-            pairs=listed(odd),
-        )
+        code = "copies.latency-staged" if staged else "copies.latency-odd"
+        seen, wanted = max(direct[pair] for pair in late), max(most[m.classes[pair]] for pair in late)
+        subject, usual = observed(LATENCY_CHECK, m.subject(late), unit="us"), round(limit if staged else wanted, 1)
+        yield subject.warns(code, round(seen, 1), usual, others=others, pairs=listed(late))
     elif left == direct and max(direct.values()) <= limit:
         yield Subject(check=LATENCY_CHECK).passes(f"{span(direct.values())} us, {counted(len(direct), 'GPU pair')}")
 
@@ -153,28 +144,20 @@ def _flow(case: Case, flow: Flow, singles: list[float]) -> Iterator[Finding]:
     groups = [group for group in m.uplinks if len(group) > 1]
     shared, uplink = _together(flow, singles, groups)
     crossing = any((a in group) != (b in group) for a, b in flow.pairs for group in groups)
-    at_once = [f"at the same time: {listed(flow.pairs)}"]
+    at_once = f"at the same time: {listed(flow.pairs)}"
     part = total / shared
     collapsed = crossing and m.measured.method.direction != "read"
     if part < COLLAPSES and (collapsed or total < 0.8 * max(singles)):
         known = collapsed and bool(m.measured.method.direction)
         may = "copies.writes-may-collapse" if collapsed else "copies.share-unknown-link"
-        yield Claim(FLOW_CHECK, Verdict.FAIL if known else Verdict.WARN).finding(
-            "copies.writes-collapse" if known else may,
-            seen=total,
-            wanted=shared,
-            count=count,
-            evidence=[*at_once, f"{percent([part])} of a fair share"],
-        )
+        verdict, code = (Verdict.FAIL, "copies.writes-collapse") if known else (Verdict.WARN, may)
+        host = observed(FLOW_CHECK, "host", at_once, f"{percent([part])} of a fair share")
+        yield host.finding(verdict, code, total, shared, count=count)
     elif total < ALONE * sum(singles):
-        yield Claim(FLOW_CHECK, Verdict.PASS, confidence="likely" if uplink else "possible").finding(
-            "copies.share-uplink" if uplink or part < SHARES else "copies.share-link",
-            seen=total,
-            wanted=shared,
-            count=count,
-            alone=round(median(singles), 1),
-            evidence=at_once,
-        )
+        code = "copies.share-uplink" if uplink or part < SHARES else "copies.share-link"
+        sure = "likely" if uplink else "possible"
+        host, alone = observed(FLOW_CHECK, "host", at_once), round(median(singles), 1)
+        yield host.explains(code, total, shared, confidence=sure, count=count, alone=alone)
 
 
 def _alone(case: Case, way: Pair) -> float | None:
@@ -247,20 +230,19 @@ def host_rule(case: Case) -> Iterator[Finding]:
                 usual=row.usual._replace(gb_s=row.value, basis="a faster way to host memory than PCIe")
             )
     if blind:
-        yield Claim(HOST, Verdict.UNKNOWN).finding(
-            "access.host-link-unknown",
-            seen=f"{span(blind.values())} GB/s between host memory and {counted(len(blind), 'GPU')}",
-        )
+        yield observed(HOST).unknown("access.host-link-unknown", _to_host(blind.values()))
     if fine and not low and not wrong:
-        yield Claim(HOST, Verdict.PASS).finding(
-            "access.host-healthy",
-            seen=f"{span(row.value for row in fine.values())} GB/s between host memory and {counted(len(fine), 'GPU')}"
-            f", {percent(row.part for row in fine.values())} of expected",
-            basis=next(iter(fine.values())).usual.basis,
-        )
+        seen = _to_host(row.value for row in fine.values())
+        seen += f", {percent(row.part for row in fine.values())} of expected"
+        yield observed(HOST).explains("access.host-healthy", seen, basis=next(iter(fine.values())).usual.basis)
     coherent = {i: row for i, row in low.items() if (model := m.models[i]) and model.c2c}
     yield from _low_c2c(m, coherent)
     yield from _low(m, {i: low[i] for i in low.keys() - coherent.keys()}, len(low) + len(fine) + len(wrong))
+
+
+def _to_host(rates: Iterable[float]) -> str:
+    values = list(rates)
+    return f"{span(values)} GB/s between host memory and {counted(len(values), 'GPU')}"
 
 
 def _low_c2c(m: Machine, low: dict[int, Level]) -> Iterator[Finding]:
@@ -268,14 +250,9 @@ def _low_c2c(m: Machine, low: dict[int, Level]) -> Iterator[Finding]:
     for i, row in low.items():
         far = row.value < row.usual.far
         verdict = Verdict.UNKNOWN if m.host.virtual or (row.usual.vague and not far) else Verdict.WARN
-        yield Claim(HOST, Verdict.FAIL if far and not row.usual.vague else verdict).finding(
-            "access.host-c2c-slow",
-            subject=m.gpu_label(i),
-            seen=row.value,
-            wanted=row.usual.gb_s,
-            evidence=(f"{percent([row.part])} of the healthy rate",),
-            basis=row.usual.basis,
-        )
+        verdict = Verdict.FAIL if far and not row.usual.vague else verdict
+        subject = observed(HOST, m.gpu_label(i), f"{percent([row.part])} of the healthy rate")
+        yield subject.finding(verdict, "access.host-c2c-slow", row.value, row.usual.gb_s, basis=row.usual.basis)
 
 
 def _low(m: Machine, low: dict[int, Level], count: int) -> Iterator[Finding]:
@@ -288,26 +265,17 @@ def _low(m: Machine, low: dict[int, Level], count: int) -> Iterator[Finding]:
             else Verdict.UNKNOWN
         )
         verdict = Verdict.UNKNOWN if m.host.virtual else verdict
-        yield Claim(HOST, verdict).finding(
-            "access.host-all-slow",
-            seen=f"{span(values)} GB/s between host memory and {counted(count, 'GPU')}",
-            wanted=f"about {span(row.usual.gb_s for row in low.values())} GB/s",
-        )
+        wanted = f"about {span(row.usual.gb_s for row in low.values())} GB/s"
+        yield observed(HOST).finding(verdict, "access.host-all-slow", _to_host(values), wanted)
         return
     for i, row in low.items():
         pairs = [pair for pair in m.pairs if i in pair] or [(i, i)]
-        found = [one.cause for one in suspects(m, "one-gpu", pairs)]
+        found = [Suspect(one.cause, False) for one in suspects(m, "one-gpu", pairs)]
         far = row.z < FAR and row.value < row.usual.far
         failed = row.part < FAIL_BELOW and far and bool(found) and count > 1
         verdict = Verdict.FAIL if failed else Verdict.WARN if far else Verdict.UNKNOWN
         verdict = Verdict.UNKNOWN if m.host.virtual else verdict
-        sure: Confidence | None = "possible" if found else None
-        yield Claim(HOST, verdict, found[0] if found else None, sure, tuple(found[1:])).finding(
-            "access.host-one-slow" if found else "access.host-one-unexplained",
-            subject=m.gpu_label(i),
-            seen=row.value,
-            wanted=row.usual.gb_s,
-            evidence=(f"{percent([row.part])} of the healthy rate",),
-            basis=row.usual.basis,
-            suspect=found[0] if found else None,
-        )
+        code = "access.host-one-slow" if found else "access.host-one-unexplained"
+        subject = observed(HOST, m.gpu_label(i), f"{percent([row.part])} of the healthy rate")
+        named = {"basis": row.usual.basis, "suspect": found[0].cause if found else None, **cause_of(found)}
+        yield subject.finding(verdict, code, row.value, row.usual.gb_s, **named)

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 from statistics import median
 
-from gpucheck.checks._case import UNDER_LOAD, Case, Claim, listed, span
+from gpucheck.checks._case import UNDER_LOAD, Case, listed, observed, span
 from gpucheck.checks._machine import NEAR, Machine, Pair
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.diagnosis.observations import UnderLoad
-from gpucheck.model.finding import Finding, Verdict
+from gpucheck.model.finding import Finding
 from gpucheck.printable import counted
 from gpucheck.topology.wiring import islands
 
@@ -43,12 +43,9 @@ def _staged(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
     if not LEAST * high <= low < NEAR_IS_SLOWER * high:
         return
     groups = [group for group in islands(range(m.count), near) if len(group) > 1]
-    yield Claim("shared-uplink", Verdict.PASS, confidence="likely" if known else "possible").finding(
-        "copies.near-slower",
-        seen=f"{span(rates[pair] for pair in near)} GB/s near, {span(rates[pair] for pair in far)} far",
-        groups=_names(groups[:4]),
-        evidence=[f"near: {listed(near)}"],
-    )
+    host, sure = observed("shared-uplink", "host", f"near: {listed(near)}"), "likely" if known else "possible"
+    seen = f"{span(rates[pair] for pair in near)} GB/s near, {span(rates[pair] for pair in far)} far"
+    yield host.explains("copies.near-slower", seen, confidence=sure, groups=_names(groups[:4]))
 
 
 def _names(groups: Iterable[frozenset[int]]) -> tuple[str, ...]:
@@ -64,13 +61,8 @@ def _slower_cards(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
     for i in slower if len(slower) * 2 < m.count else ():
         mine = max(rate for pair, rate in rates.items() if i in pair)
         rest = max(rate for pair, rate in rates.items() if i not in pair)
-        yield Claim("p2p-bandwidth", Verdict.PASS).finding(
-            "copies.card-slower",
-            subject=m.gpu_label(i),
-            seen=mine,
-            wanted=rest,
-            percent=round(100 * (1 - mine / rest)),
-        )
+        less = round(100 * (1 - mine / rest))
+        yield observed("p2p-bandwidth", m.gpu_label(i)).explains("copies.card-slower", mine, rest, percent=less)
 
 
 def _is_slower(i: int, rates: dict[Pair, float], fastest: dict[str | None, list[Pair]]) -> bool:
@@ -111,12 +103,9 @@ def _sockets(m: Machine, rates: dict[Pair, float], case: Case) -> Iterator[Findi
     usual, value = median(rates[p] for p in near), median(rates[p] for p in far)
     if not value < SLOWER * usual:
         return
-    yield Claim("cross-socket", Verdict.PASS).finding(
-        "copies.groups-slower" if groups else "copies.sockets-slower",
-        seen=f"{span(rates[pair] for pair in far)} GB/s across, {span(rates[pair] for pair in near)} inside",
-        groups=_names(groups),
-        evidence=[f"across: {listed(far)}"],
-    )
+    host = observed("cross-socket", "host", f"across: {listed(far)}")
+    seen = f"{span(rates[pair] for pair in far)} GB/s across, {span(rates[pair] for pair in near)} inside"
+    yield host.explains("copies.groups-slower" if groups else "copies.sockets-slower", seen, groups=_names(groups))
 
 
 def _two_groups(m: Machine, rates: dict[Pair, float]) -> list[frozenset[int]]:
@@ -142,8 +131,8 @@ def load_rule(case: Case) -> Iterator[Finding]:
     found = any(one.check == UNDER_LOAD for one in case.findings)
     virtual = bool(case.machine.host.virtual)
     if rows and virtual:
-        yield Claim(UNDER_LOAD, Verdict.SKIP).finding(
-            "links.guest-reading", seen="not applicable: PCIe generation and width in a virtual machine"
+        yield observed(UNDER_LOAD).skips(
+            "links.guest-reading", "not applicable: PCIe generation and width in a virtual machine"
         )
     slow = any(f.cause in SLOW_LINK for f in case.findings)
     if rows and not found and not slow:
@@ -161,6 +150,4 @@ def _fine(rows: tuple[UnderLoad, ...], *, virtual: bool) -> Finding:
     count = counted(len(rows), "GPU")
     if fine:
         return Subject(check=UNDER_LOAD).passes(f"{count} {', '.join(fine)}")
-    return Claim(UNDER_LOAD, Verdict.UNKNOWN).finding(
-        "links.load-unread", seen="link state under load unknown: NVML does not report it"
-    )
+    return observed(UNDER_LOAD).unknown("links.load-unread", "link state under load unknown: NVML does not report it")
