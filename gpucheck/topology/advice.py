@@ -135,8 +135,7 @@ def _named(words: Sequence[str]) -> str:
 
 MOST = 16
 # Only the order counts, where no pair's bandwidth is known: nearer is better, more NVLinks are better still.
-NEARNESS = {"PIX": 5, "PXB": 4, "PHB": 3, "NODE": 2, "SYS": 1}
-NVLINK = 10
+FARTHEST, NVLINK = max(DISTANCE.values()) + 1, 10
 
 
 def best_group(topology: Topology, size: int) -> Choice:
@@ -184,6 +183,4 @@ def best_group(topology: Topology, size: int) -> Choice:
 
 def nearness(cls: str | None) -> float:
     """Larger is nearer; 0 where the class is not known."""
-    if cls is None:
-        return 0
-    return NVLINK + int(cls[2:]) if cls.startswith("NV") else NEARNESS.get(cls, 0)
+    return NVLINK + nvlinks_of(cls) if nvlinks_of(cls) else FARTHEST - DISTANCE.get(cls or "", FARTHEST)

@@ -3,17 +3,16 @@
 import re
 from collections.abc import Iterator, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
-from gpucheck.knowledge import NvLinkRate
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.facts import Source
 from gpucheck.model.finding import Finding
 from gpucheck.model.host import NotRecorded
-from gpucheck.model.host.hardware import Expected, Gpu, Nic, Pair, PciDevice, TopologyGpu, Wiring
+from gpucheck.model.host.hardware import Gpu, Nic, Pair, PciDevice, TopologyGpu, Wiring
 from gpucheck.model.host.readings import NvmlFailure, NvmlReading
 from gpucheck.model.topology import Topology
-from gpucheck.topology.expected import expected, gpu_nvlink, narrowest, nvlink_expected, pcie_expected, slower
+from gpucheck.topology.expected import Named, expected, narrowest
 from gpucheck.topology.nics import SLINGSHOT
 from gpucheck.topology.pcie import VENDORS, classify, cpu_vendor
 from gpucheck.topology.wiring import DISTANCE, Paths, Problem, View, wire
@@ -69,18 +68,19 @@ def build(reading: NvmlReading, pci: tuple[PciDevice, ...], simulated: bool, *, 
 
 def _pair(view: View, at: tuple[int, int], cls: str | None, paths: Paths, cpu: str | None) -> Pair:
     one, other = view.gpus(*at)
+    pair = _expect(Pair(a=one.index, b=other.index, cls=cls), one, other, paths, cpu)
     if cls not in DISTANCE:
-        return Pair(a=one.index, b=other.index, cls=cls, expected=expected(cls, one, other, (), cpu))
-    labels = f"GPU{one.index}", f"GPU{other.index}"
-    hops = paths.between(*labels)
-    return Pair(
-        a=one.index,
-        b=other.index,
-        cls=cls,
-        expected=None if view.refused(*at, cls) else expected(cls, one, other, hops, cpu),
-        narrowest=narrowest(hops),
-        reduced=paths.reduced(*labels),
-    )
+        return pair
+    reduced = paths.reduced(f"GPU{one.index}", f"GPU{other.index}")
+    return replace(pair, expected=None if view.refused(*at, cls) else pair.expected, reduced=reduced)
+
+
+def _expect(pair: Pair, one: Named, other: Named, paths: Paths | None, cpu: str | None) -> Pair:
+    """paths: None where the links are not known."""
+    if pair.cls not in DISTANCE:
+        return replace(pair, expected=expected(pair.cls, one, other, (), cpu))
+    hops = paths.between(f"GPU{pair.a}", f"GPU{pair.b}") if paths else ()
+    return replace(pair, expected=expected(pair.cls, one, other, hops, cpu), narrowest=narrowest(hops))
 
 
 def _named(gpu: Gpu, devices: dict[str, PciDevice]) -> TopologyGpu:
@@ -101,10 +101,6 @@ def _named(gpu: Gpu, devices: dict[str, PciDevice]) -> TopologyGpu:
 MELLANOX = "15b3"
 
 
-def _is_of_jobs(device: PciDevice) -> bool:
-    return device.vendor_id == MELLANOX or (device.vendor_id, device.device_id) in SLINGSHOT
-
-
 def network_cards(gpus: tuple[Gpu, ...], devices: dict[str, PciDevice]) -> tuple[Nic, ...]:
     """NIC0, NIC1, ... in the order of their names: one for each RDMA device.
 
@@ -114,7 +110,10 @@ def network_cards(gpus: tuple[Gpu, ...], devices: dict[str, PciDevice]) -> tuple
     cards = [
         (name, device)
         for device in devices.values()
-        if device.is_network_card and (device.infiniband_names or _is_of_jobs(device))
+        if device.is_network_card
+        and (
+            device.infiniband_names or device.vendor_id == MELLANOX or (device.vendor_id, device.device_id) in SLINGSHOT
+        )
         for name in device.infiniband_names or device.net_names[:1] or (device.bus_id,)
     ]
     cards.sort(key=lambda card: (_natural(card[0]), card[1].bus_id))
@@ -221,43 +220,18 @@ def with_expectations(topology: Topology) -> Topology:
 
     A SKIP finding gives the reason for pairs without an expectation.
     """
-    gpus = {gpu.index: gpu for gpu in topology.gpus}
-    paths, cpu = _Known(topology.wiring), _cpu(topology.wiring)
-    pairs = tuple(_expect(pair, gpus, paths, cpu) for pair in topology.pairs)
+    gpus, cpu = {gpu.index: gpu for gpu in topology.gpus}, _cpu(topology.wiring)
+    wiring = topology.wiring if topology.wiring is not None and topology.wiring.told else None
+    paths = Paths(wiring) if wiring is not None and wiring.nvlinks_known else None
+    pairs = tuple(_expect(pair, gpus[pair.a], gpus[pair.b], paths, cpu) for pair in topology.pairs)
     without = sum(pair.expected is None for pair in pairs)
     if not without:
-        return msgspec.structs.replace(topology, pairs=pairs)
-    seen = f"{without} of {len(pairs)} pairs without an expected bandwidth"
-    reason = Subject(check=CHECK).skips(paths.unknown, seen)
-    return msgspec.structs.replace(topology, pairs=pairs, findings=(*topology.findings, reason))
-
-
-class _Known:
-    def __init__(self, wiring: Wiring | None) -> None:
-        reported = wiring if wiring is not None and wiring.told else None
-        self.paths = Paths(reported) if reported is not None and reported.nvlinks_known else None
-        if reported is None:
-            self.unknown = "topology.matrix-without-speeds"
-        else:
-            has = reported.nvlinks_known
-            self.unknown = "topology.dump-without-links" if has else "topology.dump-without-nvlinks"
-
-
-def _expect(pair: Pair, gpus: dict[int, TopologyGpu], known_: _Known, cpu: str | None) -> Pair:
-    if pair.cls is None:
-        return pair
-    if pair.cls.startswith("NV"):
-        rate = slower(_rate_of(gpus[pair.a]), _rate_of(gpus[pair.b]))
-        return msgspec.structs.replace(pair, expected=nvlink_expected(int(pair.cls[2:]), rate))
-    if known_.paths is None:
-        return pair
-    hops = known_.paths.between(f"GPU{pair.a}", f"GPU{pair.b}")
-    answer: Expected | None = pcie_expected(pair.cls, list(hops), cpu)
-    return msgspec.structs.replace(pair, expected=answer, narrowest=narrowest(hops))
-
-
-def _rate_of(gpu: TopologyGpu) -> NvLinkRate | None:
-    return gpu_nvlink(gpu.name) or gpu_nvlink(gpu.compute_capability)
+        return replace(topology, pairs=pairs)
+    code = "topology.matrix-without-speeds"
+    if wiring is not None:
+        code = "topology.dump-without-links" if wiring.nvlinks_known else "topology.dump-without-nvlinks"
+    reason = Subject(check=CHECK).skips(code, f"{without} of {len(pairs)} pairs without an expected bandwidth")
+    return replace(topology, pairs=pairs, findings=(*topology.findings, reason))
 
 
 def _cpu(wiring: Wiring | None) -> str | None:

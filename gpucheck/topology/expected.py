@@ -10,7 +10,7 @@ from math import exp, log
 from typing import Literal, NamedTuple
 
 from gpucheck.knowledge import GpuC2c, NvLinkRate, healthy_rates, nvlink_factor, nvlink_rate, pcie_gb_s
-from gpucheck.model.host.hardware import Expected, Gpu, PcieLink
+from gpucheck.model.host.hardware import Expected, Gpu, PcieLink, TopologyGpu
 from gpucheck.topology.pcie import INTEL
 
 # A number is healthy down to so many deviations below the median: nineteen of twenty healthy machines reach it.
@@ -25,6 +25,7 @@ class Hop(NamedTuple):
     link: PcieLink
 
 
+Named = Gpu | TopologyGpu
 Kind = tuple[str | int | None, ...]
 Alike = tuple[Kind, float]
 
@@ -132,7 +133,7 @@ def both_ways_expected(cls: str | None, one_way: Expected) -> tuple[float, float
     return found.gb_s, found.low
 
 
-def expected(cls: str | None, a: Gpu, b: Gpu, hops: Iterable[Hop], cpu: str | None = None) -> Expected | None:
+def expected(cls: str | None, a: Named, b: Named, hops: Iterable[Hop], cpu: str | None = None) -> Expected | None:
     """Return the expected bandwidth of a pair of class `cls`; None if a rate is unknown.
 
     hops: every PCIe link on the way that could be read. cpu: its vendor, None if it is not known.
@@ -140,17 +141,14 @@ def expected(cls: str | None, a: Gpu, b: Gpu, hops: Iterable[Hop], cpu: str | No
     if cls is None or cls == "X":
         return None
     if cls.startswith("NV"):
-        return nvlink_expected(int(cls[2:]), slower(_nvlink(a), _nvlink(b)))
+        rates = [gpu_nvlink(gpu.compute_capability) or gpu_nvlink(gpu.name) for gpu in (a, b)]
+        return nvlink_expected(int(cls[2:]), slower(*rates))
     return pcie_expected(cls, list(hops), cpu)
 
 
 @lru_cache(maxsize=256)
 def nvlink_expected(links: int, rate: NvLinkRate | None) -> Expected | None:
     return _expected(nvlink_copy(links, rate))
-
-
-def _nvlink(gpu: Gpu) -> NvLinkRate | None:
-    return gpu_nvlink(gpu.compute_capability) or gpu_nvlink(gpu.name)
 
 
 def gpu_nvlink(key: str | None) -> NvLinkRate | None:

@@ -372,10 +372,7 @@ def is_reduced(function: WiredFunction) -> bool:
     """
     if function.kind not in ("gpu", "nic", "switch-upstream"):
         return False
-    link = function.link
-    lanes = link.width is not None and link.max_width is not None and link.width < link.max_width
-    speed = link.generation is not None and link.max_generation is not None and link.generation < link.max_generation
-    return lanes or (speed and function.kind == "switch-upstream")
+    return function.link.is_narrow or (function.link.is_slow and function.kind == "switch-upstream")
 
 
 MOST_SWITCH_MEMBERS = 5  # fully and evenly joined by direct links, up to here: 12 links over 3 peers, 18 over 3

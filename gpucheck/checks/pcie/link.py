@@ -69,9 +69,9 @@ def _of_cards(facts: Facts) -> Iterator[Finding]:
         lines = (f"/sys/bus/pci/devices/{card}/current_link_width, current_link_speed",)
         subject = Subject(check=NAME, name=f"nic:{card}", evidence=lines)
         seen, wanted = link_words(link.generation, link.width), link_words(link.max_generation, link.max_width)
-        if link.width is not None and link.max_width is not None and link.width < link.max_width:
+        if link.is_narrow:
             yield subject.warns("pcie.nic-lanes-reduced", seen, wanted, device=card)
-        elif link.generation is not None and link.max_generation is not None and link.generation < link.max_generation:
+        elif link.is_slow:
             yield subject.warns("pcie.nic-generation-reduced", seen, wanted, device=card)
 
 

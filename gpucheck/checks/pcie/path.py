@@ -10,7 +10,7 @@ from gpucheck.checks._case import Case, link_words, observed
 from gpucheck.checks._machine import Machine
 from gpucheck.checks._nvml import no_gpu_on_the_bus, quick_check, set_by_the_host
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, PciDevice, PcieLink
+from gpucheck.model import Finding, PciDevice
 from gpucheck.model.diagnosis.observations import Port
 from gpucheck.model.facts import Facts
 
@@ -37,7 +37,8 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     if not behind:
         yield Subject(check=NAME).skips("pcie.no-switch-above")
         return
-    reduced = {bus_id: below for bus_id, below in behind.items() if _reduced(hops[bus_id].link)}
+    links = {bus_id: hops[bus_id].link for bus_id in behind}
+    reduced = {bus_id: below for bus_id, below in behind.items() if links[bus_id].is_narrow or links[bus_id].is_slow}
     for bus_id, below in reduced.items():
         hop = hops[bus_id]
         above = hops.get(hop.path[-1]) if hop.path and hop.kind != "switch-downstream" else None
@@ -48,21 +49,14 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield _whole(gpus, [hops[bus_id] for bus_id in behind])
 
 
-def _reduced(link: PcieLink) -> bool:
-    pairs = ((link.generation, link.max_generation), (link.width, link.max_width))
-    return any(now is not None and able is not None and now < able for now, able in pairs)
-
-
 def _narrow(hop: PciDevice, gpus: list[str]) -> Finding:
     link = hop.link
     wanted = link_words(link.max_generation, link.max_width)
     line = f"sysfs {hop.bus_id} ({hop.kind or 'bridge'}): {link_words(link.generation, link.width)}"
-    # An idle link may lower its speed, never its lanes.
-    sure = None not in (link.width, link.max_width) and link.width != link.max_width
     lines = (f"{line}, both ends support {wanted}", f"behind it: {', '.join(gpus)}")
     subject = Subject(check=NAME, name=f"link:{hop.bus_id}", evidence=lines)
     seen, values = f"PCIe uplink {link_words(link.generation, link.width)}", {"gpus": len(gpus), "port": hop.bus_id}
-    return subject.fails(CODE, seen, wanted, confidence="certain" if sure else "likely", **values)
+    return subject.fails(CODE, seen, wanted, confidence="certain" if link.is_narrow else "likely", **values)
 
 
 def _whole(gpus: list[PciDevice], hops: list[PciDevice]) -> Finding:

@@ -210,6 +210,16 @@ class PcieLink(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_width: int | None = None
     device_max_generation: int | None = None
 
+    @property
+    def is_narrow(self) -> bool:
+        """Fewer lanes than both ends have. An idle link may lower its speed, never its lanes."""
+        return self.width is not None and self.max_width is not None and self.width < self.max_width
+
+    @property
+    def is_slow(self) -> bool:
+        now, most = self.generation, self.max_generation
+        return now is not None and most is not None and now < most
+
 
 class AcsControl(msgspec.Struct, frozen=True, kw_only=True):
     """The Access Control Services registers of a bridge (PCIe base specification 7.7.7), raw 16-bit values."""
