@@ -54,6 +54,12 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
+def bytes_text(count: int) -> str:
+    """Return ``30.4 GB``; decimal units."""
+    units = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+    return next((f"{count / unit:.1f} {name}" for unit, name in units if count >= unit), f"{count} B")
+
+
 def one_line(text: str, limit: int = LONGEST) -> str:
     """Return printable text of about `limit` characters at most; the middle is left out, and its length is stated."""
     shown = printable(text)

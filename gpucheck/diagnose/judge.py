@@ -57,14 +57,11 @@ def diagnose(seen: Observations) -> tuple[Finding, ...]:
     for rule in RULES:
         case.findings += rule(case)
     if not case.findings and case.machine.count != 1:
-        case.findings.append(_nothing(case.machine))
+        unmeasured = f"{case.machine.count} GPUs, copies not measured"
+        case.findings.append(observed("p2p-bandwidth").unknown("copies.nothing-measured", unmeasured))
     best: dict[tuple[object, ...], Finding] = {}
     for one in sorted(case.findings, key=lambda f: (ORDER.index(f.verdict), SURE.index(f.confidence))):
         # Two numbers that pass are two results.
         number = one.seen if one.verdict is Verdict.PASS and not isinstance(one.seen, str) else None
         best.setdefault((one.cause, one.subject) if one.cause else (*identity(one), number), one)
     return tuple(best.values())
-
-
-def _nothing(machine: Machine) -> Finding:
-    return observed("p2p-bandwidth").unknown("copies.nothing-measured", f"{machine.count} GPUs, copies not measured")

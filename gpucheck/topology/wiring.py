@@ -162,7 +162,7 @@ class View:
         return self.devices.get(self.reading.gpus[i].pci_bus_id.lower())
 
     def ancestors(self, i: int, j: int) -> tuple[str | None, str | None]:
-        return _at(self.reading.ancestors, i, j), _at(self.reading.ancestors, j, i)
+        return at(self.reading.ancestors, i, j), at(self.reading.ancestors, j, i)
 
     def ancestor(self, i: int, j: int) -> str | None:
         """Return NVML's class: the farther one where it reports two, so that the matrix stays symmetric."""
@@ -215,7 +215,8 @@ class View:
         return sum(self.ancestor(*pair) is not None and self.sysfs(*pair) is not None for pair in self.pairs)
 
 
-def _at(matrix: tuple[tuple[str | None, ...], ...], i: int, j: int) -> str | None:
+def at(matrix: Sequence[Sequence[str | None]], i: int, j: int) -> str | None:
+    """Return a cell; None where a matrix of another size has none."""
     return matrix[i][j] if i < len(matrix) and j < len(matrix[i]) else None
 
 
@@ -224,7 +225,7 @@ def p2p_status(nvml: NvmlReading, pair: tuple[int, int], kinds: Sequence[str] = 
 
     None where a direction was not reported: that one direction works proves nothing of the other.
     """
-    reported = [_at(nvml.p2p[kind], *at) for kind in kinds if kind in nvml.p2p for at in (pair, pair[::-1])]
+    reported = [at(nvml.p2p[kind], *way) for kind in kinds if kind in nvml.p2p for way in (pair, pair[::-1])]
     bad = next((status for status in reported if status not in ("OK", None)), None)
     return bad or (None if not reported or None in reported else "OK")
 

@@ -89,8 +89,7 @@ def _line(card: Card) -> str:
     return f"{device.name}: {file}{f': {device.verbs_error}' if device.verbs_error else ''}"
 
 
-def _more(facts: Facts) -> tuple[str, ...]:
-    return (f"library:{LIBRARY}", f"folder:{PROVIDERS}") if cards_of_gpus(facts) else ()
-
-
-CHECK = quick_check(NAME, "software network", evaluate, (*NEEDS, "system"), more=_more)
+OF_CARDS = (f"library:{LIBRARY}", f"folder:{PROVIDERS}")
+CHECK = quick_check(
+    NAME, "software network", evaluate, (*NEEDS, "system"), more=lambda facts: OF_CARDS if cards_of_gpus(facts) else ()
+)

@@ -25,18 +25,12 @@ ROUTED = "a routed GID"
 INDEX = "NCCL_IB_GID_INDEX"
 
 
-def _keys(port: RdmaPort) -> str | None:
-    return None if port.pkeys is None else ", ".join(f"0x{key:04x}" for key in port.pkeys)
-
-
-def _gid(port: RdmaPort) -> str | None:
-    return None if port.gids is None else ROUTED if port.gids else "none"
-
-
 # What equal ports have in common, by the code of one that differs.
 FIELDS: dict[str, Callable[[RdmaPort], str | int | None]] = {
-    "network.pkey-differs": _keys,
-    "network.gid-missing": _gid,
+    "network.pkey-differs": lambda port: (
+        None if port.pkeys is None else ", ".join(f"0x{key:04x}" for key in port.pkeys)
+    ),
+    "network.gid-missing": lambda port: None if port.gids is None else ROUTED if port.gids else "none",
     "network.mtu-differs": lambda port: port.mtu,
 }
 

@@ -32,10 +32,7 @@ class Choice(NamedTuple):
     exact: bool
 
     def takes(self, device: str) -> bool:
-        return self.names_it(device) is not self.excludes
-
-    def names_it(self, device: str) -> bool:
-        return any(self.fits(name, device) for name in self.names)
+        return any(self.fits(name, device) for name in self.names) is not self.excludes
 
     def fits(self, name: str, device: str) -> bool:
         return device == name if self.exact else device.startswith(name)

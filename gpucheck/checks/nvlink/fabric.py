@@ -84,7 +84,8 @@ def _ready(fabric: Fabric) -> bool:
 @with_gpus(NAME)
 def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     """SKIP without a fabric; else findings for its state, its health and its manager."""
-    unread = [gpu for gpu in nvml.gpus if gpu.fabric is None and _refused(nvml, gpu)]
+    refused = {gpu.pci_bus_id for gpu in nvml.gpus if any(not gap.absent for gap in gaps_of(nvml, gpu, *CALLS))}
+    unread = [gpu for gpu in nvml.gpus if gpu.fabric is None and gpu.pci_bus_id in refused]
     lost = [gpu for gpu in nvml.gpus if lost_gaps(nvml, gpu)]  # what they answered before is not their state any more
     members = [gpu for gpu in nvml.gpus if gpu.fabric and gpu.fabric.state != "not-supported" and gpu not in lost]
     own, others = {gpu.device_id for gpu in members}, [gpu for gpu in nvml.gpus if gpu not in (*members, *lost)]
@@ -139,10 +140,6 @@ def _far_end_refused(nvml: NvmlReading) -> NvmlGap | None:
         return None
     gaps = [gap for gap in nvml.gaps if gap.call in FAR_END]
     return next((gap for gap in gaps if not gap.absent), next(iter(gaps), None))
-
-
-def _refused(nvml: NvmlReading, gpu: Gpu) -> bool:
-    return any(not gap.absent for gap in gaps_of(nvml, gpu, *CALLS))
 
 
 def _state(facts: Facts, members: list[Gpu]) -> Finding:

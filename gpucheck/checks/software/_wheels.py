@@ -134,8 +134,7 @@ def built_for(wheel: Wheel, arch: str) -> Built | None:
     found = _torch(wheel, arch) if wheel.name == "torch" else _tensorflow(wheel)
     if found is None or found.cuda is None:
         return found
-    pins = {**found.pins, **_pins(wheel.metadata)}
-    return msgspec.structs.replace(found, pins=pins)
+    return msgspec.structs.replace(found, pins={**found.pins, **dict(_requirements(wheel.metadata or ""))})
 
 
 def _torch(wheel: Wheel, arch: str) -> Built | None:
@@ -189,12 +188,8 @@ def _tensorflow(wheel: Wheel) -> Built | None:
     )
 
 
-def _pins(metadata: str | None) -> dict[str, str]:
-    """The cuDNN and NCCL wheels that METADATA asks for; extras count, as ``tensorflow[and-cuda]`` needs them."""
-    return dict(_requirements(metadata or ""))
-
-
 def _requirements(metadata: str) -> Iterator[tuple[str, str]]:
+    """The cuDNN and NCCL wheels that METADATA asks for; extras count, as ``tensorflow[and-cuda]`` needs them."""
     from packaging.requirements import InvalidRequirement, Requirement
 
     for line in metadata.splitlines():

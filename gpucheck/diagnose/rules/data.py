@@ -8,9 +8,9 @@ from gpucheck.diagnose.suspects import Suspect, bad_pairs, cause_of, hang_of, su
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.diagnosis.observations import CopyFailure
 from gpucheck.model.finding import Confidence, Finding, Verdict
+from gpucheck.printable import bytes_text
 
 CHECK, COPIES = "p2p-integrity", "p2p-copies"
-UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def rule(case: Case) -> Iterator[Finding]:
@@ -58,13 +58,9 @@ def _right(m: Machine) -> Iterator[Finding]:
     elif any(row.at_source for row in m.measured.damaged) or m.measured.bytes_compared == 0 or bad_pairs(m):
         return
     elif m.measured.bytes_compared:
-        yield Subject(check=CHECK).passes(f"{_bytes(m.measured.bytes_compared)} compared, no wrong word")
+        yield Subject(check=CHECK).passes(f"{bytes_text(m.measured.bytes_compared)} compared, no wrong word")
     elif m.measured.integrity_bad_pairs == () and not m.measured.damage:
         yield Subject(check=CHECK).passes("every byte that was compared was right")
-
-
-def _bytes(count: int) -> str:
-    return next((f"{count / unit:.1f} {name}" for unit, name in UNITS if count >= unit), f"{count} B")
 
 
 # Copies and collectives that never returned.

@@ -19,16 +19,13 @@ def rule(case: Case) -> Iterator[Finding]:
     """Each a pass with its cause, so that they are not taken for a fault."""
     m = case.machine
     rates = {pair: min(values) for pair in m.pairs if pair not in case.slow and (values := m.one_way(pair))}
-    through_host = {pair: rate for pair, rate in rates.items() if _is_staged(m, pair)}
+    # Denied, or never granted on this product.
+    staged = {pair for pair in rates if m.access[pair] is False or (m.access[pair] is None and m.is_geforce)}
+    through_host = {pair: rate for pair, rate in rates.items() if pair in staged}
     direct = {pair: rate for pair, rate in rates.items() if pair not in through_host and not m.joined(pair)}
     yield from _staged(m, through_host)
     yield from _slower_cards(m, rates)
     yield from _sockets(m, direct, case)
-
-
-def _is_staged(m: Machine, pair: Pair) -> bool:
-    """Return whether copies of a pair go through host memory: denied, or never granted on this product."""
-    return m.access[pair] is False or (m.access[pair] is None and m.is_geforce)
 
 
 def _staged(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:

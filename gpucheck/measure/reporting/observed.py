@@ -27,7 +27,6 @@ from gpucheck.model.diagnosis.observations import (
 from gpucheck.printable import printable
 
 NAMED = 4
-UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def pair_subject(results: Results, pairs: Sequence[Pair]) -> str:
@@ -55,11 +54,6 @@ def pairs_text(results: Results, pairs: Sequence[Pair]) -> str:
 def count_text(number: int, noun: str) -> str:
     """Return ``1 GPU pair`` or ``56 GPU pairs``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def bytes_text(count: int) -> str:
-    """Return ``30.4 GB``; decimal units."""
-    return next((f"{count / unit:.1f} {name}" for unit, name in UNITS if count >= unit), f"{count} B")
 
 
 def copied_pairs(failures: Sequence[Failure]) -> list[Pair]:

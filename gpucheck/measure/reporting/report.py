@@ -9,7 +9,6 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.plan import CopyPaths, pairs
 from gpucheck.measure.planning.selection import COPIES
 from gpucheck.measure.reporting.observed import (
-    bytes_text,
     copied_pairs,
     count_text,
     latencies,
@@ -33,6 +32,7 @@ from gpucheck.model.bandwidth import (
     SizePoint,
 )
 from gpucheck.model.device import Device
+from gpucheck.printable import bytes_text
 from gpucheck.topology.expected import both_ways_expected
 
 PLACES = 2

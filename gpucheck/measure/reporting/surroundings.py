@@ -27,7 +27,7 @@ from gpucheck.model.facts import Facts
 from gpucheck.model.host.hardware import WiredFunction
 from gpucheck.topology import CPUINFO
 from gpucheck.topology.pcie import redirects
-from gpucheck.topology.wiring import PARAMS, nvlink_limit
+from gpucheck.topology.wiring import PARAMS, at, nvlink_limit
 
 NEEDS = ("nvml", "pci", "system", f"text:{CPUINFO}", f"text:{PARAMS}")
 
@@ -202,15 +202,11 @@ def nvml_status(scene: Scene) -> Words | None:
     rows = [place[gpu.pci_bus_id] for gpu in scene.gpus]
 
     def cell(i: int, j: int) -> str | None:
-        words = [_at(scene.before.p2p.get(what, ()), rows[i], rows[j]) for what in ("read", "write")]
+        words = [at(scene.before.p2p.get(what, ()), rows[i], rows[j]) for what in ("read", "write")]
         known = [word for word in words if word in STATUS]
         return next((word for word in known if word != "OK"), known[0] if known else None)
 
     return square(len(scene.gpus), cell)
-
-
-def _at(matrix: Sequence[Sequence[str | None]], i: int, j: int) -> str | None:
-    return matrix[i][j] if i < len(matrix) and j < len(matrix[i]) else None
 
 
 def _host(scene: Scene, bridges: list[PciDevice], paths: list[tuple[str, ...]]) -> ObservedHost:

@@ -205,7 +205,8 @@ def _answer(found: Merged, name: str | None, sources: tuple[str, ...]) -> Diagno
 
 def _of_links(found: Merged) -> tuple[Finding, ...]:
     seen = found.facts.observed
-    findings = list(diagnose(seen)) if _has_observations(seen) else []
+    bare = (replace(gpu, model=None, bus_id=None, numa_node=None) == ObservedGpu() for gpu in seen.gpus)
+    findings = [] if replace(seen, gpus=()) == NOTHING and all(bare) else list(diagnose(seen))
     known = {(one.check, one.subject, one.cause, one.verdict) for one in findings}
     for seen in found.contrary:
         for one in diagnose(seen):
@@ -214,12 +215,6 @@ def _of_links(found: Merged) -> tuple[Finding, ...]:
                 known.add(key)
                 findings.append(one)
     return tuple(findings)
-
-
-def _has_observations(seen: Observations) -> bool:
-    return replace(seen, gpus=()) != NOTHING or any(
-        replace(gpu, model=None, bus_id=None, numa_node=None) != ObservedGpu() for gpu in seen.gpus
-    )
 
 
 def _unproven(seen: Observations) -> tuple[str, ...]:
