@@ -14,7 +14,7 @@ from gpucheck.checks.host import environment
 from gpucheck.checks.nvlink import errors as nvlink_errors
 from gpucheck.checks.nvlink import links as nvlinks
 from gpucheck.checks.p2p import status
-from gpucheck.checks.pcie import acs, bar1, iommu, link, path
+from gpucheck.checks.pcie import acs, bar1, link, path
 from gpucheck.checks.pcie import errors as pcie_errors
 from gpucheck.diagnose.rules import collectives, copies, data, nics, other_copies, sharing
 from gpucheck.model.diagnosis.observations import Observations
@@ -40,7 +40,7 @@ RULES: tuple[Callable[[Case], Iterable[Finding]], ...] = (
     sharing.rule,
     other_copies.flow_rule,
     environment.rule,
-    iommu.rule,
+    acs.iommu_rule,
     acs.rule,
     status.rule_unmeasured,
     bar1.rule,

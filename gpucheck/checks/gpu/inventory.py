@@ -29,6 +29,7 @@ from gpucheck.checks._session import (
     session_finding,
 )
 from gpucheck.knowledge.codes import Subject
+from gpucheck.knowledge.systems import DMI_FILES, known_system
 from gpucheck.model import (
     DEFECT,
     NOT_IN_LIBRARY,
@@ -42,6 +43,7 @@ from gpucheck.model import (
 )
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Confidence
+from gpucheck.printable import counted
 
 NAME = "inventory"
 POWER_CABLE = 8
@@ -188,4 +190,28 @@ def _some(gaps: list[NvmlGap]) -> tuple[str, ...]:
     return (*lines[:SHOWN], f"and {len(lines) - SHOWN} more calls") if len(lines) > SHOWN else lines
 
 
+COUNT = "gpu-count"
+
+
+def count(facts: Facts) -> Iterator[Finding]:
+    """GPU count: does the PCI bus show all GPUs that a system of known build has?
+
+    Source: DMI names a few systems of which no variant has fewer GPUs, such as DGX. A GPU that does not start with the
+    host is neither on the PCI bus nor in NVML, and the inventory misses none.
+    """
+    pci = on_the_bus(facts)
+    system = known_system(facts.texts, [device.device_id for device in pci])
+    if system is None or not system.fixed:
+        yield Subject(check=COUNT).skips("gpu.count-not-known")
+        return
+    buses = (f"sysfs: {device.bus_id} 10de:{device.device_id}" for device in pci)
+    subject = Subject(check=COUNT, evidence=(f"{DMI_FILES[1]}: {facts.texts[DMI_FILES[1]]}", *buses))
+    seen = f"{counted(len(pci), 'GPU')} on the PCI bus"
+    if len(pci) >= system.gpus:
+        yield subject.passes(seen)
+    else:
+        yield subject.fails("gpu.fewer-than-built", seen, str(system.gpus), system=system.name, gpus=system.gpus)
+
+
 CHECK = quick_check(NAME, "hardware", evaluate, (*SESSION_NEEDS, "environment"))
+CHECKS = (CHECK, quick_check(COUNT, "hardware", count, ("pci", *(f"text:{path}" for path in DMI_FILES))))

@@ -11,8 +11,8 @@ mantissa x 10^-exponent (nvml.h), and no limit for them is published. 15e-255 st
 from collections.abc import Iterator
 
 from gpucheck.checks._case import Case, new_errors
-from gpucheck.checks._nvml import Nvml, about, not_reported, of_each_gpu, quick_check
-from gpucheck.model import Finding, Gpu, NvLink, NvLink5Counts, NvmlReading, Verdict
+from gpucheck.checks._nvml import Nvml, about, gaps_of, not_reported, of_each_gpu, quick_check
+from gpucheck.model import C2cLink, Finding, Gpu, NvLink, NvLink5Counts, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
 
 NAME = "nvlink-errors"
@@ -115,5 +115,55 @@ def rule(case: Case) -> Iterator[Finding]:
     return new_errors(case, "links.nvlink-errors-new", of_pcie=False)
 
 
+C2C = "c2c"
+UNKNOWN_FIELD = 2  # NVML: invalid argument
+COUNT_FIELD = "NVML_FI_DEV_C2C_LINK_COUNT"
+STATE_FIELDS = ("NVML_FI_DEV_C2C_LINK_GET_STATUS", "nvmlDeviceGetFieldValues")
+
+
+@of_each_gpu(C2C, nothing="nvlink.no-c2c")
+def c2c(facts: Facts, gpu: Gpu) -> Finding | None:
+    """NVLink-C2C: is every link between a GPU and its Grace CPU up, and without errors?
+
+    Sources: NVML fields 170 to 172 (links, status, speed) and 231 to 233 (interrupts, replays, replays in a row), as
+    nvidia-smi c2c -s and -e print them. Copies between host and GPU, and NCCL, use active links only. A link in its
+    low-power state is active.
+    """
+    links = gpu.health.c2c
+    if not links:
+        # Drivers and boards without NVLink-C2C do not know the field, which is no gap.
+        refused = any(not (gap.absent or gap.code == UNKNOWN_FIELD) for gap in gaps_of(facts.nvml, gpu, COUNT_FIELD))
+        return not_reported(C2C, facts.nvml, gpu, COUNT_FIELD, what="number of C2C links") if refused else None
+    subject = about(C2C, gpu, *map(_c2c_line, links))
+    up = sum(link.active is True for link in links)
+    down = tuple(link.link for link in links if link.active is False)
+    noisy = [
+        f"C2C link {link.link}: {_c2c_errors(link)}"
+        for link in links
+        if link.interrupts or link.replays_in_a_row or (link.replays or 0) > TOLERATED
+    ]
+    if down:
+        seen, wanted = f"{up} of {len(links)} C2C links active", f"{len(links)} active"
+        return subject.fails("nvlink.c2c-down", seen, wanted, links=down)
+    if noisy:
+        return subject.warns("nvlink.c2c-errors", "; ".join(noisy), f"at most {TOLERATED} replays, nothing else")
+    if up < len(links):
+        return not_reported(C2C, facts.nvml, gpu, *STATE_FIELDS, what="state of C2C links")
+    return subject.passes(f"{up} of {len(links)} C2C links active")
+
+
+def _c2c_errors(link: C2cLink) -> str:
+    counts = {"interrupts": link.interrupts, "replays": link.replays, "replays in a row": link.replays_in_a_row}
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+
+
+def _c2c_line(link: C2cLink) -> str:
+    state = {True: "active", False: "inactive", None: "state unknown"}[link.active]
+    speed = [f"{link.speed_mb_s / 1000:g} GB/s"] if link.speed_mb_s else []
+    return f"C2C link {link.link}: {', '.join([state, *speed, *filter(None, [_c2c_errors(link)])])}"
+
+
 LIMITS = (f"WARN above {TOLERATED} corrected errors of a link since the driver was loaded, and at one recovery",)
+C2C_LIMITS = (f"WARN above {TOLERATED} replays of a link since the driver was loaded, as for NVLink",)
 CHECK = quick_check(NAME, "hardware nvlink", evaluate, ("nvml",), limits=LIMITS)
+CHECKS = (CHECK, quick_check(C2C, "hardware nvlink", c2c, ("nvml",), limits=C2C_LIMITS))

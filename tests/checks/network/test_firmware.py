@@ -4,8 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.checks.network import firmware
-from tests.checks.judging import SKIP, judge
+from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN, judge
 from tests.checks.network.cards import card, host
+from tests.fakes import facts
 
 OLD = {"firmware": "28.36.1010"}
 
@@ -58,3 +59,28 @@ def test_only_equal_boards_are_compared(devices, code):
 
     assert finding.code == code
     assert code not in ("network.no-equal-boards", "network.no-rdma-device") or finding.verdict is SKIP
+
+
+FINE, ERROR = {"fw": "healthy", "tx": "healthy"}, {"fw": "healthy", "fw_fatal": "error"}
+LATE = {"devlink": "no answer within 5 s"}
+
+
+@pytest.mark.parametrize(
+    ("reporters", "expected"),
+    [
+        ((FINE, FINE), [(PASS, None, "host")]),
+        ((FINE, {}), [(PASS, None, "host")]),
+        ((FINE, ERROR), [(WARN, "network.reporter-error", "nic:0000:14:00.0")]),
+        ((LATE, FINE), [(UNKNOWN, "network.reporter-unread", "nic:0000:04:00.0")]),
+        (({"fw": "state 7"}, FINE), [(UNKNOWN, "network.reporter-unread", "nic:0000:04:00.0")]),
+        (({}, {}), [(SKIP, "network.no-reporter", "host")]),
+    ],
+)
+def test_a_reporter_in_state_error_is_named(reporters, expected):
+    found = judge("nic-health", host(*(card(reporters=tuple(one.items())) for one in reporters)))
+
+    assert [(one.verdict, one.code, one.subject) for one in found] == expected
+
+
+def test_no_card_is_not_applicable():
+    assert [one.code for one in judge("nic-health", facts(pci=(), rdma=()))] == ["network.no-rdma-device"]

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.checks.nvlink import c2c, errors
+from gpucheck.checks.nvlink import errors
 from gpucheck.model import C2cLink, NvLink5Counts, NvmlGap
 from tests.checks.judging import judge, with_health
 from tests.fakes import facts
@@ -38,7 +38,7 @@ def grace(code=None, **changes):
     """GPU with five links to its CPU, of which link 3 is changed. code: of NVML, which refuses their states."""
     links = tuple(replace(link, **changes) if link.link == 3 else link for link in CLEAN)
     gpu = with_health(GPU, c2c=links)
-    return facts(nvml=reading(gpu)) if code is None else refused(gpu, c2c.STATE_FIELDS[0], code)
+    return facts(nvml=reading(gpu)) if code is None else refused(gpu, errors.STATE_FIELDS[0], code)
 
 
 RECOVERED, REPEATED = "nvlink.link-recovered", "nvlink.packets-repeated"
@@ -61,16 +61,16 @@ STATE, COUNTER = "nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkErrorCounter"
         (errors, blackwell(effective_ber=0x30F), None, "0 errors on 18 NVLinks"),
         *[(errors, refused(GPU, call, 999, "link:{}/0"), "nvml.call-failed", None) for call in (STATE, FIELD, COUNTER)],
         (errors, refused(p100(0), STATE, 3, "link:{}/0"), "nvlink.no-error-counters", None),
-        (c2c, grace(replays=100, low_power=True), None, "5 of 5 C2C links active"),
-        (c2c, grace(replays_in_a_row=1), "nvlink.c2c-errors", "C2C link 3: 1 replays in a row"),
-        (c2c, grace(interrupts=2, replays=7), "nvlink.c2c-errors", "C2C link 3: 2 interrupts, 7 replays"),
+        ("c2c", grace(replays=100, low_power=True), None, "5 of 5 C2C links active"),
+        ("c2c", grace(replays_in_a_row=1), "nvlink.c2c-errors", "C2C link 3: 1 replays in a row"),
+        ("c2c", grace(interrupts=2, replays=7), "nvlink.c2c-errors", "C2C link 3: 2 interrupts, 7 replays"),
         # A state that NVML does not report is no pass.
-        (c2c, grace(3, active=None), "nvlink.no-c2c", None),
-        (c2c, grace(13, active=None), "nvml.call-missing", None),
-        (c2c, grace(26, active=None), "nvml.call-deprecated", None),
-        (c2c, grace(4, active=None), "nvml.access-denied", None),
-        (c2c, grace(999, active=None), "nvml.call-failed", None),
-        (c2c, facts(nvml=reading(GPU)), "nvlink.no-c2c", None),
+        ("c2c", grace(3, active=None), "nvlink.no-c2c", None),
+        ("c2c", grace(13, active=None), "nvml.call-missing", None),
+        ("c2c", grace(26, active=None), "nvml.call-deprecated", None),
+        ("c2c", grace(4, active=None), "nvml.access-denied", None),
+        ("c2c", grace(999, active=None), "nvml.call-failed", None),
+        ("c2c", facts(nvml=reading(GPU)), "nvlink.no-c2c", None),
     ],
 )
 def test_counts_and_states(check, host, code, seen):

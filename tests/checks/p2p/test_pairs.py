@@ -4,7 +4,6 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.checks.p2p import status as p2p_status
-from gpucheck.checks.p2p import topology
 from gpucheck.model import DEFECT, Confidential, Fabric, NvmlGap
 from tests.checks.gpu.hosts import ALL_OK, REFUSED, geforce
 from tests.checks.judging import PASS, codes, judge, with_health
@@ -84,12 +83,12 @@ def test_source_that_was_not_seen_agrees_with_nothing(ancestor, bus, code):
     nvml = reading(*P100S, ancestor=ancestor or "")
     nvml = nvml if ancestor else replace(nvml, ancestors=())
 
-    assert codes(topology, facts(nvml=nvml, pci=on_bus(*P100S) if bus else ())) == [code]
+    assert codes("topology", facts(nvml=nvml, pci=on_bus(*P100S) if bus else ())) == [code]
 
 
 def test_missing_links_and_acs_are_findings_of_their_own_checks():
     """One fault, one finding."""
     gpu = replace(h100(0), nvlinks=tuple(replace(link, active=link.link != 3) for link in h100(0).nvlinks))
-    (finding,) = judge(topology, facts(nvml=reading(gpu, h100(1)), pci=on_bus(gpu, h100(1))))
+    (finding,) = judge("topology", facts(nvml=reading(gpu, h100(1)), pci=on_bus(gpu, h100(1))))
 
     assert (finding.verdict, finding.seen) == (PASS, "1 x NV17")
