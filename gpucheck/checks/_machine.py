@@ -248,10 +248,12 @@ class Machine:
         pcie = self.gpu(i).pcie
         if not (pcie.width and pcie.max_width and pcie.width < pcie.max_width):
             return False
+        if self.host.virtual:  # whose ports above are not those of the slot
+            return True
         if above := [port.max_width for port in self.own_ports(i) if port.max_width]:
             return min(above) <= pcie.width
         distinct = {(gpu.model, gpu.pcie.width, gpu.pcie.max_width) for gpu in self.seen.gpus}
-        return bool(self.host.virtual) or (self.count > 1 and len(distinct) == 1 and pcie.width == 8)
+        return self.count > 1 and len(distinct) == 1 and pcie.width == 8
 
     @cached_property
     def raw(self) -> tuple[Link | None, ...]:

@@ -102,7 +102,9 @@ def _low(m: Machine, i: int, field: str) -> Iterator[Finding]:
     others = (*(["narrow-by-design"] if half else []), *(["gpu-behind-chipset"] if chipset else []))
     # The data sheet of the card is no reading of the slot: the CPU or the board may give no more.
     slot_read = bool(getattr(port, f"max_{field}"))
-    sure = port.read == "load" and slot_read and not others and not changing
+    # An idle link may lower its speed, never its lanes.
+    at_its_best = port.read == "load" or (port.read == "idle" and field == "width")
+    sure = at_its_best and slot_read and not others and not changing
     verdict = Verdict.WARN if slot_read and (port.read != "idle" or field == "width") else Verdict.UNKNOWN
     state = f"{link_words(port.gen, port.width)} of {link_words(port.max_gen, port.max_width)}"
     sign, low, changed = FIELDS[field]

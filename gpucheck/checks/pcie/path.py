@@ -5,12 +5,15 @@ the speed of its own link, which is why the pcie-link check covers that one; the
 """
 
 from collections.abc import Iterator
+from typing import Any
 
-from gpucheck.checks._case import Case, link_words, observed
+from msgspec.structs import replace
+
+from gpucheck.checks._case import Case, link_words
 from gpucheck.checks._machine import Machine
 from gpucheck.checks._nvml import no_gpu_on_the_bus, quick_check, set_by_the_host
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, PciDevice
+from gpucheck.model import Finding, PciDevice, Verdict
 from gpucheck.model.diagnosis.observations import Port
 from gpucheck.model.facts import Facts
 
@@ -51,12 +54,27 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
 
 def _narrow(hop: PciDevice, gpus: list[str]) -> Finding:
     link = hop.link
-    wanted = link_words(link.max_generation, link.max_width)
     line = f"sysfs {hop.bus_id} ({hop.kind or 'bridge'}): {link_words(link.generation, link.width)}"
-    lines = (f"{line}, both ends support {wanted}", f"behind it: {', '.join(gpus)}")
-    subject = Subject(check=NAME, name=f"link:{hop.bus_id}", evidence=lines)
-    seen, values = f"PCIe uplink {link_words(link.generation, link.width)}", {"gpus": len(gpus), "port": hop.bus_id}
-    return subject.fails(CODE, seen, wanted, confidence="certain" if link.is_narrow else "likely", **values)
+    most = link_words(link.max_generation, link.max_width)
+    lines = (f"{line}, both ends support {most}", f"behind it: {', '.join(gpus)}")
+    port = Port(bus_id=hop.bus_id, gen=link.generation, width=link.width, max_gen=link.max_generation, read="idle")
+    return _reduced(NAME, replace(port, max_width=link.max_width), len(gpus), lines)
+
+
+def _reduced(check: str, port: Port, gpus: int, lines: tuple[str, ...]) -> Finding:
+    """Of a link that was read at an unknown time it is not known whether it was at its best.
+
+    An idle link may lower its speed, never its lanes; those above a switch are not seen to lower it.
+    """
+    subject = Subject(check=check, name=f"link:{port.bus_id}" if port.bus_id else "host", evidence=lines)
+    seen, wanted = f"PCIe uplink {link_words(port.gen, port.width)}", link_words(port.max_gen, port.max_width)
+    sure = port.read == "load" or (port.read == "idle" and (port.width or 0) < (port.max_width or 0))
+    values: dict[str, Any] = {
+        "confidence": "certain" if sure else "likely",
+        "gpus": gpus,
+        "port": port.bus_id or "BUS_ID",
+    }
+    return subject.finding(Verdict.FAIL if port.read else Verdict.WARN, CODE, seen, wanted, **values)
 
 
 def _whole(gpus: list[PciDevice], hops: list[PciDevice]) -> Finding:
@@ -74,26 +92,18 @@ def rule(case: Case) -> Iterator[Finding]:
     m = case.machine
     for group in m.uplinks:
         for port in low_uplinks(m, group):
-            yield _uplink(group, port)
+            gpus = ", ".join(map(str, sorted(group)))
+            lines = (f"read {port.read or 'at an unknown time'}, above GPUs {gpus}",)
+            yield _reduced("uplink", port, len(group), lines)
 
 
 def low_uplinks(m: Machine, group: frozenset[int]) -> list[Port]:
-    """Return the ports of a way up read below what the slowest of them can do; idle generations do not count."""
-    ports = m.uplinks[group]
+    """Return the ports of a way up read below what the slowest of them can do; a guest is not shown its real links."""
+    ports = () if m.host.virtual else m.uplinks[group]
     gen = min((port.max_gen for port in ports if port.max_gen), default=0)
     width = min((port.max_width for port in ports if port.max_width), default=0)
-    slow = [port for port in ports if port.gen and port.gen < gen and port.read != "idle"]
+    slow = [port for port in ports if port.gen and port.gen < gen]
     return slow + [port for port in ports if port.width and port.width < width and port not in slow]
-
-
-def _uplink(group: frozenset[int], port: Port) -> Finding:
-    name, gpus = f"link:{port.bus_id}" if port.bus_id else "host", ", ".join(map(str, sorted(group)))
-    subject = observed("uplink", name, f"read {port.read or 'at an unknown time'}, above GPUs {gpus}")
-    seen, wanted = f"PCIe uplink {link_words(port.gen, port.width)}", link_words(port.max_gen, port.max_width)
-    values = {"gpus": len(group), "port": port.bus_id or "BUS_ID"}
-    if port.read == "load":
-        return subject.fails(CODE, seen, wanted, confidence="certain", **values)
-    return subject.warns(CODE, seen, wanted, confidence="likely", **values)
 
 
 CHECK = quick_check(NAME, "hardware pcie", evaluate, ("pci", "system"))

@@ -5,12 +5,15 @@ from msgspec.structs import replace
 
 from gpucheck.checks.pcie import acs, bar1, link, numa, path
 from gpucheck.checks.pcie import errors as pcie_errors
+from gpucheck.diagnose import diagnose
+from gpucheck.measure.reporting.surroundings import surroundings
 from gpucheck.model import AcsControl, AerCounts, NvmlGap, PciDevice, PcieErrors, PcieLink
 from gpucheck.render.findings import group_equal
 from gpucheck.topology.pcie import bridges_between, redirects
-from tests.checks.judging import codes, judge, with_health
+from tests.checks.judging import FAIL, WARN, codes, judge, with_health
 from tests.fakes import NO_DRIVER, SYSTEM, facts
 from tests.machines import h100, on_bus, p100, reading
+from tests.measure.benches import Bench
 
 GEN4 = PcieLink(generation=4, width=16, max_generation=4, max_width=16)
 ROOT, UP, DOWN0, DOWN1 = "0000:00:01.0", "0000:01:00.0", "0000:02:00.0", "0000:02:01.0"
@@ -261,6 +264,31 @@ def test_redirection_is_right_where_cards_are_for_virtual_machines(vendor, ats, 
     pci = (replace(one, vendor_id=vendor) if one.bus_id == UP else one for one in gpu_and_card(translates=ats))
 
     assert codes(acs, host(tuple(pci))) == [code]
+
+
+def stated(findings):
+    """What is wrong, and how sure that is."""
+    found = (one for one in findings if one.verdict in (FAIL, WARN))
+    return [(one.verdict, one.cause, one.confidence, one.subject) for one in found]
+
+
+@pytest.mark.parametrize(
+    ("check", "gpus", "pci", "subject"),
+    [
+        (link, (trained(0, width=8), p100(1)), tree(), f"gpu:{p100(0).pci_bus_id}"),
+        (path, (p100(0), p100(1)), tree(up=SLOW), f"link:{UP}"),
+        (path, (p100(0), p100(1)), tree(up={"link": replace(GEN4, width=8)}), f"link:{UP}"),
+    ],
+)
+@pytest.mark.parametrize("virtual", [None, "kvm"])
+def test_one_reading_has_one_verdict_on_a_host_and_among_observations(check, gpus, pci, subject, virtual):
+    """bandwidth has the same reading as verify: idle, but of lanes and of links above a switch that is no excuse."""
+    found = facts(nvml=reading(*gpus), pci=pci, system=replace(SYSTEM, virtual=virtual))
+    scene = Bench(gpus, pci=pci).scene(virtual=virtual)
+    judged, seen = stated(judge(check, found)), stated(diagnose(surroundings(scene)))
+
+    assert judged == seen
+    assert [one[3] for one in judged] == ([] if virtual else [subject])
 
 
 def test_a_virtual_machine_says_once_what_its_host_hides():
