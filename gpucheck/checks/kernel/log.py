@@ -181,17 +181,9 @@ def _finding(root: _Group, machine: Machine) -> Iterator[Finding]:
     evidence = (*_quoted([event.message for event in root.events]), *also)
     subject = Subject(check=NAME, name=_subject(root, machine.above), evidence=evidence)
     verdicts = {"fail": Verdict.FAIL, "warn": Verdict.WARN, "note": Verdict.UNKNOWN}
-    yield subject.finding(
-        verdicts[meaning.verdict],
-        meaning.code,
-        root.text(),
-        cause=meaning.cause,
-        confidence=meaning.confidence,
-        action=meaning.action,
-        owner=meaning.owner,
-        advice=meaning.steps,
-        **meaning.values,
-    )
+    stated = {name: getattr(meaning, name) for name in ("cause", "confidence", "action", "owner")}
+    stated |= {"advice": meaning.steps, **meaning.values}
+    yield subject.finding(verdicts[meaning.verdict], meaning.code, root.text(), **stated)
 
 
 def _subject(root: _Group, above: Container[str]) -> str:

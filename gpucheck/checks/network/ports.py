@@ -37,7 +37,7 @@ class Seen(NamedTuple):
     subject: Subject
     kind: tuple[object, ...] | None
     card: str | None
-    used: bool
+    used: bool = True
 
     def judged(self, verdict: Verdict, code: str, seen: str | None = None, wanted: str | None = None) -> Finding:
         return self.subject.finding(verdict, code, seen, wanted, device=self.device, port=self.port.number)
@@ -51,12 +51,7 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         return
     every = [
         Seen(
-            card.device.name,
-            port,
-            about(NAME, card, _text(card.device, port)),
-            (card.product, port.number),
-            card.slot,
-            used=True,
+            card.device.name, port, about(NAME, card, _text(card.device, port)), (card.product, port.number), card.slot
         )
         for card in found
         for port in card.device.ports

@@ -137,19 +137,12 @@ def _one_per_link(found: Sequence[tuple[Ports, Finding]]) -> Iterator[Finding]:
         yield from (finding for _, finding in found)
         return
     (one, first), (other, second) = short
-    both = Subject(
-        check=NAME,
-        name=f"pair:{'-'.join(end.subject.name.removeprefix('gpu:') for end in (one, other))}",
-        unit=first.unit,
-        evidence=tuple(dict.fromkeys((*first.evidence, *second.evidence))),
-    ).fails(
-        "topology.bridge-link-ends-inactive" if one.bridged else "topology.link-ends-inactive",
-        first.seen,
-        first.wanted,
-        confidence=first.confidence,
-        links=one.down,
-        peer_links=other.down,
-    )
+    name = f"pair:{'-'.join(end.subject.name.removeprefix('gpu:') for end in (one, other))}"
+    lines = tuple(dict.fromkeys((*first.evidence, *second.evidence)))
+    subject = Subject(check=NAME, name=name, unit=first.unit, evidence=lines)
+    code = "topology.bridge-link-ends-inactive" if one.bridged else "topology.link-ends-inactive"
+    values: dict[str, Any] = {"confidence": first.confidence, "links": one.down, "peer_links": other.down}
+    both = subject.fails(code, first.seen, first.wanted, **values)
     yield from (both if finding is first else finding for _, finding in found if finding is not second)
 
 

@@ -76,15 +76,13 @@ def _evaluate(device: PciDevice, gpu: Gpu | None, hours: float | None) -> Findin
     corrected = max(aer.correctable if aer else 0, own.correctable or 0 if own else 0)
     replays = own.replays or 0 if own else 0
     recoveries = own.recoveries if own else None
-    subject = Subject(
-        check=NAME,
-        name=f"{'gpu' if device.is_nvidia_gpu else 'link'}:{device.bus_id}",
-        evidence=(
-            f"{device.bus_id}: {corrected} corrected, {non_fatal} non-fatal, {fatal} fatal, {replays} replays",
-            *((f"link recoveries, changes of speed included (NVML field 169): {recoveries}",) if recoveries else ()),
-            f"up for {hours:.1f} h" if hours is not None else "uptime: not readable",
-        ),
+    lines = (
+        f"{device.bus_id}: {corrected} corrected, {non_fatal} non-fatal, {fatal} fatal, {replays} replays",
+        *((f"link recoveries, changes of speed included (NVML field 169): {recoveries}",) if recoveries else ()),
+        f"up for {hours:.1f} h" if hours is not None else "uptime: not readable",
     )
+    kind = "gpu" if device.is_nvidia_gpu else "link"
+    subject = Subject(check=NAME, name=f"{kind}:{device.bus_id}", evidence=lines)
     if fatal or non_fatal:
         return subject.fails("pcie.packets-lost", f"{fatal} fatal and {non_fatal} non-fatal PCIe errors", 0)
     total = max(corrected, replays)

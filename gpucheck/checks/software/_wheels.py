@@ -7,6 +7,7 @@ knowledge tables by version and build. What torch itself reports is used if it w
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
+from typing import Any
 
 import msgspec
 
@@ -225,13 +226,10 @@ def evaluate_wheels(facts: Facts, imported: Imported | None = None) -> Iterator[
         elif wheel.name == "tensorflow" and built.pins and not built.pins.keys() & libraries.keys():
             # It is built for CUDA, and pip leaves the libraries out unless the extra is asked for.
             seen, requirement = f"{wheel.name} {wheel.version}", f"{wheel.name}[and-cuda]=={wheel.version}"
-            yield HOST.with_evidence(*built.evidence).warns(
-                "software.tensorflow-without-cuda",
-                f"{seen} without its CUDA packages",
-                ", ".join(f"{name} {spec}" for name, spec in built.pins.items()),
-                framework=wheel.name,
-                requirement=requirement,
-            )
+            code = "software.tensorflow-without-cuda"
+            wanted = ", ".join(f"{name} {spec}" for name, spec in built.pins.items())
+            seen, named = f"{seen} without its CUDA packages", {"framework": wheel.name, "requirement": requirement}
+            yield HOST.with_evidence(*built.evidence).warns(code, seen, wanted, **named)
         elif built.cuda is not None:
             yield from _driver_floor(wheel, built, facts.driver.loaded_version)
             yield from _code(wheel, built, capabilities)
@@ -316,15 +314,14 @@ def _too_old_for(name: str, have: str, capabilities: dict[str, str | None]) -> F
     for bus_id, capability in capabilities.items():
         if capability is not None and not _at_least(capability, release.min_cc):
             line = f"tables: cuDNN {release.version} from compute capability {release.min_cc} ({release.basis})"
-            return Subject(check=HOST.check, name=f"gpu:{bus_id}", evidence=(line,)).fails(
-                "software.cudnn-too-new",
-                f"{name} {have}",
-                "a cuDNN with code for this GPU",
-                library=name,
-                version=have,
-                minimum=release.min_cc,
-                capability=capability,
-            )
+            gpu = Subject(check=HOST.check, name=f"gpu:{bus_id}", evidence=(line,))
+            values: dict[str, Any] = {
+                "library": name,
+                "version": have,
+                "minimum": release.min_cc,
+                "capability": capability,
+            }
+            return gpu.fails("software.cudnn-too-new", f"{name} {have}", "a cuDNN with code for this GPU", **values)
     return None
 
 
@@ -334,12 +331,8 @@ def _corrected(built: Built | None, imported: Imported) -> Built | None:
         return built
     archs = tuple(int(digits) for name in imported.arch_list if (digits := name.partition("_")[2].rstrip("af")))
     evidence = (f"torch.version.cuda: {imported.cuda}", f"torch.cuda.get_arch_list(): {' '.join(imported.arch_list)}")
-    return Built(
-        cuda=imported.cuda,
-        archs=archs or (built.archs if built else None),
-        pins=built.pins if built else {},
-        evidence=evidence,
-    )
+    known = built or Built(cuda=None, archs=None)
+    return Built(cuda=imported.cuda, archs=archs or known.archs, pins=known.pins, evidence=evidence)
 
 
 def _imported(imported: Imported) -> Iterator[Finding]:

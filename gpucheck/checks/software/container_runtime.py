@@ -59,13 +59,10 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     # The file is there and cannot be read.
     unreadable = _docker_unseen(facts) and "daemon.json" in (facts.folders[DOCKER_FOLDER] or ())
     specifications = [f"{folder}/{name}" for folder in CDI_FOLDERS for name in facts.folders[folder] or ()]
-    subject = Subject(
-        check=NAME,
-        evidence=(
-            f"engines: {', '.join(engines) or 'none'}; {TOOLKIT}: {toolkit.version if toolkit else 'not installed'}",
-            f"{DAEMON}: {'not readable' if unreadable else _described(daemon, runtimes)}",
-            f"CDI: {', '.join(specifications) or 'none'}",
-        ),
+    subject = Subject(check=NAME).with_evidence(
+        f"engines: {', '.join(engines) or 'none'}; {TOOLKIT}: {toolkit.version if toolkit else 'not installed'}",
+        f"{DAEMON}: {'not readable' if unreadable else _described(daemon, runtimes)}",
+        f"CDI: {', '.join(specifications) or 'none'}",
     )
     cdi = any("nvidia" in name for name in specifications)
     # Nothing of containerd where Docker configures it.

@@ -5,6 +5,7 @@ installed for the running kernel; /dev. NVML return codes: NVIDIA nvml.h (API 13
 """
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
 from gpucheck.checks._nvml import FORBIDDEN, LOST, quick_check
 from gpucheck.checks._session import control_denied
@@ -105,15 +106,9 @@ def _unusable(failure: NvmlFailure, facts: Facts) -> Finding:
     nothing = not gpus and driver.loaded_version is None
     if nothing and failure.code in (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND):
         return subject.unknown("software.no-gpu-no-driver", "no NVIDIA GPU and no NVIDIA driver")
-    return meaning(
-        failure,
-        driver,
-        facts.system.container,
-        subject,
-        denied=control_denied(facts.device_files),
-        nodes=nodes,
-        flavours={needed_flavour(gpu) for gpu in gpus} - {"either"},
-    )
+    denied, flavours = control_denied(facts.device_files), {needed_flavour(gpu) for gpu in gpus} - {"either"}
+    container = facts.system.container
+    return meaning(failure, driver, container, subject, denied=denied, nodes=nodes, flavours=flavours)
 
 
 def meaning(
@@ -143,14 +138,8 @@ def meaning(
         unknown = "software.nvml-failure-undefined" if failure.code < 0 else "software.nvml-failure-unexplained"
         verdict, code = MEANINGS.get(failure.code, (Verdict.UNKNOWN, unknown))
     seen = f"NVML not available: {failure.call} {'returned' if failure.code > 0 else 'ended with'} {failure.name}"
-    return subject.finding(
-        verdict,
-        IN_CONTAINER.get(code, code) if container else code,
-        seen,
-        call=failure.call,
-        returned=failure.code,
-        flavour=driver.installed_flavour,
-    )
+    values: dict[str, Any] = {"call": failure.call, "returned": failure.code, "flavour": driver.installed_flavour}
+    return subject.finding(verdict, IN_CONTAINER.get(code, code) if container else code, seen, **values)
 
 
 def _not_loaded(driver: DriverState, nodes: Collection[str] | None, flavours: Collection[str]) -> str:

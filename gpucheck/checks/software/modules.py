@@ -22,12 +22,9 @@ def module_flavour(facts: Facts) -> Iterator[Finding]:
     # The installed module's only if none is loaded, or the same version: another file is not what runs.
     same = driver.loaded_version in (None, driver.installed_version)
     flavour = driver.loaded_flavour or (driver.installed_flavour if same else None)
-    host = Subject(
-        check="module-flavour",
-        evidence=(
-            f"loaded: {_module(driver.loaded_version, driver.loaded_flavour)}",
-            f"installed: {_module(driver.installed_version, driver.installed_flavour)}",
-        ),
+    host = Subject(check="module-flavour").with_evidence(
+        f"loaded: {_module(driver.loaded_version, driver.loaded_flavour)}",
+        f"installed: {_module(driver.installed_version, driver.installed_flavour)}",
     )
     if not gpus:
         yield no_gpu_on_the_bus("module-flavour")

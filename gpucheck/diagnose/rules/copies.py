@@ -120,11 +120,8 @@ def accuse(case: Case, slow: Slow, rows: list[Level], check: str = CHECK) -> Fin
     verdict, first = worst((verdict_of(rows), Verdict.WARN)), found[0] if found else None
     verdict = verdict_of(rows) if verdict_of(rows) is Verdict.UNKNOWN else verdict
     if m.is_clear and len(slow.pairs) > 2 and all(one.cause in NOT_READABLE for one in found):
-        found, verdict = (
-            [Suspect("expected-limit", False)],
-            Verdict.UNKNOWN,
-        )  # what could be wrong was read, and is right
-        first = None
+        # What could be wrong was read, and is right.
+        found, verdict, first = [Suspect("expected-limit", False)], Verdict.UNKNOWN, None
     unread = Suspect("narrow-by-design", False) in found and not found[0].read
     if verdict is Verdict.UNKNOWN and _costs_peer_access(m, slow.pairs):
         verdict = Verdict.FAIL
@@ -143,15 +140,9 @@ def accuse(case: Case, slow: Slow, rows: list[Level], check: str = CHECK) -> Fin
     suspected, unexplained = CODES[pattern]
     line = f"pairs: {listed(slow.pairs)}, {span(values)} GB/s, {percent([part])} of the healthy rate"
     name = m.subject(slow.pairs) if slow.gpu is None or m.count == 2 else m.gpu_label(slow.gpu)
-    return observed(check, name, line).finding(
-        verdict,
-        suspected if found else unexplained,
-        f"{span(values)} GB/s",
-        f"about {span(usual)} GB/s",
-        basis=rows[0].usual.basis,
-        suspect=found[0].cause if found else None,
-        **cause_of(found),
-    )
+    named = {"basis": rows[0].usual.basis, "suspect": found[0].cause if found else None, **cause_of(found)}
+    code, seen = suspected if found else unexplained, f"{span(values)} GB/s"
+    return observed(check, name, line).finding(verdict, code, seen, f"about {span(usual)} GB/s", **named)
 
 
 def _costs_peer_access(m: Machine, pairs: list[Pair]) -> bool:

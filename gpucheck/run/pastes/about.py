@@ -1,6 +1,7 @@
 """Findings of pasted text: its messages, and what is damaged, contradicts something else or covers some GPUs only."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.messages import KnownMessage
@@ -104,17 +105,9 @@ def of_messages(messages: Iterable[Message]) -> Iterator[Finding]:
         texts = (message.text for message, _ in members)
         lines = [*dict.fromkeys(text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..." for text in texts)]
         more = len(lines) - MOST_SHOWN
-        yield Subject(
-            check=known_as.key.split(".", 1)[0],
-            name="host" if gpu is None else f"gpu:{gpu}",
-            evidence=(*lines[:MOST_SHOWN], *((f"and {more} more",) if more > 0 else ())),
-        ).finding(
-            Verdict(known_as.verdict),
-            "message.known-line",
-            known_as.says,
-            cause=known_as.cause,
-            confidence=known_as.confidence,
-            advice=known_as.steps,
-            message=known_as.key,
-            meaning=known_as.why or known_as.says,
-        )
+        evidence = (*lines[:MOST_SHOWN], *((f"and {more} more",) if more > 0 else ()))
+        check, name = known_as.key.split(".", 1)[0], "host" if gpu is None else f"gpu:{gpu}"
+        values: dict[str, Any] = {"message": known_as.key, "meaning": known_as.why or known_as.says}
+        values |= {"cause": known_as.cause, "confidence": known_as.confidence, "advice": known_as.steps}
+        subject, verdict = Subject(check=check, name=name, evidence=evidence), Verdict(known_as.verdict)
+        yield subject.finding(verdict, "message.known-line", known_as.says, **values)
