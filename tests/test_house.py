@@ -189,7 +189,6 @@ SEVERAL = {
     "mig-enabled": "p2p-status is not applicable to GPUs with MIG",
     "module-flavour-wrong": "the driver check: why it is not loaded; the stack check compares with the plan",
     "nic-driver": "by evidence: what the driver reports of a card now, and a port that leaves during the run",
-    "nic-flap": "by evidence: dates in the kernel log, which has Ethernet alone, and counters that rise during the run",
     "nvlink-down": "by evidence: the ports, the health of the fabric, denied access over active links",
     "rdma-unavailable": "by what is not usable: a card without a device, a way to GPU memory, a file or a library",
     "rebar-off": "p2p-status: why the driver denies access",

@@ -8,14 +8,16 @@ all ports, or those whose link returned have other indexes in use (NVIDIA/nccl#2
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from gpucheck.checks._nvml import quick_check
 from gpucheck.checks.network._cards import about, cards, lines
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding
 from gpucheck.model.facts import Facts
+from gpucheck.model.finding import Alternative
 from gpucheck.model.host.network import RdmaPort
-from gpucheck.topology.nics import NEEDS, Card, groups_of
+from gpucheck.topology.nics import AMAZON, NEEDS, Card, groups_of, roles, variables
 
 NAME = "nic-address"
 ENOUGH = 2
@@ -86,4 +88,82 @@ def _of_index(value: str, every: list[tuple[Card, RdmaPort]]) -> Iterator[Findin
             )
 
 
+CHOICE = "nic-choice"
+VARIABLE = "NCCL_IB_HCA"
+ALTERNATIVES = (
+    Alternative(cause="leftover-environment", would_show=f"jobs of other users do not set {VARIABLE}"),
+    Alternative(cause="nccl-policy", would_show="the documentation of your cluster asks for these devices"),
+)
+
+
+class Choice(NamedTuple):
+    """What the value states. names: without their ports."""
+
+    names: tuple[str, ...]
+    excludes: bool
+    exact: bool
+
+    def takes(self, device: str) -> bool:
+        return any(self.fits(name, device) for name in self.names) is not self.excludes
+
+    def fits(self, name: str, device: str) -> bool:
+        return device == name if self.exact else device.startswith(name)
+
+
+def choice_of(value: str) -> Choice:
+    """Return what NCCL reads of a value; without names it takes every device."""
+    text = value.strip()
+    excludes = text.startswith("^")
+    text = text.removeprefix("^")
+    exact = text.startswith("=")
+    names = tuple(name for entry in text.removeprefix("=").split(",") if (name := entry.partition(":")[0].strip()))
+    return Choice(names, excludes or not names, exact)
+
+
+def choice(facts: Facts) -> Iterator[Finding]:
+    """NCCL_IB_HCA: does the environment have NCCL use the network cards of the GPUs, all of them and no others?
+
+    Source: environment variables of this process, and NCCL's documentation of NCCL_IB_HCA: a list of devices, each with
+    a port if wanted; ``^`` in front excludes, ``=`` takes whole names. Without ``=`` a name is the beginning of names:
+    mlx5_1 also takes mlx5_10 to mlx5_19.
+    """
+    value = facts.environment.get(VARIABLE)
+    found, none = cards(CHOICE, facts)
+    if value is None:
+        yield Subject(check=CHOICE).skips("network.choice-is-automatic")
+        return
+    if none is not None:
+        yield none
+        return
+    if all(card.pci.vendor_id == AMAZON for card in found):
+        yield Subject(check=CHOICE).skips("network.choice-of-plugin")
+        return
+    choice = choice_of(value)
+    own = [card.device.name for card in found if any(port.is_active for port in card.device.ports)]
+    every = [device.name for device in facts.rdma]
+    taken = [name for name in every if choice.takes(name)]
+    unknown = [name for name in choice.names if not any(choice.fits(name, device) for device in every)]
+    wanted = variables(found)[0].partition("=")[2] if own else "none"
+    used = roles(facts)
+    shown = [f"{name} ({used[name].name})" if name in used else name for name in taken]
+    host = Subject(check=CHOICE, evidence=(f"{VARIABLE}={value}", f"takes: {', '.join(shown) or 'no device'}"))
+    others = [name for name in taken if name not in own]
+    left = [name for name in own if name not in taken]
+    if unknown and not choice.excludes:
+        yield _finding(host, "network.choice-not-there", ", ".join(unknown), wanted)
+    elif others:
+        yield _finding(host, "network.choice-of-others", ", ".join(others), wanted)
+    elif left:
+        yield _finding(host, "network.choice-leaves-out", ", ".join(left), wanted)
+    else:
+        yield host.passes(f"{len(taken)} network cards of the GPUs")
+
+
+def _finding(host: Subject, code: str, devices: str, wanted: str) -> Finding:
+    return host.warns(
+        code, host.evidence[0], f"{VARIABLE}={wanted}", alternatives=ALTERNATIVES, devices=devices, line=wanted
+    )
+
+
 CHECK = quick_check(NAME, "software network", evaluate, (*NEEDS, "environment"))
+CHECKS = (CHECK, quick_check(CHOICE, "software network", choice, (*NEEDS, "environment")))

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.checks.network import access, address, choice, counters, firmware, flaps, ports, rails
+from gpucheck.checks.network import access, address, counters, firmware, ports, rails
 from gpucheck.host.simulated import VERBS
 from gpucheck.model import DriverState
 from gpucheck.model.host.network import PortCounters
@@ -12,7 +12,7 @@ from tests.checks.judging import FAIL, UNKNOWN, WARN, judge
 from tests.checks.network.cards import DOWN, card, gpu, grace, host, named, nic, of_amazon, port
 from tests.fakes import facts
 
-CHECKS = (access, address, choice, counters, firmware, flaps, "gpudirect", ports, rails)
+CHECKS = (access, address, "nic-choice", counters, firmware, "nic-flaps", "gpudirect", ports, rails)
 OPEN = DriverState(loaded_version="580.178.04", loaded_flavour="open")
 ASIDE = ("0000:70:00.0",)
 ROCE = port(link_layer="ethernet", lid=0, mtu=4220, gids=(3,))
@@ -78,4 +78,4 @@ def test_efa_has_the_line_of_its_plugin_and_no_list_for_nccl():
     named = replace(found, environment={"NCCL_IB_HCA": "mlx5_0"})
 
     assert variables(cards_of_gpus(found)) == ("FI_PROVIDER=efa",)
-    assert [(one.verdict.value, one.code) for one in choice.evaluate(named)] == [("skip", "network.choice-of-plugin")]
+    assert [(one.verdict.value, one.code) for one in address.choice(named)] == [("skip", "network.choice-of-plugin")]

@@ -2,7 +2,6 @@
 
 import pytest
 
-from gpucheck.checks.network import choice
 from tests.checks.judging import SKIP, judge
 from tests.checks.network.cards import DOWN, card, host, named, nic
 from tests.fakes import facts
@@ -35,7 +34,7 @@ def with_value(value):
     ],
 )
 def test_values_as_nccl_reads_them(value, code):
-    (finding,) = judge(choice, with_value(value))
+    (finding,) = judge("nic-choice", with_value(value))
 
     assert finding.code == code
     assert code is None or finding.wanted == "NCCL_IB_HCA==mlx5_0,mlx5_1"
@@ -46,7 +45,7 @@ def test_a_name_is_the_beginning_of_names():
     many = tuple(nic(place, f"mlx5_{place}", path=("0000:70:00.0",)) for place in range(2, 11))
     found = facts(pci=CARDS.pci + many, rdma=named([card()] * 11), environment={"NCCL_IB_HCA": "mlx5_0,mlx5_1"})
 
-    (finding,) = judge(choice, found)
+    (finding,) = judge("nic-choice", found)
 
     assert (finding.code, finding.values["devices"]) == ("network.choice-of-others", "mlx5_10")
 
@@ -54,8 +53,8 @@ def test_a_name_is_the_beginning_of_names():
 def test_a_port_that_is_down_is_not_asked_for():
     found = host(card(), card(), card(DOWN), environment={"NCCL_IB_HCA": "=mlx5_0,mlx5_1"})
 
-    assert [finding.code for finding in judge(choice, found)] == [None]
+    assert [finding.code for finding in judge("nic-choice", found)] == [None]
 
 
 def test_without_the_variable_nccl_chooses():
-    assert [finding.verdict for finding in judge(choice, CARDS)] == [SKIP]
+    assert [finding.verdict for finding in judge("nic-choice", CARDS)] == [SKIP]

@@ -2,7 +2,6 @@
 
 import pytest
 
-from gpucheck.checks.network import flaps
 from gpucheck.model import KernelLine, KernelLog
 from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN, judge
 from tests.checks.network.cards import card, host, port
@@ -27,7 +26,7 @@ def flap(place, at, for_s=5.0):
 
 def judged(events, cards=4, ports=ETHERNET, **changes):
     found = host(*(card(ports),) * cards, **{"kernel_log": log(*events)} | changes)
-    return [(finding.verdict, finding.subject) for finding in judge(flaps, found)]
+    return [(finding.verdict, finding.subject) for finding in judge("nic-flaps", found)]
 
 
 def test_two_flaps_within_half_a_day_are_named():
