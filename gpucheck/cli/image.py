@@ -1,5 +1,6 @@
 """Build and verify container images"""
 
+import difflib
 import functools
 import time
 from collections.abc import Iterable
@@ -71,19 +72,19 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     started = time.monotonic()
     values = read(live_source(isolated=True, deadline_s=timeout), quick=quick, full=full)
-    nvml = values.nvml if isinstance(values.nvml, NvmlReading) else None
-    findings = with_actions(named(evaluate(values, quick=quick), nvml.gpus if nvml else ()))
+    facts = values.facts
+    findings = with_actions(named(evaluate(values, quick=quick), facts.gpus))
     verdict = worst(finding.verdict for finding in findings)
     report: dict[str, Any] = {
         "schema": SCHEMA,
-        "simulated": values.simulated,
+        "simulated": facts.simulation is not None,
         "image": msgspec.to_builtins(values.manifest) if isinstance(values.manifest, msgspec.Struct) else None,
         "purpose": _purpose(values.manifest),
         "frameworks": {wheel.name: wheel.version for wheel in values.wheels},
         "libraries": {part: library.version for part, library in values.own.libraries.items()},
-        "driver": nvml.driver_version if nvml else None,
-        "gpus": len(nvml.gpus) if nvml else 0,
-        "shm_bytes": values.shm_bytes,
+        "driver": facts.nvml.driver_version if isinstance(facts.nvml, NvmlReading) else None,
+        "gpus": len(facts.gpus),
+        "shm_bytes": facts.limits.shm_bytes,
         "verdict": verdict,
         "counts": {v.value: sum(finding.verdict is v for finding in findings) for v in Verdict},
         "findings": findings,
@@ -121,29 +122,27 @@ def versions_command(update: bool, indexes: tuple[str, ...], find_links: tuple[s
     The exit status is 2 if they differ.
     """
     from gpucheck.images.build import index_options
-    from gpucheck.images.fill import fill, make_locks, out_of_step, to_text
+    from gpucheck.images.fill import fill, make_locks, to_text
     from gpucheck.images.versions import FILE, PAGE, fill_page
 
     root, versions = _versions()
-    if update:
-        with wrong_file():
-            versions = fill(versions, root)
-        make_locks(versions, root, index_options(indexes, find_links))
-        with wrong_file():  # once more: what the image carries is read from the fresh locks
-            versions = fill(versions, root)
-        write_result(to_text(versions, (root / FILE).read_text(encoding="utf-8")), root / FILE, mode=SHARED)
-        page = root / PAGE
-        write_result(fill_page(page.read_text(encoding="utf-8"), versions), page, mode=SHARED)
+    path, page = root / FILE, root / PAGE
     with wrong_file():
-        wrong = out_of_step(versions, root)
-    for line in wrong:
-        click.echo(line)
-    click.echo(
-        f"{FILE}: {len(wrong)} values out of step. Do: gpucheck image versions --update"
-        if wrong
-        else f"{FILE}: {len(versions.variants)} variants, in step with the resolver and the locks"
-    )
-    return EXIT_STATUS[Verdict.FAIL if wrong else Verdict.PASS]
+        if update:
+            make_locks(fill(versions, root), root, index_options(indexes, find_links))
+        versions = fill(versions, root)  # what the image carries is read from the locks
+        old = path.read_text(encoding="utf-8")
+        new = to_text(versions, old)
+        if update:
+            write_result(new, path, mode=SHARED)
+            write_result(fill_page(page.read_text(encoding="utf-8"), versions), page, mode=SHARED)
+    if update or old == new:
+        click.echo(f"{FILE}: {len(versions.variants)} variants, in step with the resolver and the locks")
+        return EXIT_STATUS[Verdict.PASS]
+    changed = difflib.unified_diff(old.splitlines(), new.splitlines(), FILE, "resolver and locks", n=0, lineterm="")
+    click.echo("\n".join(changed))
+    click.echo(f"{FILE}: out of step. Do: gpucheck image versions --update")
+    return EXIT_STATUS[Verdict.FAIL]
 
 
 @COMMAND.command("build")

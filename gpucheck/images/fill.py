@@ -1,14 +1,14 @@
-"""Fill images/versions.yml from the stack resolver and from the locks, and report outdated values."""
+"""Fill images/versions.yml from the stack resolver and from the locks, and make these."""
 
 import re
+import shutil
 from itertools import takewhile
 from pathlib import Path
 
 import msgspec
 import yaml
-from packaging.requirements import Requirement
 
-from gpucheck.images.versions import FILE, Filled, Variant, Versions, VersionsError, check_lock
+from gpucheck.images.versions import FILE, MACHINES, Base, Filled, Variant, Versions, VersionsError
 from gpucheck.knowledge import tables
 from gpucheck.lab.system import LabError, run, say
 from gpucheck.processes.environment import python_module
@@ -16,13 +16,6 @@ from gpucheck.processes.temporary import temporary_folder
 from gpucheck.stack import Refusal, UnknownInput, resolve
 from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
-
-
-def without_hash(lock: str) -> list[str]:
-    """Return requirements of a lock without a hash: pip would accept any file of that name."""
-    blocks = re.split(r"\n(?=\S)", lock.strip("\n"))
-    return [block.partition(" ")[0].strip() for block in blocks if "==" in block and "--hash=sha256:" not in block]
-
 
 LOCKS = "images/locks"
 # No GPU limits a CPU build, but the resolver needs one: any GPU that every driver branch supports.
@@ -33,6 +26,8 @@ CARRIERS = {
     "cudnn": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"),
     "nccl": ("nvidia-nccl-cu13", "nvidia-nccl-cu12"),
 }
+# A requirement as uv writes it: ``torch==2.13.0+cpu ; marker \``.
+LOCKED = re.compile(r"^([\w.-]+)(?:\[[^]]*\])?==([^\s;\\]+)", re.MULTILINE)
 
 
 def lock_path(root: Path, name: str) -> Path:
@@ -40,19 +35,8 @@ def lock_path(root: Path, name: str) -> Path:
 
 
 def read_lock(path: Path) -> dict[str, str]:
-    """Return distribution -> exact version; empty without a lock. Raises VersionsError for inexact requirements."""
-    found = {}
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    for line in re.sub(r"\\\n", " ", text).splitlines():
-        words = line.partition("--hash")[0].strip()
-        if not words or words.startswith("#"):
-            continue
-        requirement = Requirement(words)
-        specifiers = list(requirement.specifier)
-        if len(specifiers) != 1 or specifiers[0].operator != "==":
-            raise VersionsError(f"{path}: {words!r} is not exact. Make it again: gpucheck image versions --update")
-        found[requirement.name] = specifiers[0].version
-    return found
+    """Return distribution -> exact version; empty without a lock."""
+    return dict(LOCKED.findall(path.read_text(encoding="utf-8"))) if path.exists() else {}
 
 
 def fill(versions: Versions, root: Path) -> Versions:
@@ -127,23 +111,6 @@ def _tensorflow(answer: StackSet, *, cpu: bool) -> Filled | None:
     )
 
 
-def out_of_step(versions: Versions, root: Path) -> list[str]:
-    """Return each value that differs from the resolver or the lock, as ``variant: key: file has X, lock has Y``."""
-    wanted = fill(versions, root)
-    found = []
-    for name, row in versions.variants.items():
-        fresh = wanted.variants[name].filled
-        for key in Filled.__struct_fields__:
-            has, want = getattr(row.filled, key), getattr(fresh, key)
-            if has != want:
-                found.append(f"{name}: {key}: {FILE} has {_words(has)}, the resolver and the lock have {_words(want)}")
-    return found
-
-
-def _words(value: object) -> str:
-    return (" ".join(map(str, value)) if isinstance(value, tuple) else str(value or "")) or "nothing"
-
-
 def to_text(versions: Versions, old: str) -> str:
     """Return the file's text: the leading comment of the old text, then every value that is not None."""
     comment = "".join(takewhile(lambda line: line.startswith("#"), old.splitlines(keepends=True)))
@@ -162,7 +129,6 @@ TOOLS = "cyclonedx-bom"
 ADDITIONAL = {"torch": ("numpy",), "tensorflow": ()}
 # The substitute base has this version, the pinned base a newer one.
 OLDEST_PYTHON = "3.11"
-HASH_HINT = "name an index that states hashes with --index URL"
 HINT = "name the index that has the wheels with --index URL, or a directory of them with --find-links DIR"
 
 
@@ -186,23 +152,17 @@ def constraints(root: Path, row: Variant) -> list[str]:
 
 
 def make_locks(versions: Versions, root: Path, places: list[str]) -> None:
-    """Make every lock again. places: options of the package index. A lock that cannot be made is reported and kept."""
+    """Make every lock again. places: options of the package index. What cannot be made or checked is reported."""
     compile_lock([TOOLS], [], root, lock_path(root, "tools"), places, project=False)
-    glibc = next(system.glibc for system in tables.operating_systems().systems if system.id == versions.base.os)
     for name, row in versions.variants.items():
-        target = lock_path(root, name)
         try:
             # PyTorch's index also has old versions of other packages, so the best match of all indexes is used.
             best = ["--index-strategy", "unsafe-best-match"] if row.filled.index != "pypi" else []
+            target = lock_path(root, name)
             compile_lock(requirements(row), constraints(root, row), root, target, [*best, *places])
-        except LabError as error:
-            state = "is unchanged" if target.exists() else "was not made: it cannot be built here"
-            say(f"the lock of {name} {state}\n{error.message}")
-            continue
-        try:
-            check_lock(name, row, target, versions.base.python, glibc, places)
-        except LabError as error:
-            say(f"the lock of {name} was made, but not all of its wheels are reachable\n{error.message}")
+            check_lock(name, row, target, versions.base, places)
+        except LabError as error:  # noqa: PERF203 - one index out of reach stops no other lock
+            say(f"the lock of {name} is not complete\n{error.message}")
 
 
 def compile_lock(
@@ -219,7 +179,19 @@ def compile_lock(
         words += ["--no-header", "--no-annotate", "--generate-hashes"]
         run([*words, *options, "--output-file", made], what=f"locking {target.stem}", hint=HINT)
         target.parent.mkdir(parents=True, exist_ok=True)
-        text = made.read_text(encoding="utf-8")
-        if bare := without_hash(text):
-            raise LabError(f"locking {target.stem}: no index gave a hash for {', '.join(bare)}\ndo: {HASH_HINT}")
-        target.write_text(text, encoding="utf-8")
+        shutil.copy(made, target)
+
+
+def check_lock(name: str, row: Variant, lock: Path, base: Base, options: list[str]) -> None:
+    """Resolve a lock to wheels for each platform of its row without downloading them. Raises LabError with uv's output.
+
+    Every requirement must have a wheel there, for Python and glibc of the base, whose hash is in the lock.
+    """
+    glibc = next(system.glibc for system in tables.operating_systems().systems if system.id == base.os)
+    for place in row.filled.platforms:
+        platform = f"{MACHINES[place.removeprefix('linux/')]}-manylinux_{glibc.replace('.', '_')}"
+        with temporary_folder("lock") as folder:
+            words: list[str | Path] = [*python_module("uv"), "pip", "install", "--quiet", "--no-config", "--dry-run"]
+            words += ["--target", folder, "--no-deps", "--only-binary", ":all:", "--require-hashes"]
+            words += ["--python-version", base.python, "--python-platform", platform]
+            run([*words, *options, "--requirement", lock], what=f"resolving the lock of {name} for {place}", hint=HINT)

@@ -6,16 +6,15 @@ from typing import Any
 
 import msgspec
 
+from gpucheck.checks.software import driver
 from gpucheck.checks.software._wheels import NEEDS, Wheel, more, read_wheels
-from gpucheck.model import DriverState, NvmlFailure, NvmlReading
-from gpucheck.model.facts import Source
+from gpucheck.model.facts import Facts, Source
 from gpucheck.processes.capture import HostResources, capture
 from gpucheck.processes.signals import signal_name
 
 SECONDS = 20.0
 UNMAPPED = 65534
 MANIFEST = "share/gpucheck/image.json"
-VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
 
 
 class Library(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,44 +90,26 @@ class ImageManifest(msgspec.Struct, frozen=True, kw_only=True):
 class Values(msgspec.Struct, frozen=True, kw_only=True):
     """All values that were read. manifest: image.json; None outside a gpucheck image, a string if it is unreadable.
 
-    shm_bytes None: there is no /dev/shm. memlock_bytes: RLIMIT_MEMLOCK, -1 is unlimited, None unknown.
-    rdma_on_host, gpus_on_pci: InfiniBand and RoCE devices, and NVIDIA GPUs, that the kernel of this host lists.
     full: the versions that the imported framework reports, None if it was not imported.
     """
 
     manifest: ImageManifest | str | None
     wheels: tuple[Wheel, ...]
     own: SelfReport
-    nvml: NvmlReading | NvmlFailure
-    driver: DriverState
-    gpus_on_pci: int
-    environment: dict[str, str]
-    shm_bytes: int | None
-    memlock_bytes: int | None = None
-    rdma_on_host: tuple[str, ...] = ()
-    container: str | None
-    simulated: bool = False
+    facts: Facts
     full: dict[str, Any] | None = None
 
 
 def read(source: Source, *, quick: bool, full: bool, prefix: Path = Path(sys.prefix)) -> Values:
     """Read all values once. quick omits the libraries; full imports the framework, which takes seconds."""
-    facts = source.read(*NEEDS, "nvml", "limits", "environment", "simulation")
-    wheels, _ = read_wheels(source.read(*more(facts)))
+    facts = source.read(*NEEDS, *driver.NEEDS, "limits", "environment", "simulation")
+    facts = source.read(*more(facts))
     manifest = read_manifest(prefix / MANIFEST)
     return Values(
         manifest=manifest,
-        wheels=wheels,
+        wheels=read_wheels(facts)[0],
         own=query_libraries(quick=quick),
-        nvml=facts.nvml,
-        driver=facts.driver,
-        gpus_on_pci=sum(device.is_nvidia_gpu for device in facts.pci),
-        environment={name: value for name, value in facts.environment.items() if name in VARIABLES},
-        shm_bytes=facts.limits.shm_bytes,
-        memlock_bytes=facts.limits.memlock_bytes,
-        rdma_on_host=tuple(name for device in facts.pci for name in device.infiniband_names),
-        container=facts.system.container,
-        simulated=facts.simulation is not None,
+        facts=facts,
         full=query_framework(manifest.framework) if full and isinstance(manifest, ImageManifest) else None,
     )
 

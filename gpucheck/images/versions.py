@@ -10,9 +10,7 @@ from gpucheck.foreign.documents import DocumentProblem, parse
 from gpucheck.foreign.written import did_you_mean
 from gpucheck.knowledge import code_runs
 from gpucheck.knowledge.gpus import gpu_table
-from gpucheck.lab.system import LabError, run
-from gpucheck.processes.environment import python_module
-from gpucheck.processes.temporary import temporary_folder
+from gpucheck.lab.system import LabError
 
 SCHEMA = "gpucheck.images/1"
 FILE = "images/versions.yml"
@@ -195,24 +193,6 @@ def require_platform(client: "DockerClient", versions: Versions, name: str) -> N
             f"the Docker engine is linux/{engine} and this host linux/{here}, whose pip downloads its own wheels\n"
             f"do: build on a host that is {engine}, or with the context: gpucheck image context {name}"
         )
-
-
-def check_lock(name: str, row: Variant, lock: Path, python: str, glibc: str, options: list[str]) -> None:
-    """Resolve a lock to wheels for each platform of its row without downloading them. Raises LabError with uv's output.
-
-    python, glibc: of the base. Every requirement must have a wheel there whose hash is in the lock.
-    """
-    for place in row.filled.platforms:
-        machine = MACHINES[place.removeprefix("linux/")]
-        with temporary_folder("lock") as folder:
-            words: list[str | Path] = [*python_module("uv"), "pip", "install", "--quiet", "--no-config", "--dry-run"]
-            words += ["--target", folder, "--no-deps", "--only-binary", ":all:", "--require-hashes"]
-            words += ["--python-version", python, "--python-platform", f"{machine}-manylinux_{glibc.replace('.', '_')}"]
-            run(
-                [*words, *options, "--requirement", lock],
-                what=f"resolving the lock of {name} for {place}",
-                hint=f"name the index with wheels for {place} with --index URL, or a directory with --find-links DIR",
-            )
 
 
 PAGE = "docs/images.md"

@@ -9,7 +9,10 @@ from gpucheck.images import build as building
 from gpucheck.images import fill, probe
 from gpucheck.lab import system
 from gpucheck.lab.system import LabError
-from tests.images.inside import CPU_IMAGE, ON_A_LAPTOP, ON_P100
+from gpucheck.model import Limits, Simulation
+from tests.images.inside import CPU_IMAGE, ON_A_LAPTOP, ON_P100, on
+
+SIMULATED = on(ON_P100, simulation=Simulation(profile="p100-pcie-x2"))
 
 
 @pytest.fixture
@@ -30,7 +33,7 @@ def image(monkeypatch, run):
         (CPU_IMAGE, 0),
         (ON_A_LAPTOP, 3),
         (replace(ON_P100, wheels=()), 2),
-        (replace(ON_P100, shm_bytes=1), 1),
+        (on(ON_P100, limits=Limits(shm_bytes=1)), 1),
     ],
 )
 def test_the_exit_status_is_the_verdict(image, values, status):
@@ -39,8 +42,8 @@ def test_the_exit_status_is_the_verdict(image, values, status):
 
 def test_simulated_hardware_is_marked_in_every_format(image):
     for form in ("text", "markdown", "html"):
-        assert "SIMULATED" in image("--format", form, values=replace(ON_P100, simulated=True))[1]
-    assert json.loads(image("--format", "json", values=replace(ON_P100, simulated=True))[1])["simulated"] is True
+        assert "SIMULATED" in image("--format", form, values=SIMULATED)[1]
+    assert json.loads(image("--format", "json", values=SIMULATED)[1])["simulated"] is True
 
 
 def test_the_json_holds_numbers_and_findings(image):
@@ -99,13 +102,15 @@ def test_an_unknown_variant_is_one_line_with_the_near_one(image, command):
 
 def test_a_file_out_of_step_exits_2_and_names_each_value(image, monkeypatch):
     assert image("versions")[0] == 0
-    monkeypatch.setattr(fill, "out_of_step", lambda _versions, _root: ["torch-cpu: version: has 1, wants 2"])
+    monkeypatch.setattr(
+        fill, "to_text", lambda _versions, old: old.replace("size_budget_mb: 1500", "size_budget_mb: 1")
+    )
 
     status, out, _ = image("versions")
 
     assert status == 2
-    assert "torch-cpu: version" in out
-    assert "1 values out of step" in out
+    assert "+    size_budget_mb: 1\n" in out
+    assert "out of step. Do: gpucheck image versions --update" in out
 
 
 def test_without_an_engine_build_says_what_to_do(image, monkeypatch):

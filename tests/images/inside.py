@@ -4,7 +4,8 @@ from msgspec.structs import replace
 
 from gpucheck.checks.software._wheels import Wheel
 from gpucheck.images.probe import ImageManifest, Library, SelfReport, Values
-from gpucheck.model import DriverState, NvmlFailure
+from gpucheck.model import DriverState, Limits, NvmlFailure, PciDevice
+from tests import fakes
 from tests.machines import LOADED, p100, reading
 
 GIB = 2**30
@@ -31,21 +32,35 @@ OWN = SelfReport(
         "nccl": Library(paths=("/v/nvidia/nccl/lib/libnccl.so.2",), version="2.29.3"),
     },
 )
+P100_ON_BUS = tuple(
+    PciDevice(bus_id=p100(n).pci_bus_id, vendor_id="10de", device_id="15f8", class_id="030200") for n in (0, 1)
+)
+
+
+def on(values, own=None, manifest=None, **facts):
+    """The same values with these facts of the host, and these values of the self-report and the manifest."""
+    values = replace(values, facts=replace(values.facts, **facts), own=replace(values.own, **(own or {})))
+    return replace(values, manifest=replace(values.manifest, **manifest)) if manifest else values
+
+
 ON_P100 = Values(
     manifest=MANIFEST,
     wheels=(Wheel(name="torch", version="2.14.1+cu126"),),
     own=OWN,
-    nvml=reading(p100(0), p100(1)),
-    driver=LOADED,
-    gpus_on_pci=2,
-    environment={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
-    shm_bytes=8 * GIB,
-    container="docker",
+    facts=fakes.facts(
+        system=replace(fakes.SYSTEM, container="docker"),
+        nvml=reading(p100(0), p100(1)),
+        driver=LOADED,
+        pci=P100_ON_BUS,
+        environment={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
+        limits=Limits(shm_bytes=8 * GIB),
+        folders={"/dev": ("nvidiactl", "nvidia0", "nvidia1", "nvidia-uvm")},
+    ),
 )
 NO_LIBCUDA = "libcuda.so.1: cannot open shared object file: No such file or directory"
 NO_LIBRARY = NvmlFailure(call="nvmlInit", code=12, name="NVMLError_LibraryNotFound")
 # The image as `docker run` without --gpus starts it on the same host.
-WITHOUT_GPUS = replace(ON_P100, nvml=NO_LIBRARY, own=replace(OWN, device=None, driver=NO_LIBCUDA), shm_bytes=64 * 2**20)
-ON_A_LAPTOP = replace(WITHOUT_GPUS, driver=DriverState(), gpus_on_pci=0)
+WITHOUT_GPUS = on(ON_P100, {"device": None, "driver": NO_LIBCUDA}, nvml=NO_LIBRARY, limits=Limits(shm_bytes=64 << 20))
+ON_A_LAPTOP = on(WITHOUT_GPUS, driver=DriverState(), pci=())
 CPU = ImageManifest(variant="torch-cpu", framework="torch", version="2.13.0", build="cpu", python="3.12", base="b")
 CPU_IMAGE = replace(ON_A_LAPTOP, manifest=CPU, wheels=(Wheel(name="torch", version="2.13.0+cpu"),), own=SelfReport())

@@ -231,8 +231,8 @@ def evaluate_wheels(facts: Facts, imported: Imported | None = None) -> Iterator[
             seen, named = f"{seen} without its CUDA packages", {"framework": wheel.name, "requirement": requirement}
             yield HOST.with_evidence(*built.evidence).warns(code, seen, wanted, **named)
         elif built.cuda is not None:
-            yield from _driver_floor(wheel, built, facts.driver.loaded_version)
-            yield from _code(wheel, built, capabilities)
+            yield from driver_floor(wheel, built, facts.driver.loaded_version)
+            yield from code_for_gpus(wheel, built, capabilities)
             yield from _libraries(wheel, built, libraries, capabilities)
     # R19: the cu12 and cu13 wheels of one library write the same files.
     for library in ("cudnn", "nccl"):
@@ -242,7 +242,7 @@ def evaluate_wheels(facts: Facts, imported: Imported | None = None) -> Iterator[
             yield HOST.fails("software.wheels-overwritten", seen, f"one wheel of {library}")
 
 
-def _driver_floor(wheel: Wheel, built: Built, driver: str | None) -> Iterator[Finding]:
+def driver_floor(wheel: Wheel, built: Built, driver: str | None) -> Iterator[Finding]:
     """R1: a wheel takes nothing but the driver from the host."""
     floor = tables.drivers().minor_compat_floor.get(str(built.cuda).partition(".")[0])
     if floor is None or driver is None or not VERSION.fullmatch(driver):
@@ -256,7 +256,7 @@ def _driver_floor(wheel: Wheel, built: Built, driver: str | None) -> Iterator[Fi
         yield subject.fails("software.driver-below-floor", seen, wanted, framework=wheel.name, floor=floor)
 
 
-def _code(wheel: Wheel, built: Built, capabilities: dict[str, str | None]) -> Iterator[Finding]:
+def code_for_gpus(wheel: Wheel, built: Built, capabilities: dict[str, str | None]) -> Iterator[Finding]:
     host, build = HOST.with_evidence(*built.evidence), f"{wheel.name} {wheel.version}"
     wanted = "machine code for every GPU"
     if built.archs is None:
