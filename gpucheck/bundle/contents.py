@@ -161,18 +161,13 @@ TOOLS = {"apt": ("python3-venv", "python3-apt"), "dnf": ("python3-dnf-plugin-ver
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What one host collects for one group of hosts. wanted: with versions; optional: where a source offers them."""
+    """What one host collects for a group by its plan. wanted: with versions; optional: where a source offers them."""
 
     group: str
-    system: str
     host: str
-    package_manager: Literal["apt", "dnf"]
     wanted: tuple[str, ...]
     optional: tuple[str, ...]
-    prerequisites: tuple[str, ...]
     repositories: tuple[dict[str, str | None], ...]
-    files: tuple[dict[str, Any], ...]
-    module_stream: dict[str, str] | None
 
 
 def chosen_groups(lock: Lock, patterns: Sequence[str]) -> list[str]:
@@ -198,20 +193,20 @@ def system_of_host(facts: HostFacts) -> str:
 
 def order(plan: Plan, host: str) -> Order:
     """What belongs into the bundle for a group. plan: of the whole group; host: who collects it."""
-    dkms = (plan.dkms_source or {}).get("repository")
     return Order(
         group=plan.group,
-        system=system_of(plan),
         host=host,
-        package_manager=plan.package_manager,
         wanted=tuple(package["spec"] for package in planned(plan)),
         # A host may have its headers already, so headers missing in the source are no reason to stop here.
         optional=(*for_kernels(plan), *plan.compilers, *plan.python.get("packages", ()), *TOOLS[plan.package_manager]),
-        prerequisites=plan.prerequisites,
-        repositories=(*plan.repositories, *([dkms] if dkms and not plan.prerequisites else [])),
-        files=plan.files,
-        module_stream=plan.module_stream,
+        repositories=sources(plan),
     )
+
+
+def sources(plan: Plan) -> tuple[dict[str, str | None], ...]:
+    """The repositories that packages of a plan are collected from, that of DKMS included."""
+    dkms = plan.dkms_source["repository"] if plan.dkms_source and not plan.prerequisites else None
+    return (*plan.repositories, *([dkms] if dkms else []))
 
 
 def collector(plan: Plan, answering: Mapping[str, str]) -> str:

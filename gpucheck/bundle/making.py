@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
@@ -17,7 +17,7 @@ import msgspec
 from gpucheck.bundle import contents, publisher, wheels
 from gpucheck.bundle.contents import BundledSystem, BundleError, Manifest, OwnWheel, Verified
 from gpucheck.bundle.folder import described, inventory
-from gpucheck.bundle.publisher import Collected, CollectedPackage, file_digests, read_collected, regular_file
+from gpucheck.bundle.publisher import CollectedPackage, Collection, file_digests, read_collected, regular_file
 from gpucheck.bundle.signing import Signer, index_apt, index_dnf, signer
 from gpucheck.processes.gnupg import homes
 from gpucheck.stack.lock import Lock, read_lock_file
@@ -25,14 +25,13 @@ from gpucheck.stack.plan import Plan, plan
 
 
 class Trust(msgspec.Struct, frozen=True, kw_only=True):
-    """What is trusted in addition to the pinned keys: key files of this host, and packages (patterns) as they come.
-
-    own: names of the packages that are planned from a repository of one component, by the name of that repository.
-    """
+    """What is trusted in addition to the pinned keys: key files of this host, and packages (patterns) as they come."""
 
     keys: tuple[Path, ...] = ()
     unverified: tuple[str, ...] = ()
-    own: Mapping[str, frozenset[str]] = {}
+
+
+NO_OTHERS = Trust()
 
 
 def make(
@@ -42,7 +41,7 @@ def make(
     wheel: OwnWheel,
     key: str,
     say: Callable[[str], None],
-    trust: Trust | None = None,
+    trust: Trust = NO_OTHERS,
 ) -> Manifest:
     """Make the bundle atomically. Raises BundleError and LockError. ``say``: called with the text of each step."""
     refuse_other_folder(target)
@@ -50,14 +49,14 @@ def make(
     answers = [read_collected(path) for path in sorted(collected.glob("*.json"))]
     if not answers:
         raise BundleError(f"{collected}: contains no collected packages")
-    plans = [_group_plan(lock, answer) for answer in answers]
-    trust = msgspec.structs.replace(trust or Trust(), own=publisher.own_packages(plans))
+    plans = [_group_plan(lock, answer.group) for answer in answers]
+    collections = [(p, answer, collected / answer.group) for p, answer in zip(plans, answers, strict=True)]
     target.parent.mkdir(parents=True, exist_ok=True)
     with _staging(target) as staged, signer(key) as signing:
         systems = {}
-        for name in sorted({answer.order.system for answer in answers}):
-            some = [answer for answer in answers if answer.order.system == name]
-            systems[name] = _system(name, some, collected, staged, signing, say, trust)
+        for name in sorted({contents.system_of(plan) for plan in plans}):
+            some = [one for one in collections if contents.system_of(one[0]) == name]
+            systems[name] = _system(name, some, staged, signing, say, trust)
         shutil.copy(lock_file, staged / contents.LOCK)
         signing.public(staged / contents.KEY)
         groups = {p.group: contents.bundled_group(p, systems[contents.system_of(p)].versions) for p in plans}
@@ -110,37 +109,35 @@ def refuse_other_folder(target: Path) -> None:
         raise BundleError(f"{target}: is a file, and a bundle is a directory. Set BUNDLE to a new directory")
 
 
-def _group_plan(lock: Lock, answer: Collected) -> Plan:
-    found = plan(lock, group=answer.order.group)
+def _group_plan(lock: Lock, group: str) -> Plan:
+    found = plan(lock, group=group)
     if not isinstance(found, Plan):
-        raise BundleError(f"group {answer.order.group}: rejected: {found.conflicts[0].because}. Run make plan.")
+        raise BundleError(f"group {group}: rejected: {found.conflicts[0].because}. Run make plan.")
     return found
 
 
 def _system(
     name: str,
-    answers: list[Collected],
-    collected: Path,
+    collections: list[Collection],
     staged: Path,
     signing: Signer,
     say: Callable[[str], None],
     trust: Trust,
 ) -> BundledSystem:
-    order = answers[0].order
+    manager, answers = collections[0][0].package_manager, [answer for _, answer, _ in collections]
     packages, wheel_folder = staged / name / "packages", staged / name / "wheels"
     packages.mkdir(parents=True)
     versions: dict[str, set[str]] = {}
     modules: dict[str, Path] = {}
-    for answer in answers:
-        source = collected / answer.order.group
+    for _, answer, source in collections:
         for package in answer.packages:
             _take(regular_file(source / "packages", package.file), packages / package.file, package)
             versions.setdefault(package.name, set()).add(package.version)
         modules |= {module: regular_file(source, module) for module in answer.modules}
     say(f"{name}: checking the packages against the signed indexes of their publishers")
-    verified = verify_packages([(one, collected / one.order.group) for one in answers], packages, trust)
+    verified = verify_packages(collections, packages, trust)
     say(f"{name}: {sum(map(len, versions.values()))} packages; writing and signing their list")
-    if order.package_manager == "apt":
+    if manager == "apt":
         index_apt(packages, signing)
     else:
         index_dnf(packages, signing, modules.values())
@@ -149,7 +146,7 @@ def _system(
         lock = wheels.download(answer.requirements, answer.torch, answer.python, answer.pip_args, wheel_folder)
         shutil.copy(lock, staged / contents.PIP_LOCK)
     return BundledSystem(
-        package_manager=order.package_manager,
+        package_manager=manager,
         packages=f"{name}/packages",
         wheels=f"{name}/wheels",
         python=answers[0].python.version,
@@ -159,8 +156,8 @@ def _system(
     )
 
 
-def verify_packages(pairs: Sequence[tuple[Collected, Path]], packages: Path, trust: Trust) -> Verified:
-    """What vouches for each package. pairs: as of `publisher.keyring`; packages: the directory that holds them.
+def verify_packages(collections: Sequence[Collection], packages: Path, trust: Trust) -> Verified:
+    """What vouches for each package. packages: the directory that holds them.
 
     Raises BundleError for one without a trusted signature, unless it is accepted.
     The digests of the rows are those of the files: they were compared when the files were taken.
@@ -168,10 +165,10 @@ def verify_packages(pairs: Sequence[tuple[Collected, Path]], packages: Path, tru
     by_key: Counter[str] = Counter()
     unverified: set[str] = set()
     with homes() as home:
-        keys, repositories = publisher.keyring(home, pairs, trust.keys)
-        found = [row for answer, folder in pairs for row in publisher.published(keys, folder, answer.metadata)]
-    vouching = publisher.vouching(found, repositories, trust.own)
-    rows = {package.sha256: package for answer, _ in pairs for package in answer.packages}
+        keys, repositories = publisher.keyring(home, collections, trust.keys)
+        found = [row for _, answer, folder in collections for row in publisher.published(keys, folder, answer.metadata)]
+    vouching = publisher.vouching(found, repositories, publisher.own_packages(plan for plan, _, _ in collections))
+    rows = {package.sha256: package for _, answer, _ in collections for package in answer.packages}
     for package in rows.values():
         vouched = next((vouching[one] for one in file_digests(packages / package.file) if one in vouching), None)
         if vouched is None:

@@ -51,7 +51,7 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
     requirements, torch, pip_args: what pip gets on the host, gpucheck's wheel by its path here.
     """
 
-    order: contents.Order
+    group: PlainName
     packages: Annotated[tuple[CollectedPackage, ...], msgspec.Meta(max_length=MOST_PACKAGES)]
     not_offered: Annotated[tuple[PlainName, ...], msgspec.Meta(max_length=MOST_PACKAGES)]
     modules: Annotated[tuple[ModuleFile, ...], msgspec.Meta(max_length=1000)]
@@ -73,8 +73,8 @@ def read_collected(path: Path) -> Collected:
     total = sum(package.bytes for package in found.packages)
     if total > MOST_BYTES:
         raise BundleError(f"{path}: {total} bytes of packages, at most {MOST_BYTES} are accepted. {hint}")
-    if found.order.group != path.stem:
-        raise BundleError(f"{path}: contains group {found.order.group!r}. {hint}")
+    if found.group != path.stem:
+        raise BundleError(f"{path}: contains group {found.group!r}. {hint}")
     return found
 
 
@@ -95,19 +95,21 @@ ANY_TIME = datetime.min.replace(tzinfo=timezone.utc)
 
 # A package as an index describes it, with the fingerprint of the key that signed the index.
 Published = tuple[str, Package]
+# The plan of a group, what a host collected for it, and where that is.
+Collection = tuple[Plan, Collected, Path]
 
 
 def keyring(
-    home: Path, pairs: Iterable[tuple[Collected, Path]], site_keys: Iterable[Path]
+    home: Path, collections: Iterable[Collection], site_keys: Iterable[Path]
 ) -> tuple[Path, list[dict[str, Any]]]:
-    """A keyring with the pinned and the configured keys, and the repositories of the orders.
+    """A keyring with the pinned and the configured keys, and the repositories of the plans.
 
     There a pinned digest is replaced by the fingerprints of the keys in the file with it.
-    home: gpg's, empty. pairs: what a host collected, and where it is. Raises BundleError for any other key.
+    home: gpg's, empty. Raises BundleError for any other key.
     """
     rows = []
-    for answer, folder in pairs:
-        for row in map(dict, answer.order.repositories):
+    for plan, answer, folder in collections:
+        for row in map(dict, contents.sources(plan)):
             rows.append(row)
             name = f"keys/{row['name']}.{'gpg' if row['kind'] == 'apt' else 'asc'}"
             if name not in answer.metadata:

@@ -41,7 +41,7 @@ def site(tmp_path_factory):
         rows.append({"name": package["name"], "version": version, "arch": "all", "file": path.name})
         rows[-1].update(msgspec.to_builtins(described(path)))
     answer = {
-        "order": msgspec.to_builtins(contents.order(found, "lab-apt")),
+        "group": GROUP,
         "packages": rows,
         "not_offered": ["python3-apt"],
         "modules": [],

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpucheck.bundle import making, publisher
+from gpucheck.bundle import contents, making, publisher
 from gpucheck.bundle.contents import BundleError, manifest_text
 from gpucheck.bundle.folder import described
 from gpucheck.repositories.index import Package
@@ -103,25 +103,29 @@ def test_a_key_that_is_not_the_pinned_one_ends_the_bundle(made):
         make(made)
 
 
-def pin_digest(root, digest):
+@pytest.fixture
+def pin_digest(monkeypatch):
     """The plan pins the key's file by its digest, as that of EL 10."""
-    path = root / f"collected/{GROUP}.json"
-    answer = json.loads(path.read_text())
-    (row,) = [row for row in answer["order"]["repositories"] if row["name"] == "nvidia-cuda"]
-    row["key_fingerprint"] = f"sha256:{digest}"
-    path.write_text(json.dumps(answer))
+    sources = contents.sources
+
+    def pin(digest):
+        changed = {"nvidia-cuda": {"key_fingerprint": f"sha256:{digest}"}}
+        rows = lambda plan: tuple({**row, **changed.get(row["name"], {})} for row in sources(plan))  # noqa: E731
+        monkeypatch.setattr(contents, "sources", rows)
+
+    return pin
 
 
-def test_a_key_file_with_the_pinned_digest_counts_as_its_keys(made):
+def test_a_key_file_with_the_pinned_digest_counts_as_its_keys(made, pin_digest):
     file = made / f"collected/{GROUP}/keys/nvidia-cuda.gpg"
-    pin_digest(made, hashlib.sha256(file.read_bytes()).hexdigest())
+    pin_digest(hashlib.sha256(file.read_bytes()).hexdigest())
     verified = make(made).systems["ubuntu-22.04-x86_64"].verified
     assert verified.unverified == ()
     assert len(verified.by_key) == 1
 
 
-def test_a_key_file_with_another_digest_ends_the_bundle(made):
-    pin_digest(made, "ab" * 32)
+def test_a_key_file_with_another_digest_ends_the_bundle(made, pin_digest):
+    pin_digest("ab" * 32)
 
     with pytest.raises(BundleError, match=r"contains key [0-9A-F]{40}, pinned is SHA256:ABAB"):
         make(made)
@@ -272,9 +276,6 @@ def test_another_repositorys_key_makes_no_package_of_nvidias_verified(made):
     path = made / f"collected/{GROUP}.json"
     answer = json.loads(path.read_text())
     answer["metadata"] += publish_apt(folder, second, 2, ("nvidia-container-toolkit",))[:2]
-    for one in answer["order"]["repositories"]:
-        if one["name"] == "nvidia-container-toolkit":
-            one["key_fingerprint"] = second.fingerprint
     path.write_text(json.dumps(answer))
 
     with pytest.raises(BundleError, match=r"not in an index signed by a trusted key: libdependency1\. A key counts"):
