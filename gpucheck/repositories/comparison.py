@@ -1,4 +1,4 @@
-"""Compare plans with what their repositories hold: names, versions, dependencies, systems. Pure but for the fetcher."""
+"""Compare plans with what their repositories hold: names, versions, dependencies, systems."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -10,7 +10,7 @@ import msgspec
 
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import is_recorded
-from gpucheck.repositories.fetching import Fetcher, without_credentials
+from gpucheck.repositories.fetching import Fetch, without_credentials
 from gpucheck.repositories.index import Catalog, Index, Kind, Package, Relation, UnusableIndex, newest_first, rpm_parts
 from gpucheck.repositories.reading import ARCHITECTURES, Row, read_index, systems_of
 from gpucheck.stack.components import BY_NAME
@@ -50,6 +50,12 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     fix: str = ""
     nearest: tuple[str, ...] = ()
     size: int = 0
+
+    @property
+    def because(self) -> str:
+        """Return why it is missing, with the nearest, as sentences."""
+        nearest = f" Nearest: {', '.join(self.nearest)}." if self.nearest else ""
+        return f"{self.why}.{nearest}"
 
 
 class Dependency(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,10 +99,7 @@ def compared(
 ) -> Group:
     """Return a group with its verdict, the worst of what it is made of."""
     reasons = [f"{row.name} {row.url}: {row.why}. {row.fix}." for row in repositories if row.state == "rejected"]
-    for one in packages:
-        if one.state == "missing":
-            nearest = f" Nearest: {', '.join(one.nearest)}." if one.nearest else ""
-            reasons.append(f"{one.spec}: {one.why}.{nearest} {one.fix}.")
+    reasons += [f"{one.spec}: {one.because} {one.fix}." for one in packages if one.state == "missing"]
     reasons += [f"{row.of} requires {row.requires}: {row.why}." for row in dependencies]
     unread = any(row.state == "unreachable" for row in repositories) or any(one.state == "unknown" for one in packages)
     return Group(
@@ -136,8 +139,7 @@ def _group_lines(group: Group) -> list[str]:
         lines[0] += f", download at least {_size(group.download_bytes)}"
     for one in group.packages:
         if one.state == "missing":
-            nearest = f" Nearest: {', '.join(one.nearest)}." if one.nearest else ""
-            lines += [f"  missing   {one.spec}", f"{'':12}{one.why}.{nearest}", f"{'':12}Fix: {one.fix}."]
+            lines += [f"  missing   {one.spec}", f"{'':12}{one.because}", f"{'':12}Fix: {one.fix}."]
     for row in group.dependencies:
         lines += [f"  conflict  {row.of} requires {row.requires}", f"{'':12}{row.why}."]
     # They share their reason: what could not be read.
@@ -160,7 +162,7 @@ MOST_LOOKED_AT = 20_000
 PCI_TOOLS = "pciutils"
 
 
-def check_plans(plans: Sequence[Plan], fetcher: Fetcher, now: datetime) -> RepositoryReport:
+def check_plans(plans: Sequence[Plan], fetch: Fetch, now: datetime) -> RepositoryReport:
     """Compare plans with their repositories; an index that several plans use is read once. now: with a time zone."""
     read: dict[tuple[str | None, ...], tuple[Repository, Index | None]] = {}
     groups = []
@@ -170,7 +172,7 @@ def check_plans(plans: Sequence[Plan], fetcher: Fetcher, now: datetime) -> Repos
             # Two repositories may have one address: suites of one archive, or one that is signed in one group alone.
             key = (*(row.get(field) for field in READ_BY), plan.arch)
             if key not in read:
-                read[key] = _read(row, plan.arch, fetcher, now)
+                read[key] = _read(row, plan.arch, fetch, now)
             found.append((row, *read[key]))
         groups.append(_compare(plan, found))
     repositories = tuple(row for row, _ in read.values())
@@ -182,10 +184,10 @@ def _rows(plan: Plan) -> list[Row]:
     return [*plan.repositories, *([extra] if extra else [])]
 
 
-def _read(row: Row, arch: str, fetcher: Fetcher, now: datetime) -> tuple[Repository, Index | None]:
+def _read(row: Row, arch: str, fetch: Fetch, now: datetime) -> tuple[Repository, Index | None]:
     name, url = row["name"] or "", without_credentials(row["url"] or "")
     try:
-        index = read_index(row, arch, fetcher, now)
+        index = read_index(row, arch, fetch, now)
     except UnusableIndex as error:
         state: Any = "rejected" if error.rejected else "unreachable"
         return Repository(name=name, url=url, state=state, why=str(error), fix=error.do), None
@@ -205,12 +207,10 @@ def _compare(plan: Plan, found: Sequence[tuple[Row, Repository, Index | None]]) 
     of_the_system = {PCI_TOOLS, *packages().fabric.subnet_manager.of_the_system}.union(*LIBRARIES.values())
     rows, chosen = [], []
     for component, one in wanted:
-        if plan.sources:
-            why = "the hosts' own sources hold it (repositories: managed); make plan asks them"
-            rows.append(Planned(component=component, spec=one["spec"], state="unknown", why=why))
-            continue
+        why = "the hosts' own sources hold it (repositories: managed); make plan asks them" if plan.sources else ""
         if plan.archive and plan.stack.source in BY_NAME[component].in_archive:
             why = f"the archive of {plan.archive['suite']} holds it, among the hosts' own sources; make plan asks them"
+        if why:
             rows.append(Planned(component=component, spec=one["spec"], state="unknown", why=why))
             continue
         package = _present(catalog, one, kind)

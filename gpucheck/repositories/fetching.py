@@ -6,12 +6,10 @@ import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import Protocol
 
 from gpucheck.foreign import UnreadableInput, opened, read_bytes
 from gpucheck.printable import excerpt
@@ -38,52 +36,38 @@ class NotThere(UnusableIndex):
     """The server has no such file."""
 
 
-class Fetcher(Protocol):
-    """Where files of repositories come from."""
-
-    def get(self, url: str, most: int) -> bytes:
-        """Return the content of at most `most` bytes. Raises UnusableIndex, and NotThere if there is no such file."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Access:
-    """How repositories are reached. Proxies are those of the environment.
-
-    seconds: for one file: looking up the name, connecting, TLS, redirects, headers, content and another try.
-
-    netrc_file: credentials by host name; ca_file: authorities, PEM.
-    """
-
-    seconds: float = 60.0
-    netrc_file: Path | None = None
-    ca_file: Path | None = None
+# Returns the content of a URL, of at most so many bytes. Raises UnusableIndex, and NotThere if there is no such file.
+Fetch = Callable[[str, int], bytes]
 
 
 class Network:
-    """Files from the network. Raises ValueError for files of `access` that cannot be used."""
+    """Files from the network, by the proxies of the environment. Raises ValueError for files that cannot be used.
 
-    def __init__(self, access: Access) -> None:
-        self.access = access
+    seconds: for one file: looking up the name, connecting, TLS, redirects, headers, content and another try.
+    netrc_file: credentials by host name; ca_file: authorities, PEM.
+    """
+
+    def __init__(self, seconds: float = 60.0, netrc_file: Path | None = None, ca_file: Path | None = None) -> None:
+        self.seconds = seconds
         try:
-            with _named(access.ca_file) as authorities:
+            with _named(ca_file) as authorities:
                 context = ssl.create_default_context(cafile=authorities)
         except (OSError, ssl.SSLError) as error:
-            raise ValueError(f"{access.ca_file}: not a usable certificate: {error}") from error
-        self.credentials = _credentials(access.netrc_file)
+            raise ValueError(f"{ca_file}: not a usable certificate: {error}") from error
+        self.credentials = _credentials(netrc_file)
         self.opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _SameKindRedirects())
 
     def get(self, url: str, most: int) -> bytes:
-        """Return the content of a URL, within the seconds of `access` and whatever the server sends."""
+        """Return the content of a URL, in time and whatever the server sends."""
         parts = urllib.parse.urlsplit(url)
         if parts.scheme not in SCHEMES:
             raise UnusableIndex(f"{url}: not an https, http or file URL", "Correct the repository's url in stack.yml")
         try:
             # Timeouts of a socket count from byte to byte, and there is none for a name server.
-            return in_time("download", lambda: self._got(parts, most), self.access.seconds)
+            return in_time("download", lambda: self._got(parts, most), self.seconds)
         except StuckError:
             name, do = without_credentials(url), "Check the network and the server"
-            raise UnusableIndex(f"{name}: not complete after {self.access.seconds:g} s", do, rejected=False) from None
+            raise UnusableIndex(f"{name}: not complete after {self.seconds:g} s", do, rejected=False) from None
 
     def _got(self, parts: urllib.parse.SplitResult, most: int) -> bytes:
         if parts.scheme == "file":
@@ -120,7 +104,7 @@ class Network:
 
     def _read(self, request: urllib.request.Request, most: int) -> bytes:
         pieces, size = [], 0
-        with self.opener.open(request, timeout=min(30.0, self.access.seconds)) as response:
+        with self.opener.open(request, timeout=min(30.0, self.seconds)) as response:
             expected = response.headers.get("Content-Length", "")
             while piece := response.read1(PIECE_BYTES):
                 pieces.append(piece)
@@ -134,32 +118,29 @@ class Network:
         return b"".join(pieces)
 
 
-class Saved:
-    """Files as `Saving` wrote them below a directory."""
+def saved(directory: Path) -> Fetch:
+    """Files as `saving` wrote them below a directory."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-
-    def get(self, url: str, most: int) -> bytes:
-        place = self.directory / place_of(url)
+    def get(url: str, most: int) -> bytes:
+        place = directory / place_of(url)
         if not place.is_file():
             raise NotThere(f"{place}: not saved", "Save the index again with --save", rejected=False)
         return _local(place, most)
 
+    return get
 
-class Saving:
-    """Another fetcher, whose files are also written below a directory."""
 
-    def __init__(self, fetcher: Fetcher, directory: Path) -> None:
-        self.fetcher, self.directory = fetcher, directory
+def saving(fetch: Fetch, directory: Path) -> Fetch:
+    """What another one fetches, also written below a directory. Raises OSError if it cannot be written."""
 
-    def get(self, url: str, most: int) -> bytes:
-        """Return the content of a URL, and save it. Raises OSError if it cannot be written."""
-        content = self.fetcher.get(url, most)
-        place = self.directory / place_of(url)
+    def get(url: str, most: int) -> bytes:
+        content = fetch(url, most)
+        place = directory / place_of(url)
         place.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(place, content, mode=SHARED)
         return content
+
+    return get
 
 
 def place_of(url: str) -> Path:

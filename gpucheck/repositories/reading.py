@@ -9,7 +9,7 @@ from pathlib import Path
 from gpucheck.foreign import UnreadableInput, unpacked_pieces
 from gpucheck.processes import gnupg
 from gpucheck.repositories import apt, dnf
-from gpucheck.repositories.fetching import Fetcher, NotThere, place_of, without_credentials
+from gpucheck.repositories.fetching import Fetch, NotThere, place_of, without_credentials
 from gpucheck.repositories.index import Index, Package, UnusableIndex
 
 Row = Mapping[str, str | None]
@@ -22,7 +22,7 @@ SYNCHRONIZE = "Synchronize the mirror again"
 _DIST_TAG = re.compile(r"\.el(\d+)(?:_\d+)?$")
 
 
-def read_index(row: Row, arch: str, fetcher: Fetcher, now: datetime) -> Index:
+def read_index(row: Row, arch: str, fetch: Fetch, now: datetime) -> Index:
     """Return the packages of one repository of a plan. arch: x86_64 or sbsa.
 
     Raises UnusableIndex: rejected if it was read and is cut off, changed, unsigned, expired or of another architecture.
@@ -31,7 +31,7 @@ def read_index(row: Row, arch: str, fetcher: Fetcher, now: datetime) -> Index:
     if not url:
         raise UnusableIndex("the plan has no address of it", "Set its url in stack.yml", rejected=False)
     base = url if url.endswith("/") else f"{url}/"
-    index = _apt(row, base, arch, fetcher, now) if row["kind"] == "apt" else _dnf(row, base, fetcher)
+    index = _apt(row, base, arch, fetch, now) if row["kind"] == "apt" else _dnf(row, base, fetch)
     own = ARCHITECTURES[str(row["kind"])][arch]
     others = {one.arch for rows in index.packages.values() for one in rows} - {"all", "noarch"}
     if others and own not in others:
@@ -44,22 +44,22 @@ def systems_of(packages: Iterable[Package]) -> set[str]:
     return {f"el{found[1]}" for one in packages if (found := _DIST_TAG.search(one.version))}
 
 
-def _apt(row: Row, base: str, arch: str, fetcher: Fetcher, now: datetime) -> Index:
+def _apt(row: Row, base: str, arch: str, fetch: Fetch, now: datetime) -> Index:
     suite = row.get("suite") or "/"
     flat = suite.endswith("/")
     place = base + (suite.lstrip("/") if flat else f"dists/{suite}/")
-    with keyring(row, fetcher) as keys:
+    with keyring(row, fetch) as keys:
         try:
-            text, signer = _verified(keys, fetcher.get(f"{place}InRelease", MOST_RELEASE))
+            text, signer = _verified(keys, fetch(f"{place}InRelease", MOST_RELEASE))
         except NotThere:
-            text = fetcher.get(f"{place}Release", MOST_RELEASE)
-            _, signer = _verified(keys, text, _signature(fetcher, f"{place}Release.gpg"))
+            text = fetch(f"{place}Release", MOST_RELEASE)
+            _, signer = _verified(keys, text, _signature(fetch, f"{place}Release.gpg"))
     release = apt.read_release(text.decode("utf-8", "replace"), now, "" if flat else suite)
     dpkg_arch = ARCHITECTURES["apt"][arch]
     packages: dict[str, tuple[Package, ...]] = {}
     for component in (row.get("components") or "").split() or ([""] if flat else ["main"]):
         listed = apt.package_list(release, component, dpkg_arch)
-        content = fetcher.get(place + listed.name, MOST_LIST)
+        content = fetch(place + listed.name, MOST_LIST)
         if len(content) != listed.size or not listed.checksum.matches(content):
             raise _changed(listed.name, len(content), listed.size)
         found = apt.read_packages(apt.lines_of(_unpacked(content, listed.name)))
@@ -67,24 +67,24 @@ def _apt(row: Row, base: str, arch: str, fetcher: Fetcher, now: datetime) -> Ind
     return Index("apt", packages, release.date, signer)
 
 
-def _dnf(row: Row, base: str, fetcher: Fetcher) -> Index:
-    content = fetcher.get(f"{base}repodata/repomd.xml", MOST_RELEASE)
+def _dnf(row: Row, base: str, fetch: Fetch) -> Index:
+    content = fetch(f"{base}repodata/repomd.xml", MOST_RELEASE)
     signer = None
     if row.get("signed") in ("metadata", "both"):
-        with keyring(row, fetcher) as keys:
-            _, signer = _verified(keys, content, _signature(fetcher, f"{base}repodata/repomd.xml.asc"))
+        with keyring(row, fetch) as keys:
+            _, signer = _verified(keys, content, _signature(fetch, f"{base}repodata/repomd.xml.asc"))
     primary = dnf.read_repomd(content)
     # A list below the repository: of a mirror in a directory, "../" would be any file of this machine.
     place_of(base + primary.location)
-    packed = fetcher.get(base + primary.location, MOST_LIST)
+    packed = fetch(base + primary.location, MOST_LIST)
     if not primary.checksum.matches(packed):
         raise _changed(primary.location, len(packed), None)
     return Index("dnf", dnf.read_primary(_unpacked(packed, primary.location)), primary.made, signer)
 
 
-def _signature(fetcher: Fetcher, url: str) -> bytes:
+def _signature(fetch: Fetch, url: str) -> bytes:
     try:
-        return fetcher.get(url, MOST_KEY)
+        return fetch(url, MOST_KEY)
     except NotThere:
         raise UnusableIndex(
             f"it is not signed: there is no {without_credentials(url)}",
@@ -133,14 +133,14 @@ def _verified(keys: Path, content: bytes, signature: bytes | None = None) -> tup
 
 
 @contextmanager
-def keyring(row: Row, fetcher: Fetcher) -> Iterator[Path]:
+def keyring(row: Row, fetch: Fetch) -> Iterator[Path]:
     """A keyring with the keys of a repository's file, which must all be pinned, by fingerprint or digest.
 
     Raises UnusableIndex, also if gpg is not installed.
     """
     if not row["key_url"]:
         raise UnusableIndex("the plan has no key of it", "Set its key_url and key_fingerprint in stack.yml")
-    key, where = fetcher.get(row["key_url"], MOST_KEY), without_credentials(row["key_url"])
+    key, where = fetch(row["key_url"], MOST_KEY), without_credentials(row["key_url"])
     with gnupg.homes() as home:
         file = home / "key"
         file.write_bytes(key)

@@ -10,7 +10,7 @@ import pytest
 
 from gpucheck.repositories import apt, dnf, index
 from gpucheck.repositories.comparison import _dependencies
-from gpucheck.repositories.fetching import Access, Network
+from gpucheck.repositories.fetching import Network
 from gpucheck.repositories.index import Catalog, Index, Package, Relation, UnusableIndex
 from gpucheck.repositories.reading import read_index
 from tests.repositories import mirror
@@ -161,7 +161,7 @@ def test_a_list_outside_the_mirror_is_not_read(tmp_path, publisher, place):
 
     row = publisher.row(root, "dnf", signed="packages")
     with pytest.raises(UnusableIndex, match="not a usable path"):
-        read_index(row, "x86_64", Network(Access(seconds=60)), NOW)
+        read_index(row, "x86_64", Network(seconds=60).get, NOW)
 
 
 def package(name, requires=(), provides=()):
@@ -281,7 +281,7 @@ def test_a_server_that_does_not_end_costs_its_own_request(serving, name):
     server = serving(answer)
 
     with pytest.raises(UnusableIndex, match=r"not complete after 0\.4 s|timed out|HTTP 503: Busy") as error:
-        Network(Access(seconds=SECONDS)).get(f"{scheme}://{server.address}/x", 1 << 30)
+        Network(seconds=SECONDS).get(f"{scheme}://{server.address}/x", 1 << 30)
     assert not error.value.rejected
     assert error.value.do
     assert server.closed.wait(PATIENCE_S), "the connection was left open"
@@ -293,7 +293,7 @@ def test_a_name_server_that_does_not_respond_costs_its_own_request(monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: ended.wait(PATIENCE_S) or [])
 
     with pytest.raises(UnusableIndex, match=r"not complete after 0\.4 s"):
-        Network(Access(seconds=SECONDS)).get("http://host.example/x", 1 << 30)
+        Network(seconds=SECONDS).get("http://host.example/x", 1 << 30)
     ended.set()
 
 
@@ -301,9 +301,9 @@ def test_too_many_headers_and_too_large_a_body_end_early(serving):
     head, body = serving(forever(OK, b"a: b\r\n" * 1000, pause=0)), serving(forever(OK, b"\r\n", b"x" * 9000, pause=0))
 
     with pytest.raises(UnusableIndex, match="more than 100 headers"):
-        Network(Access(seconds=PATIENCE_S)).get(f"http://{head.address}/x", 1 << 20)
+        Network(seconds=PATIENCE_S).get(f"http://{head.address}/x", 1 << 20)
     with pytest.raises(UnusableIndex, match="larger than 1 MiB"):
-        Network(Access(seconds=PATIENCE_S)).get(f"http://{body.address}/x", 1 << 20)
+        Network(seconds=PATIENCE_S).get(f"http://{body.address}/x", 1 << 20)
     assert head.closed.wait(PATIENCE_S)
     assert body.closed.wait(PATIENCE_S)
 
@@ -322,6 +322,6 @@ def test_words_of_a_server_begin_no_line(serving, answer):
     server = serving(lambda connection: connection.recv(4096) and connection.sendall(answer))
 
     with pytest.raises(UnusableIndex) as error:
-        Network(Access(seconds=PATIENCE_S)).get(f"http://{server.address}/x", 1 << 20)
+        Network(seconds=PATIENCE_S).get(f"http://{server.address}/x", 1 << 20)
     assert str(error.value).isprintable()
     assert len(str(error.value)) < 600

@@ -8,7 +8,7 @@ import pytest
 
 from gpucheck.repositories import check_plans
 from gpucheck.repositories.comparison import to_text
-from gpucheck.repositories.fetching import Access, Network, Saved, place_of
+from gpucheck.repositories.fetching import Network, place_of, saved
 from gpucheck.stack import StackSpec
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import plan
@@ -53,7 +53,7 @@ class Site:
         kind = self.found.package_manager
         rows = tuple(dict(row) | self.publisher.row(root, kind, name=row["name"]) for row in self.found.repositories)
         changed = msgspec.structs.replace(self.found, repositories=rows, dkms_source=None)
-        return check_plans([changed], Network(Access(seconds=5)), NOW)
+        return check_plans([changed], Network(seconds=5).get, NOW)
 
     def change(self, name, **changes):
         self.packages[name] = self.packages[name]._replace(**changes)
@@ -86,7 +86,7 @@ def test_an_address_that_one_group_takes_unsigned_is_verified_for_the_group_that
                   for row in site.found.repositories) for signed in ("packages", "both")]  # fmt: skip
     plans = [msgspec.structs.replace(site.found, repositories=one, dkms_source=None) for one in rows]
 
-    report = check_plans(plans, Network(Access(seconds=60)), NOW)
+    report = check_plans(plans, Network(seconds=60).get, NOW)
 
     assert [one.state for one in report.repositories] == ["read", "rejected"]
     assert report.verdict == "fail"
@@ -161,7 +161,7 @@ def test_the_same_at_nvidias_own_address_is_no_mirror(site, publisher):
         rows.append(dict(row) | {"key_fingerprint": publisher.fingerprint})
     found = msgspec.structs.replace(site.found, repositories=tuple(rows), dkms_source=None)
 
-    (missing,) = only(check_plans([found], Saved(site.root / "saved"), NOW), "missing")
+    (missing,) = only(check_plans([found], saved(site.root / "saved"), NOW), "missing")
 
     assert "mirror" not in missing.why
     assert missing.fix.startswith("State the nearest version in stack.yml")

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpucheck.cli.stack import COMMAND
-from gpucheck.repositories.fetching import Access, Network, NotThere, Saved, Saving, place_of, without_credentials
+from gpucheck.repositories.fetching import Network, NotThere, place_of, saved, saving, without_credentials
 from gpucheck.repositories.index import UnusableIndex
 from gpucheck.stack import StackSpec
 from gpucheck.stack.lock import lock, write_lock
@@ -67,7 +67,7 @@ def url(server, monkeypatch):
 
 
 def network(**values):
-    return Network(Access(seconds=5, **values))
+    return Network(seconds=5, **values)
 
 
 @pytest.mark.parametrize(
@@ -128,12 +128,12 @@ def test_files_of_access_that_cannot_be_used_are_named(tmp_path):
 
 
 def test_what_is_saved_is_read_again(url, tmp_path):
-    Saving(network(), tmp_path / "saved").get(f"{url}/a/b/file?x=1", 1 << 20)
+    saving(network().get, tmp_path / "saved")(f"{url}/a/b/file?x=1", 1 << 20)
 
-    assert Saved(tmp_path / "saved").get(f"{url}/a/b/file", 1 << 20) == CONTENT
+    assert saved(tmp_path / "saved")(f"{url}/a/b/file", 1 << 20) == CONTENT
     assert (tmp_path / "saved/127.0.0.1/a/b/file").is_file()
     with pytest.raises(NotThere, match="not saved"):
-        Saved(tmp_path / "saved").get(f"{url}/other", 1 << 20)
+        saved(tmp_path / "saved")(f"{url}/other", 1 << 20)
 
 
 @pytest.mark.parametrize("path", ["/../x", "/a/%2e%2e/x", "/a%2f..%2fx", "/%00", "/" + "x" * 300, "/a/./b"])

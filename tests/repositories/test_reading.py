@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.repositories.fetching import Access, Network, Saved
+from gpucheck.repositories.fetching import Network, saved
 from gpucheck.repositories.index import Relation, UnusableIndex, compare_of, deb_compare, newest_first, rpm_compare
 from gpucheck.repositories.reading import read_index
 from tests.repositories import mirror
@@ -34,7 +34,7 @@ NVIDIA = {
 
 def real(url, kind, arch, **changes):
     row = NVIDIA | {"url": BASE + url, "kind": kind} | changes
-    return read_index(row, arch, Saved(REAL), datetime.now(timezone.utc))
+    return read_index(row, arch, saved(REAL), datetime.now(timezone.utc))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def made(tmp_path, publisher):
 
 
 def read(row, arch="x86_64", now=NOW):
-    return read_index(row, arch, Network(Access(seconds=5)), now)
+    return read_index(row, arch, Network(seconds=5).get, now)
 
 
 @pytest.mark.parametrize("kind", ["apt", "dnf"])

@@ -10,7 +10,7 @@ from gpucheck.cli._shared.common import DIRECTORY, Problem, note, output_options
 from gpucheck.cli.stack.common import EXIT_IMPOSSIBLE, EXIT_UNKNOWN, ExistingFile, as_json, guarded, lock_option
 
 if TYPE_CHECKING:
-    from gpucheck.repositories.fetching import Fetcher
+    from gpucheck.repositories.fetching import Fetch
     from gpucheck.stack.plan import Plan
 
 EXIT_STATUS = {"pass": 0, "fail": EXIT_IMPOSSIBLE, "unknown": EXIT_UNKNOWN}
@@ -53,17 +53,17 @@ def check_repositories(
 
     from gpucheck.repositories import check_plans
     from gpucheck.repositories.comparison import to_text
-    from gpucheck.repositories.fetching import Access, Network, Saved, Saving
+    from gpucheck.repositories.fetching import Network, saved, saving
 
     if index is not None and (save or netrc or ca_file):
         raise Problem("--index reads saved indexes only: omit --save, --netrc and --ca-file.")
     plans = guarded(lambda: _plans(lock_file, groups))
     now = datetime.now(timezone.utc)
-    fetcher: Fetcher
+    fetch: Fetch
     with usage_errors(ValueError):
-        fetcher = Saved(index) if index is not None else Network(Access(netrc_file=netrc, ca_file=ca_file))
+        fetch = saved(index) if index is not None else Network(netrc_file=netrc, ca_file=ca_file).get
     try:
-        report = check_plans(plans, fetcher if save is None else Saving(fetcher, save), now)
+        report = check_plans(plans, fetch if save is None else saving(fetch, save), now)
     except OSError as error:
         raise Problem(f"{save}: cannot be written: {error.strerror or error}. Name another directory.") from error
     write_result(as_json(report) if format_ == "json" else to_text(report), output)

@@ -63,14 +63,14 @@ def _read(source: str) -> "Rows":
     """Return the rows of a list in a file or at an address. Raises Problem."""
     from gpucheck.foreign import UnreadableInput, read_bytes
     from gpucheck.knowledge.releases import MOST_BYTES, ReleaseListError, read_list
-    from gpucheck.repositories.fetching import SCHEMES, Access, Network, without_credentials
+    from gpucheck.repositories.fetching import SCHEMES, Network, without_credentials
     from gpucheck.repositories.index import UnusableIndex
 
     scheme, web, _ = source.rpartition("://")
     if web and scheme not in SCHEMES:
         raise Problem(f"{without_credentials(source)}: neither a file nor an https, http or file address")
     try:
-        content = Network(Access()).get(source, MOST_BYTES) if web else read_bytes(Path(source), MOST_BYTES)
+        content = Network().get(source, MOST_BYTES) if web else read_bytes(Path(source), MOST_BYTES)
         rows: Rows = guarded(lambda: read_list(content, without_credentials(source) if web else source))
     except UnusableIndex as error:
         raise Problem(f"{error}. Download it elsewhere and name the file: --update FILE.", EXIT_UNKNOWN) from error

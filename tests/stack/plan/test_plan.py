@@ -10,7 +10,7 @@ import yaml
 
 from gpucheck.knowledge.packages import packages
 from gpucheck.repositories import check_plans
-from gpucheck.repositories.fetching import Saved
+from gpucheck.repositories.fetching import saved
 from gpucheck.stack import StackSpec, resolve_target, target_of
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import NoSuchHost, Plan, plan, planned_set
@@ -158,7 +158,7 @@ def test_the_python_that_is_needed_is_the_one_of_the_package():
 
 def test_the_controller_claims_nothing_about_managed_repositories_which_it_does_not_see(tmp_path):
     found = asked.planned("repositories: managed\n")
-    report = check_plans([found], Saved(tmp_path), datetime.now(timezone.utc))
+    report = check_plans([found], saved(tmp_path), datetime.now(timezone.utc))
 
     assert report.verdict == "unknown"
     assert {row.state for row in report.groups[0].packages} == {"unknown"}
