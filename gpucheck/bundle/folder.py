@@ -11,25 +11,12 @@ from typing import IO, NamedTuple
 import msgspec
 from msgspec import to_builtins
 
-from gpucheck.bundle.contents import (
-    KEY,
-    LOCK,
-    MANIFEST,
-    PIP_LOCK,
-    SIGNATURE,
-    BundleDamaged,
-    BundledFile,
-    BundleError,
-    Manifest,
-    few,
-    host_files,
-    read_manifest,
-)
+from gpucheck.bundle import contents
 from gpucheck.bundle.signing import verified
 from gpucheck.foreign import UnreadableInput, read_bytes
 from gpucheck.processes.atomic import SHARED, replacing, write_atomic
 
-UNLISTED = (MANIFEST, SIGNATURE)
+UNLISTED = (contents.MANIFEST, contents.SIGNATURE)
 PIECE_BYTES = 1 << 20
 # 20,000 files take 4 MiB.
 MOST_MANIFEST, MOST_SIGNATURE = 64 << 20, 1 << 20
@@ -43,7 +30,7 @@ MOST_TAKEN = 1 << 20
 class Signed(NamedTuple):
     """A manifest whose signature is valid. proof: bundle.json, its signature and the key, as they were read."""
 
-    manifest: Manifest
+    manifest: contents.Manifest
     proof: Mapping[str, bytes]
 
 
@@ -56,24 +43,26 @@ def files_below(folder: Path) -> Iterator[str]:
     while places:
         place = places.pop()
         if place.count("/") > DEEPEST:
-            raise BundleDamaged(f"{folder}: has directories of more than {DEEPEST} levels, which no bundle has.")
+            raise contents.BundleDamaged(
+                f"{folder}: has directories of more than {DEEPEST} levels, which no bundle has."
+            )
         with os.scandir(folder / place) as entries:
             found = sorted(entries, key=lambda entry: entry.name)
         count += len(found)
         if count > MOST_ENTRIES:
-            raise BundleDamaged(f"{folder}: contains more than {MOST_ENTRIES} files, which no bundle does.")
+            raise contents.BundleDamaged(f"{folder}: contains more than {MOST_ENTRIES} files, which no bundle does.")
         for entry in found:
             if not entry.is_dir(follow_symlinks=False):
                 yield place + entry.name
         places += [f"{place}{entry.name}/" for entry in reversed(found) if entry.is_dir(follow_symlinks=False)]
 
 
-def described(path: Path) -> BundledFile:
+def described(path: Path) -> contents.BundledFile:
     with path.open("rb") as file:
         return _digested(file, None)
 
 
-def _digested(file: IO[bytes], copy: IO[bytes] | None, most: int | None = None) -> BundledFile:
+def _digested(file: IO[bytes], copy: IO[bytes] | None, most: int | None = None) -> contents.BundledFile:
     """Digest and size of what is left of a file, which is read once. copy: gets the same bytes. most: to read."""
     digest, size = hashlib.sha256(), 0
     while piece := file.read(PIECE_BYTES):
@@ -83,15 +72,15 @@ def _digested(file: IO[bytes], copy: IO[bytes] | None, most: int | None = None) 
             break
         if copy is not None:
             copy.write(piece)
-    return BundledFile(sha256=digest.hexdigest(), bytes=size)
+    return contents.BundledFile(sha256=digest.hexdigest(), bytes=size)
 
 
-def inventory(folder: Path) -> dict[str, BundledFile]:
+def inventory(folder: Path) -> dict[str, contents.BundledFile]:
     """The manifest's entry of every file of a finished directory."""
     return {name: described(folder / name) for name in files_below(folder) if name not in UNLISTED}
 
 
-def problems(folder: Path, listed: dict[str, BundledFile], copies: Path | None = None) -> list[str]:
+def problems(folder: Path, listed: dict[str, contents.BundledFile], copies: Path | None = None) -> list[str]:
     """Describe each file that is changed, missing or not listed. Empty if there is none.
 
     copies: a private directory for a copy of each listed file, named by its digest, of the bytes that were compared.
@@ -106,7 +95,7 @@ def problems(folder: Path, listed: dict[str, BundledFile], copies: Path | None =
     return found
 
 
-def _compared(path: Path, listed: BundledFile, copies: Path | None) -> str:
+def _compared(path: Path, listed: contents.BundledFile, copies: Path | None) -> str:
     """What is wrong with a file; empty if it is as listed, and then its copy is there."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
@@ -140,20 +129,20 @@ def signed(folder: Path, fingerprint: str = "") -> Signed:
     the bundle are not read.
     """
     try:
-        content = read_bytes(folder / MANIFEST, MOST_MANIFEST)
+        content = read_bytes(folder / contents.MANIFEST, MOST_MANIFEST)
     except UnreadableInput as error:
         hint = "Give the directory that make bundle wrote (BUNDLE= of make)."
-        raise BundleError(f"{folder / MANIFEST}: {error.what}. {hint}") from error
-    proof = {MANIFEST: content, **{name: _proof(folder, name) for name in (SIGNATURE, KEY)}}
+        raise contents.BundleError(f"{folder / contents.MANIFEST}: {error.what}. {hint}") from error
+    proof = {contents.MANIFEST: content, **{name: _proof(folder, name) for name in (contents.SIGNATURE, contents.KEY)}}
     signer = verified(proof, str(folder))
     wanted = fingerprint.replace(" ", "").upper() or signer
     if signer != wanted:
-        raise BundleDamaged(
+        raise contents.BundleDamaged(
             f"{folder}: signed with key {signer}, expected {wanted}. It is not the expected bundle: do not use it."
         )
-    manifest = read_manifest(content, str(folder / MANIFEST))
+    manifest = contents.read_manifest(content, str(folder / contents.MANIFEST))
     if signer != manifest.key:
-        raise BundleDamaged(f"{folder}: signed with key {signer}, made for {manifest.key}. Make a new bundle.")
+        raise contents.BundleDamaged(f"{folder}: signed with key {signer}, made for {manifest.key}. Make a new bundle.")
     return Signed(manifest, proof)
 
 
@@ -163,7 +152,7 @@ def _proof(folder: Path, name: str) -> bytes:
     except UnreadableInput as error:
         what = error.what if (folder / name).exists() else "is missing"
         hint = "so it is not signed. Copy the complete bundle again."
-        raise BundleDamaged(f"{folder}: {name} {what}, {hint}") from error
+        raise contents.BundleDamaged(f"{folder}: {name} {what}, {hint}") from error
 
 
 def verify(folder: Path, fingerprint: str = "", copies: Path | None = None) -> Signed:
@@ -174,14 +163,14 @@ def verify(folder: Path, fingerprint: str = "", copies: Path | None = None) -> S
     found = signed(folder, fingerprint)
     differences = problems(folder, found.manifest.files, copies)
     if differences:
-        raise BundleDamaged(
-            f"{folder}: differs from its signed manifest: {few(differences)}. Copy the bundle again from where it was "
-            "made, or make a new one."
+        raise contents.BundleDamaged(
+            f"{folder}: differs from its signed manifest: {contents.few(differences)}. Copy the bundle again from "
+            "where it was made, or make a new one."
         )
     return found
 
 
-def take(folder: Path, site: Path, fingerprint: str = "", *, accept_older: bool = False) -> Manifest:
+def take(folder: Path, site: Path, fingerprint: str = "", *, accept_older: bool = False) -> contents.Manifest:
     """Verify a bundle and copy it below the directory of a site. GROUP.json lists what the hosts of a group get.
 
     accept_older: also a bundle that was made before the one that was taken last.
@@ -196,12 +185,12 @@ def take(folder: Path, site: Path, fingerprint: str = "", *, accept_older: bool 
     (site / BUNDLE).mkdir(exist_ok=True)
     _refuse_foreign(site / BUNDLE)
     wheels = (f"{system.wheels}/{manifest.wheel.name}" for system in manifest.systems.values())
-    used = [name for name in (LOCK, PIP_LOCK, *wheels) if name in manifest.files]
+    used = [name for name in (contents.LOCK, contents.PIP_LOCK, *wheels) if name in manifest.files]
     here = {Path(name).name: (copies / manifest.files[name].sha256).read_bytes() for name in used}
     for name, content in (*proof.items(), *here.items()):
         write_atomic(site / BUNDLE / name, content, mode=SHARED)
     for group in manifest.groups:
-        files = ((there, manifest.files[name]) for there, name in host_files(manifest, group).items())
+        files = ((there, manifest.files[name]) for there, name in contents.host_files(manifest, group).items())
         rows = {there: {**to_builtins(file), "source": str(copies / file.sha256)} for there, file in files}
         write_atomic(site / f"{group}.json", msgspec.json.format(msgspec.json.encode(rows), indent=2), mode=SHARED)
     write_atomic(site / TAKEN, msgspec.json.encode(newest), mode=SHARED)
@@ -217,24 +206,24 @@ def _refuse_foreign(*places: Path) -> None:
     for place in places:
         seen = place.lstat()
         if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o002:
-            raise BundleError(
+            raise contents.BundleError(
                 f"{place}: is not a directory of this user that only this user or group may write, and verified files "
                 "are kept there. Set another build_dir (--output)."
             )
 
 
-def _newest(record: Path, manifest: Manifest, *, accept_older: bool) -> dict[str, str]:
+def _newest(record: Path, manifest: contents.Manifest, *, accept_older: bool) -> dict[str, str]:
     """Group -> when its newest bundle was made, this one included. Raises BundleError for an older bundle."""
     try:
         content = read_bytes(record, MOST_TAKEN) if record.exists() else b"{}"
         taken = msgspec.json.decode(content, type=dict[str, str])
     except (UnreadableInput, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         what = error.what if isinstance(error, UnreadableInput) else error
-        raise BundleError(f"{record}: not a record of bundles: {what}. Remove it.") from error
+        raise contents.BundleError(f"{record}: not a record of bundles: {what}. Remove it.") from error
     later = {group: taken[group] for group in manifest.groups if taken.get(group, "") > manifest.made}
     if later and not accept_older:
         group, made = next(iter(later.items()))
-        raise BundleError(
+        raise contents.BundleError(
             f"the bundle was made {manifest.made}, and group {group} has had one that was made {made}. An older bundle "
             "can install packages with known vulnerabilities. Use a newer one, or set bundle_accept_older: true "
             "(--accept-older)."

@@ -5,19 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpucheck.lab import catalogue
-from gpucheck.lab.containers import (
-    archive,
-    checked_output,
-    create,
-    host_key,
-    kept,
-    lab_containers,
-    put,
-    put_archive,
-    start,
-    wait_for,
-)
+from gpucheck.lab import catalogue, containers
 from gpucheck.lab.images import Flavour
 from gpucheck.lab.model import LABEL_FLAVOUR, LABEL_STAMP, HostSpec, Lab, fingerprint
 from gpucheck.lab.system import is_cgroup_v2
@@ -63,16 +51,16 @@ def ensure_host(client: "DockerClient", lab: Lab, host: HostSpec, ground: Ground
     """
     # It changes if a host must be created again: its image, its address, or the machine that it simulates.
     stamp = fingerprint([ground.images[host.image], str(lab.ip(host)), machine])
-    container = kept(lab_containers(client, lab.name).get(lab.container(host.name)), stamp)
+    container = containers.kept(containers.lab_containers(client, lab.name).get(lab.container(host.name)), stamp)
     if container is None:
         container = make_host(client, lab, host, ground, stamp)
-        put_archive(container, "/", machine)
+        containers.put_archive(container, "/", machine)
     # Each time: the key or the mirror may have been replaced since.
     if container.status != "running":
-        start(container)
+        containers.start(container)
     connect_host(client, lab, host, container, ground.public_key)
-    wait_for(container, "systemctl", "is-active", "multi-user.target", what=f"booting {host.name}")
-    return host_key(container)
+    containers.wait_for(container, "systemctl", "is-active", "multi-user.target", what=f"booting {host.name}")
+    return containers.host_key(container)
 
 
 def make_host(client: "DockerClient", lab: Lab, host: HostSpec, ground: Ground, stamp: str) -> "Container":
@@ -81,7 +69,7 @@ def make_host(client: "DockerClient", lab: Lab, host: HostSpec, ground: Ground, 
     One that appears as bare metal may mount: it puts its hardware over what it sees of the machine below.
     """
     rights = {"cap_add": ["SYS_ADMIN"], "security_opt": ["apparmor=unconfined"], "command": [POWER_ON]}
-    return create(
+    return containers.create(
         client,
         lab,
         host,
@@ -122,7 +110,7 @@ def machine_archive(host: HostSpec, stand_ins: Sequence[str]) -> bytes:
         folder = Path(temporary, "machine")
         simulator.write_machine(recipe, folder)
         mark: dict[str, bytes | Path] = {BARE_METAL: b""} if host.bare_metal else {}
-        return archive({MACHINE: folder, KERNEL_RELEASE: f"{host.kernel}\n".encode(), **mark})
+        return containers.archive({MACHINE: folder, KERNEL_RELEASE: f"{host.kernel}\n".encode(), **mark})
 
 
 def connect_host(client: "DockerClient", lab: Lab, host: HostSpec, container: "Container", public_key: str) -> None:
@@ -135,7 +123,7 @@ def connect_host(client: "DockerClient", lab: Lab, host: HostSpec, container: "C
         if n.startswith("os-") and (r.kind == "deb") == (host.image == "apt-host")
     )
     url = f"http://{lab.mirror_ip}/{repository.path}/"
-    key = checked_output(mirror, "cat", "/srv/keys/good/key.asc", what="reading the mirror's key").encode()
+    key = containers.checked_output(mirror, "cat", "/srv/keys/good/key.asc", what="reading the mirror's key").encode()
     if repository.kind == "deb":
         files["etc/apt/keyrings/gpucheck-lab-os.asc"] = key
         line = f"deb [signed-by=/etc/apt/keyrings/gpucheck-lab-os.asc] {url} /\n"
@@ -146,5 +134,5 @@ def connect_host(client: "DockerClient", lab: Lab, host: HostSpec, container: "C
             f"[gpucheck-lab-os]\nname=What Rocky Linux and EPEL would supply (SIMULATED)\nbaseurl={url}\nenabled=1\n"
             "gpgcheck=1\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-gpucheck-lab-os\n"
         ).encode()
-    put(container, "/", files)
-    put(container, "/home/ops/.ssh", {"authorized_keys": public_key.encode()})
+    containers.put(container, "/", files)
+    containers.put(container, "/home/ops/.ssh", {"authorized_keys": public_key.encode()})

@@ -8,23 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gpucheck.lab import catalogue
+from gpucheck.lab import catalogue, containers
 from gpucheck.lab import inventory as files
-from gpucheck.lab.containers import (
-    check_network,
-    checked_output,
-    create,
-    engine_errors,
-    ensure_network,
-    find_network,
-    host_key,
-    kept,
-    lab_containers,
-    put,
-    put_archive,
-    start,
-    wait_for,
-)
 from gpucheck.lab.hosts import Ground, connect_host, ensure_host, machine_archive, stand_ins
 from gpucheck.lab.images import PYTHONS, Flavour, ensure_images
 from gpucheck.lab.model import HOSTS, IMAGES, LABEL, LABEL_FLAVOUR, LABEL_STAMP, MIRROR, HostSpec, Lab, fingerprint
@@ -62,9 +47,9 @@ def ensure_mirror(client: "DockerClient", lab: Lab, image: str, wheels: Path) ->
     The key is made in the container when it first runs and never leaves it.
     """
     stamp = mirror_stamp(lab, image, wheels)
-    container = kept(lab_containers(client, lab.name).get(lab.container(MIRROR.name)), stamp)
+    container = containers.kept(containers.lab_containers(client, lab.name).get(lab.container(MIRROR.name)), stamp)
     if container is None:
-        container = create(
+        container = containers.create(
             client,
             lab,
             MIRROR,
@@ -75,10 +60,12 @@ def ensure_mirror(client: "DockerClient", lab: Lab, image: str, wheels: Path) ->
             volumes={str(wheels): {"bind": "/srv/www/wheels", "mode": "ro"}},
         )
     if container.status != "running":
-        start(container)
-    wait_for(container, "true", what="starting the mirror")
+        containers.start(container)
+    containers.wait_for(container, "true", what="starting the mirror")
     fill(container, lab.root)
-    return checked_output(container, "cat", "/srv/keys/good/fingerprint", what="reading the mirror's key").strip()
+    return containers.checked_output(
+        container, "cat", "/srv/keys/good/fingerprint", what="reading the mirror's key"
+    ).strip()
 
 
 def fill(container: "Container", root: Path) -> None:
@@ -87,10 +74,10 @@ def fill(container: "Container", root: Path) -> None:
     content = catalogue.to_json()
     stamp = fingerprint([content, *library_files().values(), images / "payload", images / "mirror"])
     words = ("sh", "-c", f"cat {STAMP} 2>/dev/null || echo none")
-    if checked_output(container, *words, what="reading the mirror's state").strip() == stamp:
+    if containers.checked_output(container, *words, what="reading the mirror's state").strip() == stamp:
         return
     say(f"building and signing {len(catalogue.packages())} stub packages")
-    put(
+    containers.put(
         container,
         "/srv/build",
         {
@@ -100,8 +87,8 @@ def fill(container: "Container", root: Path) -> None:
             **{program.name: program for program in sorted((images / "mirror").glob("*.py"))},
         },
     )
-    checked_output(container, "python3", "/srv/build/build_repos.py", what="building the stub packages")
-    put(container, "/srv/www", {"stamp": stamp.encode()})
+    containers.checked_output(container, "python3", "/srv/build/build_repos.py", what="building the stub packages")
+    containers.put(container, "/srv/www", {"stamp": stamp.encode()})
 
 
 SCHEMA = "gpucheck.lab/1"
@@ -141,16 +128,16 @@ def up_light(lab: Lab, count: int, profile: str | None = None) -> Path:
 def prepare(client: "DockerClient", lab: Lab) -> Ground:
     """Images, wheels, network, login key and mirror."""
     # Asked before anything is built, made only after: a failed build leaves no network behind.
-    check_network(client, lab)
+    containers.check_network(client, lab)
     # The wheels come over the network, the images mostly not: side by side they cost the longer of the two.
     with ThreadPoolExecutor(1) as pool:
         wheels = pool.submit(ensure_wheelhouse, lab.root, PYTHONS["posing"])
-        with engine_errors("building the lab's images"):
+        with containers.engine_errors("building the lab's images"):
             flavour, images = ensure_images(client, lab.root, known_flavour(client, lab.name))
         wheelhouse = wheels.result()
     if PYTHONS[flavour] != PYTHONS["posing"]:
         wheelhouse = ensure_wheelhouse(lab.root, PYTHONS[flavour])
-    ensure_network(client, lab)
+    containers.ensure_network(client, lab)
     public_key = login_key(lab.directory)
     key_fingerprint = ensure_mirror(client, lab, images["mirror"], wheelhouse.folder)
     return Ground(flavour, images, public_key, key_fingerprint, wheelhouse.torch_version)
@@ -170,7 +157,7 @@ def write_down(
 def refuse_kind(client: "DockerClient", lab: Lab, *, light: bool) -> None:
     """Raise LabUsageError where the lab is up with hosts of the other kind."""
     others = {lab.container(host.name) for host in HOSTS} if light else {f"{lab.name}-light-001"}
-    if others & set(lab_containers(client, lab.name)):
+    if others & set(containers.lab_containers(client, lab.name)):
         raise LabUsageError(
             f"the lab {lab.name} is up with {'two whole' if light else 'light'} hosts\n"
             f"do: give the other lab a name of its own with --name, or gpucheck lab down --name {lab.name}"
@@ -178,7 +165,7 @@ def refuse_kind(client: "DockerClient", lab: Lab, *, light: bool) -> None:
 
 
 def known_flavour(client: "DockerClient", name: str) -> Flavour | None:
-    found = {container.labels.get(LABEL_FLAVOUR) for container in lab_containers(client, name).values()}
+    found = {container.labels.get(LABEL_FLAVOUR) for container in containers.lab_containers(client, name).values()}
     return "real" if "real" in found else "posing" if "posing" in found else None
 
 
@@ -206,12 +193,12 @@ def down(name: str, root: Path, *, images: bool) -> list[str]:
             return []
         if client is None:
             client = engine()
-        with engine_errors(f"taking down the lab {name}"):
-            for container in lab_containers(client, name).values():
+        with containers.engine_errors(f"taking down the lab {name}"):
+            for container in containers.lab_containers(client, name).values():
                 container.remove(force=True, v=True)
                 removed.append(f"container {container.name}")
             removed += remove_pattern(client, name)
-            network = find_network(client, name)
+            network = containers.find_network(client, name)
             if network is not None:
                 network.remove()
                 removed.append(f"network {network.name}")
@@ -234,7 +221,7 @@ def remove_images(client: "DockerClient") -> list[str]:
     tags = [tag for image in client.images.list(name=f"{IMAGES}/*") for tag in image.tags]
     # A base goes last: nothing may be built on it any more.
     tags.sort(key=lambda tag: tag.startswith(f"{IMAGES}/base:"))
-    with engine_errors("removing the lab's images"):
+    with containers.engine_errors("removing the lab's images"):
         for tag in tags:
             client.images.remove(tag)
     return [f"image {tag}" for tag in tags]
@@ -243,9 +230,9 @@ def remove_images(client: "DockerClient") -> list[str]:
 def status(name: str, root: Path) -> dict[str, Any]:
     """How the lab is, for people and programs: its state, its containers, its inventory."""
     client = reachable()
-    containers = lab_containers(client, name) if client else {}
+    there = containers.lab_containers(client, name) if client else {}
     rows = []
-    for container in containers.values():
+    for container in there.values():
         networks = container.attrs["NetworkSettings"]["Networks"].values()
         rows.append(
             {
@@ -322,16 +309,16 @@ def ensure_fleet(client: "DockerClient", lab: Lab, hosts: Sequence[HostSpec], gr
     first, machine = hosts[0], machine_archive(hosts[0], stand_ins(hosts[0], ground.flavour))
     files, image = lab.root / "images/lab/light", ground.images[IMAGE]
     stamp = fingerprint([image, machine, ground.public_key, files])
-    seen = {name: kept(one, stamp) for name, one in light_containers(client, lab).items()}
+    seen = {name: containers.kept(one, stamp) for name, one in light_containers(client, lab).items()}
     fleet = {name: one for name, one in seen.items() if one is not None}
     labels = {LABEL_STAMP: stamp, LABEL_FLAVOUR: ground.flavour}
     pattern = fleet.get(lab.container(first.name))
     if pattern is None:
         pattern = make_host(client, lab, first, image, labels)
-        put_archive(pattern, "/", machine)
-        put(pattern, "/usr/lib/gpucheck-lab", {"light": files})
-        put(pattern, "/usr/local/bin", {"systemctl": files / "systemctl"})
-        start(pattern)
+        containers.put_archive(pattern, "/", machine)
+        containers.put(pattern, "/usr/lib/gpucheck-lab", {"light": files})
+        containers.put(pattern, "/usr/local/bin", {"systemctl": files / "systemctl"})
+        containers.start(pattern)
         connect_host(client, lab, first, pattern, ground.public_key)
     ensure_running([pattern])
     missing = [host for host in hosts if lab.container(host.name) not in fleet and host is not first]
@@ -343,17 +330,17 @@ def ensure_fleet(client: "DockerClient", lab: Lab, hosts: Sequence[HostSpec], gr
             made = list(pool.map(lambda host: make_host(client, lab, host, copy, labels), missing))
         fleet.update((str(container.name), container) for container in made)
     ensure_running(list(fleet.values()))
-    return host_key(pattern)
+    return containers.host_key(pattern)
 
 
 def light_containers(client: "DockerClient", lab: Lab) -> "dict[str, Container]":
     """The hosts by name, without the mirror: the lab's own name may end with ``-light``."""
     mirror = lab.container(MIRROR.name)
-    return {name: one for name, one in lab_containers(client, lab.name).items() if name != mirror}
+    return {name: one for name, one in containers.lab_containers(client, lab.name).items() if name != mirror}
 
 
 def make_host(client: "DockerClient", lab: Lab, host: HostSpec, image: str, labels: dict[str, str]) -> "Container":
-    return create(
+    return containers.create(
         client,
         lab,
         host,
@@ -365,14 +352,14 @@ def make_host(client: "DockerClient", lab: Lab, host: HostSpec, image: str, labe
     )
 
 
-def ensure_running(containers: Sequence["Container"]) -> None:
+def ensure_running(hosts: Sequence["Container"]) -> None:
     def ready(container: "Container") -> None:
         if container.status != "running":
-            start(container)
-        wait_for(container, "test", "-s", "/run/sshd.pid", what=f"booting {container.name}")
+            containers.start(container)
+        containers.wait_for(container, "test", "-s", "/run/sshd.pid", what=f"booting {container.name}")
 
     with ThreadPoolExecutor(STARTED_AT_ONCE) as pool:
-        list(pool.map(ready, containers))
+        list(pool.map(ready, hosts))
 
 
 def pattern_name() -> str:

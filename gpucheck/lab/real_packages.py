@@ -10,34 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpucheck.lab import containers, images
 from gpucheck.lab import inventory as files
-from gpucheck.lab.containers import (
-    check_network,
-    create,
-    engine_errors,
-    ensure_network,
-    host_key,
-    kept,
-    lab_containers,
-    put,
-    put_archive,
-    start,
-    wait_for,
-)
 from gpucheck.lab.hosts import host_options, machine_archive
-from gpucheck.lab.images import (
-    DEFAULT_KEYRING,
-    SUITE,
-    AptSource,
-    Recipe,
-    build_all,
-    certificates,
-    debian_archive,
-    ensure_base,
-    private_certificates,
-    read_sources,
-    security_archive,
-)
 from gpucheck.lab.lifecycle import login_key, one_at_a_time, write_down
 from gpucheck.lab.model import LABEL_STAMP, HostSpec, Lab
 from gpucheck.lab.system import LabError, engine, failed, say
@@ -62,11 +37,11 @@ def up(lab: Lab) -> Path:
     """Bring the host up, or find that it is; returns the inventory's path. Raises LabError."""
     with one_at_a_time(lab.root):
         client = engine()
-        check_network(client, lab)
+        containers.check_network(client, lab)
         wheels = ensure_wheelhouse(lab.root, (PYTHON,)).folder
-        with engine_errors("building the image of the Debian host"):
+        with containers.engine_errors("building the image of the Debian host"):
             image = ensure_image(client, lab.root)
-        ensure_network(client, lab)
+        containers.ensure_network(client, lab)
         key = ensure_host(client, lab, image, wheels, login_key(lab.directory))
         return write_down(lab, inventory(lab), STACK_SPEC, {str(lab.ip(HOST)): key}, "real-packages")
 
@@ -83,19 +58,21 @@ def inventory(lab: Lab) -> dict[str, Any]:
 
 def ensure_image(client: "DockerClient", root: Path) -> str:
     context = root / "images/lab"
-    base = ensure_base(client)
-    recipe = Recipe(HOST.image, "Dockerfile.debian-host", None, base)
+    base = images.ensure_base(client)
+    recipe = images.Recipe(HOST.image, "Dockerfile.debian-host", None, base)
     tag = recipe.tag(context)
     if not client.images.list(name=tag):
         say("building the image of the Debian host")
-        with certificates(client, private_certificates() if archive_source().uri.startswith("https:") else b"") as url:
-            build_all(client, context, [recipe], url)
+        with images.certificates(
+            client, images.private_certificates() if archive_source().uri.startswith("https:") else b""
+        ) as url:
+            images.build_all(client, context, [recipe], url)
     return tag
 
 
-def archive_source() -> AptSource:
+def archive_source() -> images.AptSource:
     """Where this machine gets Debian from. Raises LabError where its apt names no archive."""
-    found = debian_archive(read_sources())
+    found = images.debian_archive(images.read_sources())
     if found is None:
         raise LabError(
             "this machine's apt names no archive of Debian, and real packages come from there\n"
@@ -106,39 +83,39 @@ def archive_source() -> AptSource:
 
 def sources() -> bytes:
     """The host's apt sources, in the form in which Debian 12 installs them: main alone, updates, security updates."""
-    security = security_archive(read_sources())
-    rows = ((archive_source().uri, f"{SUITE} {SUITE}-updates"), security)
+    security = images.security_archive(images.read_sources())
+    rows = ((archive_source().uri, f"{images.SUITE} {images.SUITE}-updates"), security)
     stanza = "Types: deb\nURIs: {}\nSuites: {}\nComponents: main\nSigned-By: {}\n"
-    return "\n".join(stanza.format(uri, suites, DEFAULT_KEYRING) for uri, suites in rows).encode()
+    return "\n".join(stanza.format(uri, suites, images.DEFAULT_KEYRING) for uri, suites in rows).encode()
 
 
 def ensure_host(client: "DockerClient", lab: Lab, image: str, wheels: Path, public_key: str) -> str:
     """The host, running, with its login and its sources. Returns its host key."""
-    container = kept(lab_containers(client, lab.name).get(lab.container(HOST.name)), image)
+    container = containers.kept(containers.lab_containers(client, lab.name).get(lab.container(HOST.name)), image)
     if container is None:
         machine = machine_archive(replace(HOST, kernel=newest_kernel(client, lab, image)), STAND_INS)
         volumes = {str(wheels): {"bind": WHEELS, "mode": "ro"}}
         options = host_options(client, volumes)
-        container = create(client, lab, HOST, image=image, labels={LABEL_STAMP: image}, **options)
-        put_archive(container, "/", machine)
-        put(container, "/etc/apt/sources.list.d", {"debian.sources": sources()})
+        container = containers.create(client, lab, HOST, image=image, labels={LABEL_STAMP: image}, **options)
+        containers.put_archive(container, "/", machine)
+        containers.put(container, "/etc/apt/sources.list.d", {"debian.sources": sources()})
     if container.status != "running":
-        start(container)
-    put(container, "/home/ops/.ssh", {"authorized_keys": public_key.encode()})
-    wait_for(container, "systemctl", "is-active", "multi-user.target", what=f"booting {HOST.name}")
-    return host_key(container)
+        containers.start(container)
+    containers.put(container, "/home/ops/.ssh", {"authorized_keys": public_key.encode()})
+    containers.wait_for(container, "systemctl", "is-active", "multi-user.target", what=f"booting {HOST.name}")
+    return containers.host_key(container)
 
 
 def newest_kernel(client: "DockerClient", lab: Lab, image: str) -> str:
     """The kernel release that the archive has headers for today, ``6.1.0-56-amd64``. Asked in a container."""
     host = replace(HOST, name="ask", offset=HOST.offset + 1)
-    for old in (c for n, c in lab_containers(client, lab.name).items() if n == lab.container(host.name)):
+    for old in (c for n, c in containers.lab_containers(client, lab.name).items() if n == lab.container(host.name)):
         old.remove(force=True)
     question = f"apt-get -qq update && apt-cache depends {HEADERS}"
-    container = create(client, lab, host, image=image, labels={}, command=["sh", "-c", question])
+    container = containers.create(client, lab, host, image=image, labels={}, command=["sh", "-c", question])
     try:
-        put(container, "/etc/apt/sources.list.d", {"debian.sources": sources()})
-        start(container)
+        containers.put(container, "/etc/apt/sources.list.d", {"debian.sources": sources()})
+        containers.start(container)
         status = container.wait(timeout=ANSWER_SECONDS)["StatusCode"]
         output = container.logs().decode(errors="replace")
     finally:

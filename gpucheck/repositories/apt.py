@@ -12,30 +12,19 @@ from itertools import chain
 from typing import NamedTuple
 
 from gpucheck.printable import excerpt
-from gpucheck.repositories.index import (
-    ALGORITHMS,
-    DISTRUST,
-    MOST_TEXT,
-    Bounds,
-    Checksum,
-    Operator,
-    Package,
-    Relation,
-    UnusableIndex,
-    number,
-)
+from gpucheck.repositories import index
 
 # In this order: the first that the release file lists is fetched.
 COMPRESSED = (".xz", ".gz", "")
 _RELATION = re.compile(r"([^\s(:\[]+)(?::\S+)?\s*(?:\(\s*(<<|<=|=|>=|>>)\s*([^\s)]+)\s*\))?")
-_OPERATORS: Mapping[str, Operator] = {"<<": "<", "<=": "<=", "=": "=", ">=": ">=", ">>": ">", "": ""}
+_OPERATORS: Mapping[str, index.Operator] = {"<<": "<", "<=": "<=", "=": "=", ">=": ">=", ">>": ">", "": ""}
 
 
 class Listed(NamedTuple):
     """A file that a release file vouches for. size in bytes."""
 
     name: str
-    checksum: Checksum
+    checksum: index.Checksum
     size: int
 
 
@@ -55,27 +44,29 @@ def read_release(text: str, now: datetime, suite: str = "") -> Release:
     stated = [fields[name] for name in ("codename", "suite") if fields.get(name)]
     if suite and stated and suite not in stated:
         # The same key signs all suites, so the signature does not distinguish them.
-        raise UnusableIndex(
+        raise index.UnusableIndex(
             f"the index is of {', '.join(stated)}, and the repository's suite is {suite}", "Correct the mirror"
         )
     until = _moment(fields.get("valid-until", ""))
     if until is not None and until < now:
-        raise UnusableIndex(
+        raise index.UnusableIndex(
             f"the index expired on {until:%Y-%m-%d}: the mirror is no longer updated, or this machine's clock is wrong",
             "Synchronize the mirror again, or use another one",
         )
     files: dict[str, Listed] = {}
-    for algorithm in ALGORITHMS:
+    for algorithm in index.ALGORITHMS:
         listed: dict[str, Listed] = {}
         for line in fields.get(algorithm, "").splitlines():
             row = line.split()
-            if len(row) == 3 and (size := number(row[1])):
-                one = Listed(row[2], Checksum(algorithm, row[0].lower()), size)
+            if len(row) == 3 and (size := index.number(row[1])):
+                one = Listed(row[2], index.Checksum(algorithm, row[0].lower()), size)
                 if listed.setdefault(one.name, one) != one:
-                    raise UnusableIndex(f"the release file lists {excerpt(one.name, 80)} twice, differently", DISTRUST)
+                    raise index.UnusableIndex(
+                        f"the release file lists {excerpt(one.name, 80)} twice, differently", index.DISTRUST
+                    )
         files = {**listed, **files}
     if not files:
-        raise UnusableIndex(
+        raise index.UnusableIndex(
             "the release file lists no file with a SHA-256 or SHA-512", "Check the address of the repository"
         )
     made = _moment(fields.get("date", ""))
@@ -92,7 +83,7 @@ def package_list(release: Release, component: str, arch: str) -> Listed:
         for name in (f"{path}{suffix}", f"./{path}{suffix}"):
             if name in release.files:
                 return release.files[name]
-    raise UnusableIndex(
+    raise index.UnusableIndex(
         f"the release file lists no {path}", "Check the suite, component and architecture of the repository"
     )
 
@@ -103,8 +94,8 @@ def lines_of(pieces: Iterable[bytes]) -> Iterator[str]:
     for piece in pieces:
         *lines, rest = (rest + decoder.decode(piece)).split("\n")
         yield from lines
-        if len(rest) > MOST_TEXT:
-            raise UnusableIndex(f"the index has a line of more than {MOST_TEXT >> 20} MiB", DISTRUST)
+        if len(rest) > index.MOST_TEXT:
+            raise index.UnusableIndex(f"the index has a line of more than {index.MOST_TEXT >> 20} MiB", index.DISTRUST)
     yield rest + decoder.decode(b"", final=True)
 
 
@@ -128,24 +119,26 @@ def paragraphs(lines: Iterable[str]) -> Iterator[dict[str, str]]:
             stated, _, value = line.partition(":")
             name = stated.strip().lower()
             if name in fields:
-                raise UnusableIndex(f"a paragraph of the index states {excerpt(stated, 40)} twice", DISTRUST)
+                raise index.UnusableIndex(
+                    f"a paragraph of the index states {excerpt(stated, 40)} twice", index.DISTRUST
+                )
             fields[name] = [value.strip()]
 
 
-def read_packages(lines: Iterable[str]) -> dict[str, tuple[Package, ...]]:
+def read_packages(lines: Iterable[str]) -> dict[str, tuple[index.Package, ...]]:
     """Read a package list: name -> its versions. Raises UnusableIndex for a list with none or too many."""
-    found: dict[str, list[Package]] = {}
-    bounds, empty = Bounds(), True
+    found: dict[str, list[index.Package]] = {}
+    bounds, empty = index.Bounds(), True
     for row in paragraphs(lines):
         empty = False
         if not {"package", "version", "architecture"} <= row.keys():
             continue
         bounds.count("packages")
-        package = Package(
+        package = index.Package(
             row["package"],
             row["version"],
             row["architecture"],
-            number(row.get("size", "")),
+            index.number(row.get("size", "")),
             (*relations(row.get("pre-depends", "")), *relations(row.get("depends", ""))),
             tuple(one for alternatives in relations(row.get("provides", "")) for one in alternatives),
             (row.get("sha256") or row.get("sha512", "")).lower(),
@@ -153,17 +146,17 @@ def read_packages(lines: Iterable[str]) -> dict[str, tuple[Package, ...]]:
         bounds.count("dependencies", sum(map(len, package.requires)) + len(package.provides))
         found.setdefault(package.name, []).append(package)
     if not found and not empty:
-        raise UnusableIndex("the package list holds no package", "Check the address of the repository")
+        raise index.UnusableIndex("the package list holds no package", "Check the address of the repository")
     return {name: tuple(rows) for name, rows in found.items()}
 
 
-def relations(value: str) -> tuple[tuple[Relation, ...], ...]:
+def relations(value: str) -> tuple[tuple[index.Relation, ...], ...]:
     """Read a dependency field: each entry is a tuple of alternatives. What is not understood is left out."""
     entries = []
     for entry in value.replace("\n", " ").split(","):
         found = [match for one in entry.split("|") if (match := _RELATION.match(one.strip()))]
         if found:
-            entries.append(tuple(Relation(m[1], _OPERATORS[m[2] or ""], m[3] or "") for m in found))
+            entries.append(tuple(index.Relation(m[1], _OPERATORS[m[2] or ""], m[3] or "") for m in found))
     return tuple(entries)
 
 

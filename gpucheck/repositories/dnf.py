@@ -8,22 +8,11 @@ from datetime import datetime, timezone
 from typing import NamedTuple
 from xml.parsers import expat
 
-from gpucheck.repositories.index import (
-    ALGORITHMS,
-    DISTRUST,
-    MOST_TEXT,
-    Bounds,
-    Checksum,
-    Operator,
-    Package,
-    Relation,
-    UnusableIndex,
-    number,
-)
+from gpucheck.repositories import index
 
 DEEPEST = 32
 MOST_TOKEN = 20 << 20
-_OPERATORS: Mapping[str, Operator] = {"LT": "<", "LE": "<=", "EQ": "=", "GE": ">=", "GT": ">"}
+_OPERATORS: Mapping[str, index.Operator] = {"LT": "<", "LE": "<=", "EQ": "=", "GE": ">=", "GT": ">"}
 # Not packages: what rpm itself provides, shared objects, files.
 _OF_RPM = ("rpmlib(", "/", "config(")
 
@@ -32,7 +21,7 @@ class Primary(NamedTuple):
     """The package list as repomd.xml names it. made: ISO 8601 time, empty if it states none."""
 
     location: str
-    checksum: Checksum
+    checksum: index.Checksum
     made: str
 
 
@@ -47,7 +36,7 @@ class _Xml:
         self.parser.StartDoctypeDeclHandler = self._doctype
         self.depth, self.pieces = 0, []  # type: int, list[str]
         self.length = self.silent = 0
-        self.bounds = Bounds()
+        self.bounds = index.Bounds()
 
     def run(self, content: Iterable[bytes], what: str) -> None:
         try:
@@ -56,11 +45,13 @@ class _Xml:
                 self.parser.Parse(piece, False)
                 # Expat before 2.6 reads an unfinished token again with every piece.
                 if self.silent > MOST_TOKEN:
-                    raise UnusableIndex(f"{what} has a tag or comment of more than {MOST_TOKEN >> 20} MiB", DISTRUST)
+                    raise index.UnusableIndex(
+                        f"{what} has a tag or comment of more than {MOST_TOKEN >> 20} MiB", index.DISTRUST
+                    )
             self.parser.Parse(b"", True)
         except expat.ExpatError as error:
             cut = error.code in (expat.errors.codes[expat.errors.XML_ERROR_NO_ELEMENTS], 3, 5)
-            raise UnusableIndex(
+            raise index.UnusableIndex(
                 f"{what} is cut off"
                 if cut
                 else f"{what} is not XML: line {error.lineno}: {expat.ErrorString(error.code)}",
@@ -68,12 +59,12 @@ class _Xml:
             ) from None
 
     def _doctype(self, *_: object) -> None:
-        raise UnusableIndex("the index declares a document type, which no index needs", DISTRUST)
+        raise index.UnusableIndex("the index declares a document type, which no index needs", index.DISTRUST)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self.depth += 1
         if self.depth > DEEPEST:
-            raise UnusableIndex(f"the index nests deeper than {DEEPEST} elements", DISTRUST)
+            raise index.UnusableIndex(f"the index nests deeper than {DEEPEST} elements", index.DISTRUST)
         self.bounds.count("elements")
         self._no_text()
         self.start(name.rpartition(" ")[2], attributes)
@@ -91,8 +82,8 @@ class _Xml:
         self.pieces.append(text)
         self.length += len(text)
         self.silent = 0
-        if self.length > MOST_TEXT:
-            raise UnusableIndex(f"the index has a text of more than {MOST_TEXT >> 20} MiB", DISTRUST)
+        if self.length > index.MOST_TEXT:
+            raise index.UnusableIndex(f"the index has a text of more than {index.MOST_TEXT >> 20} MiB", index.DISTRUST)
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         """Take the start of an element."""
@@ -121,11 +112,11 @@ class _Repomd(_Xml):
 
     def _once(self, name: str) -> None:
         if name in self.stated and name.startswith("primary"):
-            raise UnusableIndex(f"repomd.xml states {name} twice", DISTRUST)
+            raise index.UnusableIndex(f"repomd.xml states {name} twice", index.DISTRUST)
         self.stated.add(name)
 
     def end(self, name: str, text: str) -> None:
-        if name == "checksum" and self.checksum_kind in ALGORITHMS:
+        if name == "checksum" and self.checksum_kind in index.ALGORITHMS:
             self.rows.setdefault(self.kind, {})["checksum"] = text.lower()
             self.rows[self.kind]["algorithm"] = self.checksum_kind
         elif name == "timestamp":
@@ -140,7 +131,7 @@ def read_repomd(content: bytes) -> Primary:
     document.run([content], "repomd.xml")
     row = document.rows.get("primary", {})
     if not row.get("location") or not row.get("checksum"):
-        raise UnusableIndex(
+        raise index.UnusableIndex(
             "repomd.xml names no primary list with a SHA-256 or SHA-512",
             "Make the mirror's index again with createrepo_c",
         )
@@ -149,21 +140,21 @@ def read_repomd(content: bytes) -> Primary:
     made = (
         datetime.fromtimestamp(int(stamp), timezone.utc).isoformat() if stamp.isdecimal() and len(stamp) <= 11 else ""
     )
-    return Primary(row["location"], Checksum(row["algorithm"], row["checksum"]), made)
+    return Primary(row["location"], index.Checksum(row["algorithm"], row["checksum"]), made)
 
 
 class _PrimaryList(_Xml):
     def __init__(self) -> None:
         super().__init__()
-        self.packages: dict[str, list[Package]] = {}
+        self.packages: dict[str, list[index.Package]] = {}
         self.inside = False
         self.begin()
 
     def begin(self) -> None:
         self.name = self.arch = self.version = self.section = self.algorithm = self.digest = ""
         self.size = 0
-        self.requires: list[tuple[Relation, ...]] = []
-        self.provides: list[Relation] = []
+        self.requires: list[tuple[index.Relation, ...]] = []
+        self.provides: list[index.Relation] = []
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if name == "package":
@@ -175,7 +166,7 @@ class _PrimaryList(_Xml):
             self._once(not self.version, name)
             self.version = _version(attributes)
         elif name == "size":
-            self.size = number(attributes.get("package", ""))
+            self.size = index.number(attributes.get("package", ""))
         elif name == "checksum":
             self.algorithm = attributes.get("type", "")
         elif name in ("requires", "provides"):
@@ -190,7 +181,7 @@ class _PrimaryList(_Xml):
             return
         operator = _OPERATORS.get(attributes.get("flags", ""), "")
         self.bounds.count("dependencies")
-        relation = Relation(name, operator, _version(attributes) if operator else "")
+        relation = index.Relation(name, operator, _version(attributes) if operator else "")
         if self.section == "requires":
             self.requires.append((relation,))
         elif name != self.name or relation.version != self.version:
@@ -205,7 +196,7 @@ class _PrimaryList(_Xml):
         elif name == "arch":
             self._once(not self.arch, name)
             self.arch = text
-        elif name == "checksum" and self.algorithm in ALGORITHMS:
+        elif name == "checksum" and self.algorithm in index.ALGORITHMS:
             self._once(not self.digest, name)
             self.digest = text.lower()
         elif name == "package":
@@ -213,15 +204,15 @@ class _PrimaryList(_Xml):
             if self.name and self.arch and self.version and self.arch != "src":
                 self.bounds.count("packages")
                 needs, provides = tuple(self.requires), tuple(self.provides)
-                row = Package(self.name, self.version, self.arch, self.size, needs, provides, self.digest)
+                row = index.Package(self.name, self.version, self.arch, self.size, needs, provides, self.digest)
                 self.packages.setdefault(self.name, []).append(row)
 
     def _once(self, first: bool, name: str) -> None:
         if not first:
-            raise UnusableIndex(f"a package of the primary list states {name} twice", DISTRUST)
+            raise index.UnusableIndex(f"a package of the primary list states {name} twice", index.DISTRUST)
 
 
-def read_primary(content: Iterable[bytes]) -> dict[str, tuple[Package, ...]]:
+def read_primary(content: Iterable[bytes]) -> dict[str, tuple[index.Package, ...]]:
     """Read the primary list, which comes in pieces: name -> its versions.
 
     Raises UnusableIndex if it is damaged, holds no package, or more than any repository.
@@ -229,7 +220,9 @@ def read_primary(content: Iterable[bytes]) -> dict[str, tuple[Package, ...]]:
     document = _PrimaryList()
     document.run(content, "the primary list")
     if not document.packages:
-        raise UnusableIndex("the primary list holds no package", "Make the mirror's index again with createrepo_c")
+        raise index.UnusableIndex(
+            "the primary list holds no package", "Make the mirror's index again with createrepo_c"
+        )
     return {name: tuple(rows) for name, rows in document.packages.items()}
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.lab import real_packages
+from gpucheck.lab import images, real_packages
 from gpucheck.lab.images import AptSource, Recipe
 from gpucheck.lab.model import Lab
 from gpucheck.lab.system import LabError
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 def machine(monkeypatch):
     """The apt sources of the machine that the lab runs on."""
     monkeypatch.delenv("GPUCHECK_LAB_ARCHIVE", raising=False)
-    return lambda *rows: monkeypatch.setattr(real_packages, "read_sources", lambda: [AptSource(*row) for row in rows])
+    return lambda *rows: monkeypatch.setattr(images, "read_sources", lambda: [AptSource(*row) for row in rows])
 
 
 def test_the_host_gets_its_packages_from_where_this_machine_does(machine):

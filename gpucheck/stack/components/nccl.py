@@ -10,18 +10,9 @@ from gpucheck.knowledge.tables import NcclBuild
 from gpucheck.stack.components.base import SYSTEM, Choice, Component
 from gpucheck.stack.components.torch import Reference, reference_torch
 from gpucheck.stack.packages import component, package
+from gpucheck.stack.rules import libraries
 from gpucheck.stack.rules.archive import r22_absent
 from gpucheck.stack.rules.driver import is_a
-from gpucheck.stack.rules.libraries import (
-    no_release,
-    no_toolkit,
-    numeric,
-    r5_runs,
-    seen_reason,
-    seen_version,
-    stated_exactly,
-    without_toolkit,
-)
 from gpucheck.stack.types import Clash, Fact, PlanInput, Reason, Reasons, StackSpec, Target
 from gpucheck.stack.versions import major, minor, parse, request
 
@@ -30,7 +21,7 @@ BUILD = re.compile(r"\+cuda\d+\.\d+$")
 
 def r8_nccl(gpu: GpuModel, build: NcclBuild) -> Clash | None:
     """R8: the NCCL build must have machine code for the GPU, which depends on its version and its CUDA major."""
-    if r5_runs(gpu.compute_capability, build.sm):
+    if libraries.r5_runs(gpu.compute_capability, build.sm):
         return None
     code = " ".join(str(arch) for arch in build.sm)
     between = (
@@ -65,7 +56,7 @@ def choose_nccl(target: Target, toolkit: str, wanted: str, reference: Reference 
     return (
         first
         or _seen_nccl(target, toolkit, wanted)
-        or no_release("nccl", "NCCL", "R8", wanted, cuda_major, known, other)
+        or libraries.no_release("nccl", "NCCL", "R8", wanted, cuda_major, known, other)
     )
 
 
@@ -73,25 +64,25 @@ def _seen_nccl(target: Target, toolkit: str, wanted: str) -> tuple[str, Reasons]
     """Return a stated version missing from the tables, with the machine code of the nearest older build."""
     table, cuda_major = packages().nccl, major(toolkit)
     names = table.apt if target.os.family == "debian" else table.dnf
-    seen = seen_version(target.os.repository or "", target, names, wanted, table.revision)
+    seen = libraries.seen_version(target.os.repository or "", target, names, wanted, table.revision)
     version = seen or _stated_build(wanted, toolkit)
     if version is None or not BUILD.search(version) or major(version.partition("+cuda")[2]) != cuda_major:
         return None
     plain, same = version.partition("+")[0], [row for row in tables.nccl().builds if row.cuda_major == cuda_major]
-    older = [row for row in same if numeric(row.version) <= numeric(plain)]
-    near = max(older, key=lambda row: numeric(row.version), default=None)
+    older = [row for row in same if libraries.numeric(row.version) <= libraries.numeric(plain)]
+    near = max(older, key=lambda row: libraries.numeric(row.version), default=None)
     if near is None:
         return None
     clash = next(filter(None, (r8_nccl(gpu, near) for gpu in target.models)), None)
     carried = f"its machine code is assumed to be that of {near.version}"
     if not seen and not request(wanted).build:
         carried += f", and it to be built for CUDA {minor(toolkit)}; state another build as nccl: {plain}+cuda13.0"
-    return clash or (version, (seen_reason("nccl", version, carried, seen=bool(seen)),))
+    return clash or (version, (libraries.seen_reason("nccl", version, carried, seen=bool(seen)),))
 
 
 def _stated_build(wanted: str, toolkit: str) -> str | None:
     """Return an exact version with its build, without one that for the toolkit; None if one for its major is known."""
-    version, build = stated_exactly(wanted, 3), request(wanted).build
+    version, build = libraries.stated_exactly(wanted, 3), request(wanted).build
     known = {pair.version for pair in packages().nccl.builds if major(pair.cuda) == major(toolkit)}
     if version is None or (not build and version in known):
         return None
@@ -106,8 +97,8 @@ def _nccl_order(toolkit: str, same: str | None) -> list[NcclSystemBuild]:
     pairs = [pair for pair in packages().nccl.builds if major(pair.cuda) == major(toolkit)]
 
     def place(pair: NcclSystemBuild) -> tuple[bool, int, bool]:
-        number = numeric(pair.version)
-        older = same is None or number < numeric(same)
+        number = libraries.numeric(pair.version)
+        older = same is None or number < libraries.numeric(same)
         return older, -number if older else number, pair.cuda != minor(toolkit)
 
     return sorted(pairs, key=place)
@@ -118,7 +109,7 @@ def _nccl_reasons(
 ) -> Reasons:
     if pair.version == same and reference:
         text = reference.words + (": all ranks of a job should load one NCCL" if reference.own else "")
-    elif same and reference and numeric(pair.version) > numeric(same):
+    elif same and reference and libraries.numeric(pair.version) > libraries.numeric(same):
         text = f"the next newer system build: {reference.words} is {same}"
     else:
         text = f"newest system build for CUDA {major(pair.cuda)} with code for these GPUs"
@@ -146,7 +137,7 @@ class Nccl(Component):
     built_for = "cuda"
 
     def contradictions(self, spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
-        yield from without_toolkit(self.name, spec)
+        yield from libraries.without_toolkit(self.name, spec)
         toolkit, build = request(spec.cuda).prefix, request(spec.nccl).build
         if toolkit and build.startswith("cuda") and build[4:].partition(".")[0] != str(toolkit[0]):
             text = f"cuda is {spec.cuda}, and this build is for {build}. Both must be of one CUDA major."
@@ -155,7 +146,7 @@ class Nccl(Component):
     def choose(self, choice: Choice) -> Any:
         toolkit, spec, archive = choice.chosen["cuda"], choice.spec, choice.archive
         if toolkit is None:
-            return no_toolkit(self.name, spec)
+            return libraries.no_toolkit(self.name, spec)
         found = r22_absent(archive, self.name, "NCCL", spec.nccl)
         reference = reference_torch(choice, major(toolkit))
         return choice.settle(found or choose_nccl(choice.target, toolkit, spec.nccl, reference), spec.nccl)

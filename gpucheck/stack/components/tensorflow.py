@@ -5,16 +5,8 @@ from typing import Any
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.tables import TensorflowRelease
 from gpucheck.stack.components.base import Choice, Component
+from gpucheck.stack.rules import libraries
 from gpucheck.stack.rules.driver import is_a
-from gpucheck.stack.rules.libraries import (
-    glibc_clash,
-    not_known,
-    r3_ptx_needs_full_driver,
-    r5_runs,
-    r6_wheel_driver,
-    r16_python,
-    r16_unconfirmed,
-)
 from gpucheck.stack.types import Clash, Fact, Reason, Reasons, StackSet, Target, TensorflowChoice, TorchChoice
 from gpucheck.stack.versions import cc, request, sm
 
@@ -26,38 +18,38 @@ def _tensorflow_clash(target: Target, driver: str, release: TensorflowRelease) -
     archs = tuple(int(name.partition("_")[2]) for name in release.archs or ())
     ptx = max((int(name.partition("_")[2]) for name in release.archs or () if name.startswith("compute_")), default=0)
     for gpu in target.models:
-        if r5_runs(gpu.compute_capability, archs):
+        if libraries.r5_runs(gpu.compute_capability, archs):
             continue
         code = " ".join(release.archs or ())
         # Blackwell would depend on PTX, which fails with official wheels (tf-issues).
         if ptx and sm(ptx) < cc(gpu.compute_capability) and cc(gpu.compute_capability) < (10, 0):
-            clash = r3_ptx_needs_full_driver(release.cuda or "", driver, "tensorflow", what)
+            clash = libraries.r3_ptx_needs_full_driver(release.cuda or "", driver, "tensorflow", what)
             if clash:
                 return clash
             continue
         between = (Fact(is_a(gpu), "cuda-gpus"), Fact(f"{what} has {code}", "wheel-bytes, tf-issues"))
         because = f"no official wheel of {what} works on {gpu.name}; a vendor container or a source build may work"
         return Clash(component="tensorflow", rule="R11", between=between, because=because)
-    return r6_wheel_driver(release.cuda or "12", driver, "tensorflow", what)
+    return libraries.r6_wheel_driver(release.cuda or "12", driver, "tensorflow", what)
 
 
 def choose_tensorflow(target: Target, driver: str, wanted: str) -> tuple[TensorflowChoice, Reasons] | Clash:
     """Return the newest TensorFlow for every GPU. R20: no TensorFlow wheel for aarch64 has GPU support."""
     requested = request(wanted)
     if target.arch == "sbsa":
-        return not_known("tensorflow", wanted, "wheel-bytes", target, _known())
+        return libraries.not_known("tensorflow", wanted, "wheel-bytes", target, _known())
     first: Clash | None = None
     for release in reversed(tables.tensorflow().releases):
         if release.archs is None or not release.and_cuda_extra or not requested.matches(release.version):
             continue
         clash = _tensorflow_clash(target, driver, release)
-        python = r16_python(target.os, release.pythons, release.glibc)
+        python = libraries.r16_python(target.os, release.pythons, release.glibc)
         if clash is None and python is None:
-            clash = glibc_clash("tensorflow", f"TensorFlow {release.version}", release.glibc, target.os)
+            clash = libraries.glibc_clash("tensorflow", f"TensorFlow {release.version}", release.glibc, target.os)
         if clash is None and python is not None:
             return _tensorflow_choice(target, release, python)
         first = first or clash
-    return first or not_known("tensorflow", wanted, "wheel-bytes", target, _known())
+    return first or libraries.not_known("tensorflow", wanted, "wheel-bytes", target, _known())
 
 
 def _tensorflow_choice(target: Target, release: TensorflowRelease, python: str) -> tuple[TensorflowChoice, Reasons]:
@@ -103,7 +95,7 @@ class Tensorflow(Component):
         found = choice.settle(choose_tensorflow(target, choice.driver.version, spec.tensorflow), spec.tensorflow)
         if not isinstance(found, Clash):
             choice.reasons += r19_same_environment(torch, found)
-            choice.reasons += r16_unconfirmed(target.os) if torch or found else ()
+            choice.reasons += libraries.r16_unconfirmed(target.os) if torch or found else ()
         return found
 
     def value(self, stack: StackSet) -> str | None:

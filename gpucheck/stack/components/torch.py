@@ -6,22 +6,15 @@ from typing import Any, NamedTuple
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.tables import TorchBuild, TorchRelease
 from gpucheck.stack.components.base import Choice, Component
+from gpucheck.stack.rules import libraries
 from gpucheck.stack.rules.driver import is_a
-from gpucheck.stack.rules.libraries import (
-    glibc_clash,
-    not_known,
-    r3_ptx_needs_full_driver,
-    r5_runs,
-    r6_wheel_driver,
-    r16_python,
-)
 from gpucheck.stack.types import Clash, Fact, Reason, Reasons, StackSet, Target, TorchChoice
 from gpucheck.stack.versions import cc, major, request, sm
 
 
 def r11_torch_build(gpu: GpuModel, release: TorchRelease, build: TorchBuild, archs: tuple[int, ...]) -> Clash | None:
     """R11: the torch build must have machine code for the GPU."""
-    if r5_runs(gpu.compute_capability, archs):
+    if libraries.r5_runs(gpu.compute_capability, archs):
         return None
     newest, plain_wheel = r10_newest_torch_with_code(gpu), r10_newest_torch_with_code(gpu, "pypi")
     code = " ".join(str(arch) for arch in archs)
@@ -40,7 +33,7 @@ def r10_newest_torch_with_code(gpu: GpuModel, origin: str = "") -> str | None:
     for release in reversed(tables.torch().releases):
         for build in release.builds:
             usable = build.archs and not build.experimental and origin in ("", build.origin)
-            if usable and r5_runs(gpu.compute_capability, build.archs or ()):
+            if usable and libraries.r5_runs(gpu.compute_capability, build.archs or ()):
                 return f"{release.version}+{build.build}"
     return None
 
@@ -74,9 +67,9 @@ def choose_torch(target: Target, driver: str, wanted: str, origin: str = "auto")
         return _cpu_torch(target, wanted)
     first: Clash | None = None
     for release, build, archs in _candidates(target, wanted, origin):
-        python = r16_python(target.os, release.pythons, release.glibc)
+        python = libraries.r16_python(target.os, release.pythons, release.glibc)
         if python is None:
-            clash: Clash | None = glibc_clash("torch", f"torch {release.version}", release.glibc, target.os)
+            clash: Clash | None = libraries.glibc_clash("torch", f"torch {release.version}", release.glibc, target.os)
         else:
             clash = _torch_clash(target, driver, release, build, archs) or r25_origin(release, build, origin)
         if clash is None and python is not None:
@@ -84,7 +77,7 @@ def choose_torch(target: Target, driver: str, wanted: str, origin: str = "auto")
             return choice, (*reasons, *_newer_elsewhere(target, driver, wanted, origin, choice))
         # A clash with the origin alone is more useful than that of a build which no GPU here can run.
         first = clash if first is None or (clash and clash.rule == "R25" != first.rule) else first
-    return first or not_known("torch", wanted, "wheel-bytes, torch-build-scripts", target, _known())
+    return first or libraries.not_known("torch", wanted, "wheel-bytes, torch-build-scripts", target, _known())
 
 
 def _candidates(target: Target, wanted: str, origin: str) -> Iterator[tuple[TorchRelease, TorchBuild, tuple[int, ...]]]:
@@ -136,10 +129,12 @@ def _torch_clash(
         if clash is None:
             continue
         if build.ptx and cc(gpu.compute_capability) > sm(build.ptx):
-            clash = r3_ptx_needs_full_driver(build.cuda, driver, "torch", f"torch {release.version}+{build.build}")
+            clash = libraries.r3_ptx_needs_full_driver(
+                build.cuda, driver, "torch", f"torch {release.version}+{build.build}"
+            )
         if clash:
             return clash
-    return r6_wheel_driver(build.cuda, driver, "torch", f"torch {release.version}+{build.build}")
+    return libraries.r6_wheel_driver(build.cuda, driver, "torch", f"torch {release.version}+{build.build}")
 
 
 def _torch_choice(target: Target, release: TorchRelease, build: TorchBuild, python: str) -> tuple[TorchChoice, Reasons]:
@@ -167,12 +162,12 @@ def _torch_choice(target: Target, release: TorchRelease, build: TorchBuild, pyth
 def _cpu_torch(target: Target, wanted: str) -> tuple[TorchChoice, Reasons] | Clash:
     requested = request(wanted)
     for release in reversed(tables.torch().releases):
-        python = r16_python(target.os, release.pythons, release.glibc)
+        python = libraries.r16_python(target.os, release.pythons, release.glibc)
         if requested.matches(release.version) and python:
             text = "CPU build as requested: it uses no GPU and depends on none"
             choice = TorchChoice(version=release.version, build="cpu", python=python, origin="index")
             return choice, (Reason(component="torch", because=text, rule="R16", source="pypi-meta"),)
-    return not_known("torch", wanted, "pypi-meta", target, _known())
+    return libraries.not_known("torch", wanted, "pypi-meta", target, _known())
 
 
 class Torch(Component):

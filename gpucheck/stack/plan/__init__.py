@@ -16,24 +16,7 @@ from gpucheck.stack.components.base import MANAGED
 from gpucheck.stack.components.driver import KEPT_EXCLUDE
 from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, RefusedHost, group_name, still_valid, target_of_group
 from gpucheck.stack.packages import PlanGap, file, repository
-from gpucheck.stack.plan.parts import (
-    archive_of_set,
-    compilers,
-    drop_ins,
-    epel_row,
-    header_metapackage,
-    headers,
-    host_sources,
-    module_stream,
-    planned_components,
-    python,
-    release_packages,
-    roles,
-    services,
-    system_repositories,
-    unconfirmed,
-)
-from gpucheck.stack.plan.parts import reasons as unconfirmed_reasons
+from gpucheck.stack.plan import parts
 from gpucheck.stack.rdma import library_plan, rdma_plan
 from gpucheck.stack.rules.archive import kernel_modules
 from gpucheck.stack.rules.driver import r15_newer_kernel
@@ -114,8 +97,8 @@ def planned_set(target: Target, stack: StackSet, spec: StackSpec) -> StackSet | 
     """Return the set with the unconfirmed rows of its plan, or why its packages cannot be planned."""
     try:
         wanted = _input(target, stack, spec)
-        planned_components(wanted), _repositories(wanted)
-        return msgspec.structs.replace(stack, unconfirmed=unconfirmed(wanted))
+        parts.planned_components(wanted), _repositories(wanted)
+        return msgspec.structs.replace(stack, unconfirmed=parts.unconfirmed(wanted))
     except PlanGap as gap:
         return _unplanned(gap, target)
 
@@ -190,7 +173,7 @@ def _unplanned(gap: PlanGap, target: Target) -> Refusal:
 
 
 def _input(target: Target, stack: StackSet, spec: StackSpec) -> PlanInput:
-    return PlanInput(target=target, stack=stack, spec=spec, archive=archive_of_set(target.os, stack))
+    return PlanInput(target=target, stack=stack, spec=spec, archive=parts.archive_of_set(target.os, stack))
 
 
 def _plan(name: str, locked: LockedGroup, target: Target, spec: StackSpec, host: str | None) -> Plan | Refusal:
@@ -206,7 +189,7 @@ def _complete(name: str, locked: LockedGroup, target: Target, spec: StackSpec, h
     manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"
     wanted = _input(target, stack, spec)
     archive, tuning = wanted.archive, tuning_plan(spec.tuning, locked.arch)
-    parts = planned_components(wanted)
+    planned = parts.planned_components(wanted)
     hosts = {host: locked.hosts[host]} if host is not None else locked.hosts
     # Those of hosts whose running kernel is their own.
     kernels = tuple(h.kernel for h in hosts.values() if not any(s.lower().startswith("kernel") for s in h.stand_ins))
@@ -214,16 +197,16 @@ def _complete(name: str, locked: LockedGroup, target: Target, spec: StackSpec, h
     rdma, rdma_reasons = rdma_plan(cards, stack)
     libraries, library_reasons = library_plan(cards, system, memlock=spec.tuning.memlock != LEAVE)
     # NCCL loads them. They belong to the system, so they are not held.
-    parts["nccl"] = {**parts["nccl"], "packages": [*parts["nccl"]["packages"], *libraries]}
+    planned["nccl"] = {**planned["nccl"], "packages": [*planned["nccl"]["packages"], *libraries]}
     engines = tuple(engine for row in COMPONENTS for engine in row.container_engines(wanted))
     modules = kernel_modules(stack, kernels)
     held, kept = spec.kernel_lock == "hold" or bool(modules), bool(stack.driver.kept)
     built = not (modules or kept)
     later = zip(LATER, (engines, tuning, held), strict=True)
-    unconfirmed_rows = unconfirmed(wanted)
-    rows = list(services(stack, spec))
+    unconfirmed_rows = parts.unconfirmed(wanted)
+    rows = list(parts.services(stack, spec))
     simulated = bool(hosts) and all(one.simulated for one in hosts.values())
-    units = drop_ins([row["name"] for row in rows], system, simulated=simulated)
+    units = parts.drop_ins([row["name"] for row in rows], system, simulated=simulated)
     return Plan(
         schema_=SCHEMA,
         group=name,
@@ -232,25 +215,25 @@ def _complete(name: str, locked: LockedGroup, target: Target, spec: StackSpec, h
         os={"id": system.os_id, "version": system.version, "family": system.family},
         arch=locked.arch,
         package_manager=manager,
-        order=("repository", *roles(parts), *(role for role, there in later if there)),
+        order=("repository", *parts.roles(planned), *(role for role, there in later if there)),
         stack=stack,
         repositories=tuple(_repositories(wanted)),
         sources="managed" if managed(spec) else None,
-        archive=host_sources(system, stack, archive),
+        archive=parts.host_sources(system, stack, archive),
         tuning=tuning,
         container_engines=engines or None,
         mok={"key": spec.mok.key, "certificate": spec.mok.certificate} if spec.mok.key else None,
         kernel_lock="hold" if held else None,
-        module_stream=module_stream(system, stack),
-        components=parts,
+        module_stream=parts.module_stream(system, stack),
+        components=planned,
         # They would add the public addresses next to those of a mirror.
-        prerequisites=() if kept or {EPEL, MANAGED} & set(spec.repositories) else release_packages(system),
+        prerequisites=() if kept or {EPEL, MANAGED} & set(spec.repositories) else parts.release_packages(system),
         dkms_source=None if kept else _dkms_source(system, locked.arch, spec),
-        python=python(system),
-        headers=headers(system, kernels) if built else (),
-        header_metapackage=header_metapackage(system, kernels, held=held or kept),
+        python=parts.python(system),
+        headers=parts.headers(system, kernels) if built else (),
+        header_metapackage=parts.header_metapackage(system, kernels, held=held or kept),
         kernel_modules=modules,
-        compilers=compilers(system, stack.driver.kernel_module, kernels) if built else (),
+        compilers=parts.compilers(system, stack.driver.kernel_module, kernels) if built else (),
         files=(*(one for row in BY_TURN for one in row.files(wanted)), *(file(*row) for row in (*rdma, *units))),
         services=tuple(rows),
         reboot={"when": () if kept else ("nouveau-loaded", "loaded-differs-from-installed", "module-files-changed")},
@@ -260,7 +243,7 @@ def _complete(name: str, locked: LockedGroup, target: Target, spec: StackSpec, h
             *rdma_reasons,
             *library_reasons,
             *(r15_newer_kernel(stack.driver.branch, kernels) if not modules else ()),
-            *unconfirmed_reasons(unconfirmed_rows),
+            *parts.reasons(unconfirmed_rows),
         ),
         unconfirmed=unconfirmed_rows,
     )
@@ -296,17 +279,17 @@ def _of_nvidia(plan: PlanInput) -> bool:
     """Whether anything is planned from NVIDIA's folder for the system: with Ubuntu's driver that may be nothing."""
     if plan.archive or not plan.stack.source:
         return not plan.archive
-    parts = (row.packages(plan) for row in COMPONENTS if row.folder(plan) == plan.system.repository)
-    return any(part["packages"] for part in parts if part)
+    planned = (row.packages(plan) for row in COMPONENTS if row.folder(plan) == plan.system.repository)
+    return any(part["packages"] for part in planned if part)
 
 
 def _dkms_source(system: OperatingSystem, arch: str, spec: StackSpec) -> dict[str, Any] | None:
-    row = epel_row(system, arch)
+    row = parts.epel_row(system, arch)
     omitted = managed(spec) or spec.repositories.get(EPEL, Repository()).url == "none"
     if row is None or system.repository is None or omitted:
         return None
     mirrored = _mirrored(row, spec, (EPEL,), system.repository, arch)
-    return {"repository": mirrored, "enable": system_repositories(system, arch)}
+    return {"repository": mirrored, "enable": parts.system_repositories(system, arch)}
 
 
 def _mirrored(
