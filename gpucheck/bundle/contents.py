@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from gpucheck.printable import of_printable
-from gpucheck.stack.facts import HostFacts, normal_arch, os_of_facts
+from gpucheck.stack.facts import HostFacts, find_os, normal_arch
 from gpucheck.stack.lock import Lock
 from gpucheck.stack.plan import Plan
 from gpucheck.stack.stack_set import StackSet
@@ -187,7 +187,7 @@ def system_of(plan: Plan) -> str:
 
 def system_of_host(facts: HostFacts) -> str:
     """The same for a host that was read. Raises UnknownInput."""
-    system = os_of_facts(facts.os.id, facts.os.version)
+    system = find_os(f"{facts.os.id}-{facts.os.version}")
     return f"{system.os_id}-{system.version}-{normal_arch(facts.arch)}"
 
 

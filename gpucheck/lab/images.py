@@ -101,17 +101,12 @@ class Recipe:
 
 
 def recipes(flavour: Flavour, base: str) -> tuple[Recipe, ...]:
-    if flavour == "real":
-        return (
-            Recipe("apt-host", "Dockerfile.ubuntu", None, REAL["apt-host"]),
-            Recipe("dnf-host", "Dockerfile.rocky", None, REAL["dnf-host"]),
-            Recipe("mirror", "Dockerfile.mirror", None, REAL["mirror"]),
-        )
-    return (
-        Recipe("apt-host", "Dockerfile.debian", "apt-host", base),
-        Recipe("dnf-host", "Dockerfile.debian", "dnf-host", base),
-        Recipe("mirror", "Dockerfile.mirror", None, base),
-    )
+    real = flavour == "real"
+    mirror = Recipe("mirror", "Dockerfile.mirror", None, REAL["mirror"] if real else base)
+    if real:
+        files = {"apt-host": "Dockerfile.ubuntu", "dnf-host": "Dockerfile.rocky"}
+        return (*(Recipe(role, file, None, REAL[role]) for role, file in files.items()), mirror)
+    return (*(Recipe(role, "Dockerfile.debian", role, base) for role in ("apt-host", "dnf-host")), mirror)
 
 
 def ensure_images(client: "DockerClient", root: Path, known: Flavour | None) -> tuple[Flavour, dict[str, str]]:
@@ -122,7 +117,7 @@ def ensure_images(client: "DockerClient", root: Path, known: Flavour | None) -> 
     context = root / "images/lab"
     source = debian_archive(read_sources())
     base = base_tag(source)
-    have = {tag for image in client.images.list(name=f"{IMAGES}/*") for tag in image.tags}
+    have = own_tags(client)
     flavours: tuple[Flavour, ...] = (known,) if known else ("real", "posing")
     for flavour in flavours:
         wanted = {r.role: r.tag(context) for r in recipes(flavour, base)}
@@ -164,9 +159,13 @@ def drop_stale(client: "DockerClient", wanted: set[str]) -> None:
     """Remove lab images that newer ones have replaced, unless a lab's container still runs on one."""
     containers = client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
     used = {str(container.attrs["Config"]["Image"]) for container in containers}
-    tags = [tag for image in client.images.list(name=f"{IMAGES}/*") for tag in image.tags]
-    for tag in sorted(set(tags) - wanted - used):
+    for tag in sorted(own_tags(client) - wanted - used):
         client.images.remove(tag)
+
+
+def own_tags(client: "DockerClient") -> set[str]:
+    """The tags of the lab's images."""
+    return {tag for image in client.images.list(name=f"{IMAGES}/*") for tag in image.tags}
 
 
 def registry_answers() -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gpucheck.lab import catalogue, containers
 from gpucheck.lab import inventory as files
 from gpucheck.lab.hosts import Ground, connect_host, ensure_host, machine_archive, stand_ins
-from gpucheck.lab.images import PYTHONS, Flavour, ensure_images
+from gpucheck.lab.images import PYTHONS, Flavour, ensure_images, own_tags
 from gpucheck.lab.model import HOSTS, IMAGES, LABEL, LABEL_FLAVOUR, LABEL_STAMP, MIRROR, HostSpec, Lab, fingerprint
 from gpucheck.lab.system import LabError, LabUsageError, engine, install, reachable, run, say
 from gpucheck.lab.wheelhouse import ensure_wheelhouse
@@ -218,9 +218,8 @@ def remove_images(client: "DockerClient") -> list[str]:
         raise LabError(
             f"the lab's images stay: the lab {names} runs on them\ndo: gpucheck lab down --name {names.split(', ')[0]}"
         )
-    tags = [tag for image in client.images.list(name=f"{IMAGES}/*") for tag in image.tags]
     # A base goes last: nothing may be built on it any more.
-    tags.sort(key=lambda tag: tag.startswith(f"{IMAGES}/base:"))
+    tags = sorted(own_tags(client), key=lambda tag: tag.startswith(f"{IMAGES}/base:"))
     with containers.engine_errors("removing the lab's images"):
         for tag in tags:
             client.images.remove(tag)
@@ -280,6 +279,7 @@ INIT = "/usr/lib/gpucheck-lab/light/init"
 # PID 1 is sshd: where it ends, the engine starts the container again.
 REBOOT_COMMAND = "kill 1"
 STARTED_AT_ONCE = 4
+PATTERN = f"{IMAGES}/light-host"
 
 
 def specs(lab: Lab, count: int, profile: str = PROFILE) -> tuple[HostSpec, ...]:
@@ -324,8 +324,8 @@ def ensure_fleet(client: "DockerClient", lab: Lab, hosts: Sequence[HostSpec], gr
     missing = [host for host in hosts if lab.container(host.name) not in fleet and host is not first]
     if missing:
         say(f"making {len(missing)} light hosts as copies of {first.name}")
-        pattern.commit(repository=pattern_name(), tag=lab.name)
-        copy = f"{pattern_name()}:{lab.name}"
+        pattern.commit(repository=PATTERN, tag=lab.name)
+        copy = f"{PATTERN}:{lab.name}"
         with ThreadPoolExecutor(STARTED_AT_ONCE) as pool:
             made = list(pool.map(lambda host: make_host(client, lab, host, copy, labels), missing))
         fleet.update((str(container.name), container) for container in made)
@@ -362,14 +362,10 @@ def ensure_running(hosts: Sequence["Container"]) -> None:
         list(pool.map(ready, hosts))
 
 
-def pattern_name() -> str:
-    return f"{IMAGES}/light-host"
-
-
 def remove_pattern(client: "DockerClient", lab_name: str) -> list[str]:
     """Remove the image that the lab's copies were made from; returns what was removed, as text."""
-    tag = f"{pattern_name()}:{lab_name}"
-    if not any(tag in image.tags for image in client.images.list(name=f"{IMAGES}/*")):
+    tag = f"{PATTERN}:{lab_name}"
+    if tag not in own_tags(client):
         return []
     client.images.remove(tag)
     return [f"image {tag}"]

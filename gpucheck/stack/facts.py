@@ -12,6 +12,7 @@ from gpucheck.foreign import UnreadableInput, read_bytes
 from gpucheck.knowledge import GpuModel, find_gpu, gpu_table, gpus_of_family, similar_gpus, tables
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.model import DriverState
 from gpucheck.model.facts import Source
 from gpucheck.printable import printable
 from gpucheck.stack.types import NotProvisioned, Target, UnknownInput
@@ -50,15 +51,6 @@ class RdmaFacts(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
 
 
-class DriverFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The driver's kernel modules, None = not present."""
-
-    loaded_version: str | None = None
-    loaded_flavour: str | None = None
-    installed_version: str | None = None
-    installed_flavour: str | None = None
-
-
 class HostFacts(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
     """One host. ``stand_ins``: its simulated components, as text.
 
@@ -83,7 +75,7 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     rdma: tuple[RdmaFacts, ...] = ()
     ofed: str | None = None
     ofed_built: bool = True
-    driver: DriverFacts = DriverFacts()
+    driver: DriverState = DriverState()
     nouveau_loaded: bool = False
     secure_boot: bool | None = None
     kernels: tuple[str, ...] = ()
@@ -182,12 +174,7 @@ def facts_of(source: Source) -> HostFacts:
         stand_ins=simulation.stand_ins if simulation else (),
         gpus=tuple(GpuFacts(bus_id=d.bus_id, device_id=d.device_id.lower()) for d in pci if d.is_nvidia_gpu),
         nvswitches=sum(device.is_nvswitch for device in pci),
-        driver=DriverFacts(
-            loaded_version=driver.loaded_version,
-            loaded_flavour=driver.loaded_flavour,
-            installed_version=driver.installed_version,
-            installed_flavour=driver.installed_flavour,
-        ),
+        driver=driver,
         nouveau_loaded=driver.nouveau_loaded,
     )
 
@@ -277,8 +264,3 @@ def _not_provisioned(name: str, version: str) -> None:
         f"gpucheck does not provision {row.name} {start}",
         f"install the driver from NVIDIA's packages, {base}{folder}, and use gpucheck verify and the images there",
     )
-
-
-def os_of_facts(os_id: str, version: str) -> OperatingSystem:
-    """Return the system with this ID and VERSION_ID in os-release. Raises UnknownInput."""
-    return find_os(f"{os_id}-{version}")

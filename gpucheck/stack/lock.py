@@ -14,10 +14,10 @@ import yaml
 
 from gpucheck.foreign import bounded, read_text
 from gpucheck.foreign.documents import parse
-from gpucheck.knowledge import generation_of, gpu_by_pci_id, tables
+from gpucheck.knowledge import GpuModel, generation_of, gpu_by_pci_id, tables
 from gpucheck.stack.components import COMPONENTS, exact_spec
 from gpucheck.stack.components.driver import WAY, present_driver
-from gpucheck.stack.facts import HostFacts, normal_arch, os_of_facts
+from gpucheck.stack.facts import HostFacts, find_os, normal_arch
 from gpucheck.stack.rdma import Rdma, rdma_of_facts
 from gpucheck.stack.resolve import resolve_target
 from gpucheck.stack.spec import StackSpec, check_value
@@ -166,18 +166,21 @@ def _accepted(host: HostFacts, spec: StackSpec) -> tuple[Target, dict[str, int]]
 
 def target_of_facts(host: HostFacts) -> tuple[Target, dict[str, int]]:
     """Return the target of a host, and its GPUs counted by PCI device id. Raises UnknownInput."""
-    models = []
-    for device in sorted(gpu.device_id.lower() for gpu in host.gpus):
-        model = gpu_by_pci_id(device)
-        if model is None:
-            raise UnknownInput(unknown_gpu(host.host, device))
-        models.append(model)
-    counts = Counter(sorted(gpu.device_id.lower() for gpu in host.gpus))
-    system = os_of_facts(host.os.id, host.os.version)
+    counts = dict(Counter(sorted(gpu.device_id.lower() for gpu in host.gpus)))
+    models, system = _models(host.host, counts), find_os(f"{host.os.id}-{host.os.version}")
     # Only the presence of switches matters, not their number.
     switches = 1 if host.nvswitches else 0
-    target = Target(gpus=tuple(models), os=system, arch=normal_arch(host.arch), nvswitches=switches)
-    return target, dict(counts)
+    return Target(gpus=models, os=system, arch=normal_arch(host.arch), nvswitches=switches), counts
+
+
+def _models(where: str, counts: dict[str, int]) -> tuple[GpuModel, ...]:
+    models = []
+    for device, count in counts.items():
+        model = gpu_by_pci_id(device)
+        if model is None:
+            raise UnknownInput(unknown_gpu(where, device))
+        models += [model] * count
+    return tuple(models)
 
 
 def group_name(target: Target, counts: dict[str, int]) -> str:
@@ -189,17 +192,12 @@ def group_name(target: Target, counts: dict[str, int]) -> str:
 
 def target_of_group(group: LockedGroup) -> Target:
     """Return the target that a group was resolved for. Raises UnknownInput if its lines were edited."""
-    models = []
-    for device, count in group.gpus.items():
-        model = gpu_by_pci_id(device)
-        if model is None:
-            raise UnknownInput(unknown_gpu("the lock", device))
-        models += [model] * count
+    models = _models("the lock", group.gpus)
     system = next((s for s in tables.operating_systems().systems if s.id == group.os), None)
     if system is None:
         raise UnknownInput(f"operating system {group.os!r} in the lock is not known")
     own = group.stack.driver if group.stack.driver.kept else None
-    return Target(gpus=tuple(models), os=system, arch=group.arch, nvswitches=int(group.nvswitches), present=own)
+    return Target(gpus=models, os=system, arch=group.arch, nvswitches=int(group.nvswitches), present=own)
 
 
 def still_valid(target: Target, stack: StackSet, spec: StackSpec) -> tuple[Conflict, ...]:

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from gpucheck.knowledge import tables
 from gpucheck.knowledge._load import FOLDER
+from gpucheck.model import DriverState
 from gpucheck.stack import StackSpec, parse_spec, resolve
-from gpucheck.stack.facts import DriverFacts, RdmaFacts
+from gpucheck.stack.facts import RdmaFacts
 from gpucheck.stack.lock import lock, read_lock, still_valid, target_of_group, write_lock
 from gpucheck.stack.plan import plan
 from gpucheck.stack.rdma import MODULE, PATH, SOURCE, rdma_plan
@@ -27,7 +28,7 @@ def with_driver(system, gpus, version, flavour="proprietary", name="a", **change
         "installed_version": version,
         "installed_flavour": flavour,
     }
-    return msgspec.structs.replace(host(system, gpus, name), driver=DriverFacts(**{**driver, **changes}))
+    return msgspec.structs.replace(host(system, gpus, name), driver=DriverState(**{**driver, **changes}))
 
 
 @pytest.mark.parametrize(

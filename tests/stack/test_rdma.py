@@ -2,7 +2,8 @@
 
 import pytest
 
-from gpucheck.stack.facts import DriverFacts, RdmaFacts
+from gpucheck.model import DriverState
+from gpucheck.stack.facts import RdmaFacts
 from gpucheck.stack.plan import Plan
 from gpucheck.stack.rdma import LIBRARIES_SOURCE
 from gpucheck.stack.settings import Tuning
@@ -46,7 +47,7 @@ def test_libraries_are_those_of_the_distribution_without_ofed(system, facts, spe
 
 def test_a_host_that_keeps_its_driver_gets_none():
     version, flavour = "580.95.05", "open"
-    driver = DriverFacts(
+    driver = DriverState(
         loaded_version=version, loaded_flavour=flavour, installed_version=version, installed_flavour=flavour
     )
     kept = host("ubuntu-24.04", "h100-sxm5-x8", driver=driver, **CARDS)
