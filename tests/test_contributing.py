@@ -11,10 +11,10 @@ import yaml
 
 from gpucheck import imports
 from gpucheck.host.live import NAMED, READERS
-from gpucheck.images import fill as image_fill
 from gpucheck.images.versions import FILE as IMAGES
 from gpucheck.images.versions import read_versions
 from gpucheck.model.facts import BY_NAME, Facts
+from release import image_versions
 from tests.cli.commands import run
 from tests.diagnose.results import diagnosed, named
 from tests.fakes import facts
@@ -183,7 +183,7 @@ def test_image_is_one_row(tmp_path):
     rows["variants"]["torch-demo"] = {**row, "spec": {"gpus": ["Tesla P100-PCIE"]}}
     (tmp_path / IMAGES).write_text(yaml.safe_dump(rows), encoding="utf-8")
 
-    filled = image_fill.fill(read_versions(tmp_path), tmp_path).variants["torch-demo"].filled
+    filled = image_versions.fill(read_versions(tmp_path), tmp_path).variants["torch-demo"].filled
 
     assert "sm_60" in filled.code
 

@@ -1,6 +1,5 @@
 """Build and verify container images"""
 
-import difflib
 import functools
 import time
 from collections.abc import Iterable
@@ -23,9 +22,8 @@ from gpucheck.cli._shared.common import (
 from gpucheck.cli._shared.completion import VARIANT
 from gpucheck.cli._shared.shown import FORMATS, write_report
 from gpucheck.cli._shared.width import columns, table
-from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, named, worst
+from gpucheck.model import NvmlReading, Verdict, named, worst
 from gpucheck.model.finding import exit_status
-from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
     from gpucheck.images.versions import Versions
@@ -110,39 +108,6 @@ def list_variants(format_: str, output: Path | None) -> None:
         write_result(msgspec.json.format(msgspec.json.encode(versions), indent=2).decode(), output)
     else:
         write_result(table(page.table(versions), columns(output)), output)
-
-
-@COMMAND.command("versions")
-@click.option("--update", is_flag=True, help="Update the versions file, the page and the locks from the resolver.")
-@index_option
-@wheels_option
-def versions_command(update: bool, indexes: tuple[str, ...], find_links: tuple[str, ...]) -> int:
-    """Compare images/versions.yml with resolver and locks.
-
-    The exit status is 2 if they differ.
-    """
-    from gpucheck.images.build import index_options
-    from gpucheck.images.fill import fill, make_locks, to_text
-    from gpucheck.images.versions import FILE, PAGE, fill_page
-
-    root, versions = _versions()
-    path, page = root / FILE, root / PAGE
-    with wrong_file():
-        if update:
-            make_locks(fill(versions, root), root, index_options(indexes, find_links))
-        versions = fill(versions, root)  # what the image carries is read from the locks
-        old = path.read_text(encoding="utf-8")
-        new = to_text(versions, old)
-        if update:
-            write_result(new, path, mode=SHARED)
-            write_result(fill_page(page.read_text(encoding="utf-8"), versions), page, mode=SHARED)
-    if update or old == new:
-        click.echo(f"{FILE}: {len(versions.variants)} variants, in step with the resolver and the locks")
-        return EXIT_STATUS[Verdict.PASS]
-    changed = difflib.unified_diff(old.splitlines(), new.splitlines(), FILE, "resolver and locks", n=0, lineterm="")
-    click.echo("\n".join(changed))
-    click.echo(f"{FILE}: out of step. Do: gpucheck image versions --update")
-    return EXIT_STATUS[Verdict.FAIL]
 
 
 @COMMAND.command("build")

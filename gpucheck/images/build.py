@@ -14,7 +14,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpucheck.images.fill import lock_path
 from gpucheck.images.versions import (
     CUSTOM,
     LABEL,
@@ -23,6 +22,7 @@ from gpucheck.images.versions import (
     Versions,
     image_manifest,
     labels,
+    lock_path,
     read_versions,
     require_platform,
     tag,
@@ -159,7 +159,8 @@ def assemble(plan: ImagePlan) -> Path:
         raise LabError(
             f"{plan.name} has no lock ({lock.relative_to(root)}): the wheels of {variant.framework} "
             f"{version_text(variant)} are {where}, which did not respond when the locks were made\n"
-            "do: gpucheck image versions --update --index URL (or --find-links DIR) with access to it, then build again"
+            "do: python -m release.image_versions --update --index URL (or --find-links DIR) with access to it, then "
+            "build again"
         )
     cache = root / ".cache/images"
     cache.mkdir(parents=True, exist_ok=True)

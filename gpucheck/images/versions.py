@@ -13,7 +13,7 @@ from gpucheck.knowledge.gpus import gpu_table
 from gpucheck.lab.system import LabError
 
 SCHEMA = "gpucheck.images/1"
-FILE = "images/versions.yml"
+FILE, LOCKS, PAGE = "images/versions.yml", "images/locks", "docs/images.md"
 LABEL = "gpucheck.images"
 # Licenses of the redistributed components; the CUDA wheels include NVIDIA's libraries.
 LICENSES = {"torch": "Apache-2.0 AND BSD-3-Clause", "tensorflow": "Apache-2.0"}
@@ -98,6 +98,10 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.variants[name]
 
 
+def lock_path(root: Path, name: str) -> Path:
+    return root / LOCKS / f"{name}.txt"
+
+
 def read_versions(root: Path) -> Versions:
     """Return the versions file of a checkout. Raises VersionsError with the file and the key."""
     path = root / FILE
@@ -106,7 +110,7 @@ def read_versions(root: Path) -> Versions:
     except OSError as error:
         raise VersionsError(f"{path}: cannot be read: {error.strerror}. Run this from a checkout.") from error
     except DocumentProblem as error:
-        raise VersionsError(f"{error}. Correct it, then: gpucheck image versions --update") from error
+        raise VersionsError(f"{error}. Correct it, then: python -m release.image_versions") from error
 
 
 def version_text(variant: Variant) -> str:
@@ -195,10 +199,8 @@ def require_platform(client: "DockerClient", versions: Versions, name: str) -> N
         )
 
 
-PAGE = "docs/images.md"
 # Triton generates no code for GPUs below this one, whatever the build (rule R12 of the stack).
 COMPILED = 70
-BEGIN, END = "<!-- variants: made by `gpucheck image versions --update` -->", "<!-- end of variants -->"
 
 
 def table(versions: Versions) -> str:
@@ -248,12 +250,3 @@ def served(code: tuple[str, ...]) -> str:
     )
     names = dict.fromkeys(name for _, name in sorted(found, key=lambda row: tuple(map(int, row[0].split(".")))))
     return ", ".join(names) or "no GPU"
-
-
-def fill_page(text: str, versions: Versions) -> str:
-    """Return the page with its table generated again. Raises ValueError if the page lacks the marks."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE} has no lines {BEGIN!r} and {END!r}. Put them around the table.")
-    return f"{before}{BEGIN}\n\n{table(versions)}\n{END}{after}"

@@ -41,7 +41,6 @@ gate --nodes a,b -- true
 image build torch-cpu
 image context torch-cpu
 image list
-image versions
 isolate --simulate-fleet nodes=4
 lab down
 lab real-packages

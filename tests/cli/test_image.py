@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.images import build as building
-from gpucheck.images import fill, probe
+from gpucheck.images import probe
 from gpucheck.lab import system
 from gpucheck.lab.system import LabError
 from gpucheck.model import Limits, Simulation
@@ -98,19 +98,6 @@ def test_an_unknown_variant_is_one_line_with_the_near_one(image, command):
     assert status == 64
     assert "Did you mean torch-cpu?" in err
     assert "Traceback" not in err
-
-
-def test_a_file_out_of_step_exits_2_and_names_each_value(image, monkeypatch):
-    assert image("versions")[0] == 0
-    monkeypatch.setattr(
-        fill, "to_text", lambda _versions, old: old.replace("size_budget_mb: 1500", "size_budget_mb: 1")
-    )
-
-    status, out, _ = image("versions")
-
-    assert status == 2
-    assert "+    size_budget_mb: 1\n" in out
-    assert "out of step. Do: gpucheck image versions --update" in out
 
 
 def test_without_an_engine_build_says_what_to_do(image, monkeypatch):

@@ -4,11 +4,12 @@ import re
 
 import pytest
 
-from gpucheck.images import build, fill, versions
+from gpucheck.images import build, versions
 from gpucheck.images.build import BuildOptions, ImagePlan, assemble
-from gpucheck.images.fill import check_lock, lock_path
-from gpucheck.images.versions import require_platform
+from gpucheck.images.versions import lock_path, require_platform
 from gpucheck.lab.system import LabError
+from release import image_versions
+from release.image_versions import check_lock
 from tests.images.test_versions import NAMES, ROOT, VERSIONS
 
 
@@ -29,9 +30,9 @@ def test_making_locks_goes_on_where_one_index_is_out_of_reach(monkeypatch, tmp_p
             raise LabError("locking torch-cu126 failed\ndo: name the index")
 
     (tmp_path / "constraints.txt").write_text("")
-    monkeypatch.setattr(fill, "compile_lock", compile_lock)
-    monkeypatch.setattr(fill, "check_lock", lambda name, *_: checked.append(name))
-    fill.make_locks(VERSIONS, tmp_path, ["--find-links", "/wheels"])
+    monkeypatch.setattr(image_versions, "compile_lock", compile_lock)
+    monkeypatch.setattr(image_versions, "check_lock", lambda name, *_: checked.append(name))
+    image_versions.make_locks(VERSIONS, tmp_path, ["--find-links", "/wheels"])
 
     assert set(asked) == {"tools", *NAMES}
     assert [name for name, options in asked.items() if "unsafe-best-match" in options] == ["torch-cpu"]
@@ -41,7 +42,7 @@ def test_making_locks_goes_on_where_one_index_is_out_of_reach(monkeypatch, tmp_p
 
 def test_a_lock_is_resolved_for_each_platform_of_its_row_without_a_download(monkeypatch, tmp_path):
     asked = []
-    monkeypatch.setattr(fill, "run", lambda words, **_: asked.append(words))
+    monkeypatch.setattr(image_versions, "run", lambda words, **_: asked.append(words))
     row = VERSIONS.variants["torch-cu132"]
 
     check_lock("torch-cu132", row, tmp_path / "l.txt", VERSIONS.base, ["--find-links", "/w"])
@@ -56,7 +57,9 @@ def test_a_lock_is_resolved_for_each_platform_of_its_row_without_a_download(monk
     [("torch-cu126", "2.7.1-cu126 are on PyPI,"), ("torch-cpu", "2.13.0-cpu are in the sub-index cpu of")],
 )
 def test_a_variant_without_a_lock_names_where_its_wheels_are(name, where, tmp_path):
-    with pytest.raises(LabError, match=rf"(?s){name} has no lock.*{where}.*--update --index URL"):
+    with pytest.raises(
+        LabError, match=rf"(?s){name} has no lock.*{where}.*release.image_versions --update --index URL"
+    ):
         assemble(ImagePlan(tmp_path, VERSIONS.variant(name), name, VERSIONS.base, "b"))
 
 

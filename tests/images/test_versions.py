@@ -6,14 +6,13 @@ import pytest
 from msgspec.structs import replace
 from packaging.version import Version
 
-from gpucheck.images.fill import constraints, fill, lock_path, read_lock, requirements, to_text
 from gpucheck.images.versions import (
     FILE,
     PAGE,
     VersionsError,
-    fill_page,
     image_manifest,
     labels,
+    lock_path,
     purpose,
     read_versions,
     served,
@@ -21,6 +20,8 @@ from gpucheck.images.versions import (
     tag,
     version_text,
 )
+from release import image_versions
+from release.image_versions import constraints, fill, fill_page, main, read_lock, requirements
 
 ROOT = Path(__file__).parents[2]
 VERSIONS = read_versions(ROOT)
@@ -36,10 +37,15 @@ def with_row(name, spec=None, **filled):
 
 
 def test_the_file_is_what_the_resolver_and_the_locks_say():
-    """The one that fails when stack knowledge moves on: then run gpucheck image versions --update."""
-    text = (ROOT / FILE).read_text()
+    """The one that fails when stack knowledge moves on: then run python -m release.image_versions --update."""
+    assert main([]) == 0
 
-    assert to_text(fill(VERSIONS, ROOT), text) == text
+
+def test_a_value_out_of_step_is_shown(monkeypatch, capsys):
+    monkeypatch.setattr(image_versions, "to_text", lambda _, old: old.replace("_mb: 1500", "_mb: 1"))
+
+    assert main([]) == 2
+    assert "+    size_budget_mb: 1\n" in capsys.readouterr().out
 
 
 def test_a_gpu_that_no_table_knows_is_one_message():

@@ -1,14 +1,33 @@
-"""Fill images/versions.yml from the stack resolver and from the locks, and make these."""
+"""``python -m release.image_versions``: compare images/versions.yml with the stack resolver and the locks.
 
+The exit status is 2 if they differ. --update makes the locks and fills the file and the table of the page.
+"""
+
+import argparse
+import difflib
 import re
 import shutil
+import sys
 from itertools import takewhile
 from pathlib import Path
 
 import msgspec
 import yaml
 
-from gpucheck.images.versions import FILE, MACHINES, Base, Filled, Variant, Versions, VersionsError
+from gpucheck.images.build import index_options
+from gpucheck.images.versions import (
+    FILE,
+    MACHINES,
+    PAGE,
+    Base,
+    Filled,
+    Variant,
+    Versions,
+    VersionsError,
+    lock_path,
+    read_versions,
+    table,
+)
 from gpucheck.knowledge import tables
 from gpucheck.lab.system import LabError, run, say
 from gpucheck.processes.environment import python_module
@@ -17,7 +36,7 @@ from gpucheck.stack import Refusal, UnknownInput, resolve
 from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
 
-LOCKS = "images/locks"
+TOP = Path(__file__).parents[1]
 # No GPU limits a CPU build, but the resolver needs one: any GPU that every driver branch supports.
 ANY_GPU = "Tesla T4"
 # Library -> the wheels with it: those of CUDA 13 have no suffix for their CUDA major if the name is unique.
@@ -28,10 +47,6 @@ CARRIERS = {
 }
 # A requirement as uv writes it: ``torch==2.13.0+cpu ; marker \``.
 LOCKED = re.compile(r"^([\w.-]+)(?:\[[^]]*\])?==([^\s;\\]+)", re.MULTILINE)
-
-
-def lock_path(root: Path, name: str) -> Path:
-    return root / LOCKS / f"{name}.txt"
 
 
 def read_lock(path: Path) -> dict[str, str]:
@@ -195,3 +210,44 @@ def check_lock(name: str, row: Variant, lock: Path, base: Base, options: list[st
             words += ["--target", folder, "--no-deps", "--only-binary", ":all:", "--require-hashes"]
             words += ["--python-version", base.python, "--python-platform", platform]
             run([*words, *options, "--requirement", lock], what=f"resolving the lock of {name} for {place}", hint=HINT)
+
+
+BEGIN, END = "<!-- variants: made by `python -m release.image_versions --update` -->", "<!-- end of variants -->"
+
+
+def fill_page(text: str, versions: Versions) -> str:
+    """Return the page with its table generated again. Raises ValueError if the page lacks the marks."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{PAGE} has no lines {BEGIN!r} and {END!r}. Put them around the table.")
+    return f"{before}{BEGIN}\n\n{table(versions)}\n{END}{after}"
+
+
+def main(words: list[str] | None = None) -> int:
+    """Print what differs, or update it."""
+    parser = argparse.ArgumentParser(prog="python -m release.image_versions", description=__doc__)
+    parser.add_argument("--update", action="store_true", help="make the locks, and fill the file and the page")
+    parser.add_argument("--index", action="append", default=[], metavar="URL", help="an additional package index")
+    parser.add_argument("--find-links", action="append", default=[], metavar="DIR|URL", help="a directory of wheels")
+    options = parser.parse_args(words)
+    versions = read_versions(TOP)
+    if options.update:
+        make_locks(fill(versions, TOP), TOP, index_options(tuple(options.index), tuple(options.find_links)))
+    versions = fill(versions, TOP)  # what the image carries is read from the locks
+    old = (TOP / FILE).read_text(encoding="utf-8")
+    new = to_text(versions, old)
+    if options.update:
+        (TOP / FILE).write_text(new, encoding="utf-8")
+        (TOP / PAGE).write_text(fill_page((TOP / PAGE).read_text(encoding="utf-8"), versions), encoding="utf-8")
+        return 0
+    changed = difflib.unified_diff(old.splitlines(), new.splitlines(), FILE, "resolver and locks", n=0, lineterm="")
+    print("\n".join(changed) or f"{FILE} is in step with the resolver and the locks")
+    return 0 if old == new else 2
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (LabError, VersionsError) as error:
+        sys.exit(str(error))
