@@ -54,21 +54,6 @@ def up(name: str, subnet: str, light: int | None, profile: str | None, *, bare_m
     click.echo(bring_up(lab, hosts) if light is None else up_light(lab, light, profile))
 
 
-@COMMAND.command("real-packages")
-@NAME
-@SUBNET
-def real_packages(name: str, subnet: str) -> None:
-    """Start a Debian 12 host for real packages.
-
-    Prints the path of its inventory. Packages, DKMS and NVML are not replaced by stubs. The GPUs are SIMULATED, so
-    no driver is loaded.
-    """
-    from gpucheck.lab.model import make_lab
-    from gpucheck.lab.real_packages import up as bring_up
-
-    click.echo(bring_up(make_lab(name, subnet)))
-
-
 @COMMAND.command()
 @NAME
 @click.option("--images", is_flag=True, help="Also remove the images. The next lab up rebuilds them.")

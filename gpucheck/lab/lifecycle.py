@@ -143,11 +143,9 @@ def prepare(client: "DockerClient", lab: Lab) -> Ground:
     return Ground(flavour, images, public_key, key_fingerprint, wheelhouse.torch_version)
 
 
-def write_down(
-    lab: Lab, inventory: dict[str, Any], stack_spec: dict[str, Any], keys: dict[str, str], command: str = "up"
-) -> Path:
+def write_down(lab: Lab, inventory: dict[str, Any], stack_spec: dict[str, Any], keys: dict[str, str]) -> Path:
     """Write what Ansible and ssh need; returns the inventory's path. keys: public host key by address."""
-    comment = f"Written by `gpucheck lab {command}`; gone with `gpucheck lab down --name {lab.name}`."
+    comment = f"Written by `gpucheck lab up`; gone with `gpucheck lab down --name {lab.name}`."
     files.write_if_changed(lab.directory / "known_hosts", files.known_hosts(keys))
     files.write_stack_spec(lab.directory, files.dump(stack_spec, comment))
     files.write_if_changed(lab.directory / "inventory.yml", files.dump(inventory, comment))

@@ -43,7 +43,6 @@ image context torch-cpu
 image list
 isolate --simulate-fleet nodes=4
 lab down
-lab real-packages
 lab status
 lab up
 network {P100}

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.lab import images, real_packages
+from gpucheck.lab import images
 from gpucheck.lab.images import AptSource, Recipe
 from gpucheck.lab.model import Lab
 from gpucheck.lab.system import LabError
+from tests.lab import real_packages
 
 ROOT = Path(__file__).parents[2]
 

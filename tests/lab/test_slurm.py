@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gpucheck.lab import real_packages
 from gpucheck.lab.lifecycle import KERNEL
+from tests.lab import real_packages
 from tests.lab.changes import NEW, OLD
 from tests.lab.e2e import ROOT, Run, docker, until
 from tests.lab.own_lab import ENVIRONMENT, OwnLab, outcomes

@@ -6,6 +6,7 @@ the engine's kernel, which loads no module of that one.
 """
 
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from gpucheck.lab import containers, images
 from gpucheck.lab import inventory as files
 from gpucheck.lab.hosts import host_options, machine_archive
 from gpucheck.lab.lifecycle import login_key, one_at_a_time, write_down
-from gpucheck.lab.model import LABEL_STAMP, HostSpec, Lab
+from gpucheck.lab.model import LABEL_STAMP, HostSpec, Lab, make_lab
 from gpucheck.lab.system import LabError, engine, failed, say
 from gpucheck.lab.wheelhouse import ensure_wheelhouse
 
@@ -43,7 +44,7 @@ def up(lab: Lab) -> Path:
             image = ensure_image(client, lab.root)
         containers.ensure_network(client, lab)
         key = ensure_host(client, lab, image, wheels, login_key(lab.directory))
-        return write_down(lab, inventory(lab), STACK_SPEC, {str(lab.ip(HOST)): key}, "real-packages")
+        return write_down(lab, inventory(lab), STACK_SPEC, {str(lab.ip(HOST)): key})
 
 
 def inventory(lab: Lab) -> dict[str, Any]:
@@ -125,3 +126,7 @@ def newest_kernel(client: "DockerClient", lab: Lab, image: str) -> str:
         hint = "check that containers of this machine reach its Debian archive (docker run ... apt-get update)"
         raise LabError(failed("asking Debian's archive for its kernel", f"{question} exited {status}", output, hint))
     return match[1]
+
+
+if __name__ == "__main__":
+    print(up(make_lab(*sys.argv[1:])))
