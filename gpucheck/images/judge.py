@@ -8,7 +8,8 @@ from gpucheck.checks.host.access import locked_memory
 from gpucheck.checks.host.shared_memory import ENOUGH, MIB
 from gpucheck.checks.software import driver
 from gpucheck.checks.software._wheels import CODE_NAME, PTX_NAME, VERSION, Built, Wheel, code_for_gpus, driver_floor
-from gpucheck.images.probe import UNMAPPED, ImageManifest, Library, Values
+from gpucheck.images.probe import ImageManifest, Values
+from gpucheck.images.selfreport import UNMAPPED, Library
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, NvmlFailure, NvmlReading
 from gpucheck.model.facts import Facts

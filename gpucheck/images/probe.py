@@ -8,65 +8,13 @@ import msgspec
 
 from gpucheck.checks.software import driver
 from gpucheck.checks.software._wheels import NEEDS, Wheel, more, read_wheels
+from gpucheck.images.selfreport import SelfReport
 from gpucheck.model.facts import Facts, Source
 from gpucheck.processes.capture import HostResources, capture
 from gpucheck.processes.signals import signal_name
 
 SECONDS = 20.0
-UNMAPPED = 65534
 MANIFEST = "share/gpucheck/image.json"
-
-
-class Library(msgspec.Struct, frozen=True, kw_only=True):
-    """A CUDA library of the framework. version: as the library reports it; error: why it does not."""
-
-    paths: tuple[str, ...]
-    version: str | None = None
-    error: str | None = None
-
-
-class Rights(msgspec.Struct, frozen=True, kw_only=True):
-    """Mode (octal), owner and group of the driver's control device, and the ids of this process."""
-
-    mode: str
-    uid: int
-    gid: int
-    process_uid: int
-    process_gids: tuple[int, ...]
-
-    @property
-    def allow(self) -> bool:
-        """Return whether the file's mode lets this process read and write; then something else denies access."""
-        bits = int(self.mode, 8)
-        # Root of a user namespace (rootless) is not the host's: files of users outside it show this owner.
-        if self.process_uid == 0 and self.uid != UNMAPPED:
-            return True
-        shift = 6 if self.process_uid == self.uid else 3 if self.gid in self.process_gids else 0
-        return bits >> shift & 6 == 6
-
-    def __str__(self) -> str:
-        groups = " ".join(map(str, self.process_gids))
-        return f"mode {self.mode}, owner {self.uid}:{self.gid}; this process: user {self.process_uid}, groups {groups}"
-
-
-class SelfReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The output of the child process: library by component (cuda, cudnn, nccl).
-
-    device: /dev/nvidiactl: ``open``, an errno's name, None if it is missing; rights: of that file.
-    driver: libcuda.so.1: ``loaded``, the loader's message, None if unknown; driver_files: its paths.
-    shadowing: by directory of LD_LIBRARY_PATH, the libraries there that the wheels also include.
-    rdma: InfiniBand and RoCE devices in this container. verbs: libibverbs.so.1, as driver.
-    """
-
-    device: str | None = None
-    rights: Rights | None = None
-    driver: str | None = None
-    driver_files: tuple[str, ...] = ()
-    shadowing: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
-    rdma: tuple[str, ...] = ()
-    verbs: str | None = None
-    libraries: dict[str, Library] = msgspec.field(default_factory=dict)
-    error: str | None = None
 
 
 class ImageManifest(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,12 +6,14 @@ Version codes: CUDA 1000 x major + 10 x minor; NCCL and cuDNN 9 10000 x major + 
 
 import ctypes
 import errno
-import json
 import os
 import sys
 import sysconfig
 from pathlib import Path
 
+import msgspec
+
+UNMAPPED = 65534
 DEVICE = "/dev/nvidiactl"
 DRIVER = "libcuda.so.1"
 # Directories of the driver's libraries: Apptainer, GKE, WSL, NixOS, and distributions on both architectures.
@@ -37,6 +39,58 @@ LIBRARIES = {
     "cudnn": ("libcudnn.so.", "cudnnGetVersion", False),
     "nccl": ("libnccl.so.", "ncclGetVersion", True),
 }
+
+
+class Library(msgspec.Struct, frozen=True, kw_only=True):
+    """A CUDA library of the framework. version: as the library reports it; error: why it does not."""
+
+    paths: tuple[str, ...]
+    version: str | None = None
+    error: str | None = None
+
+
+class Rights(msgspec.Struct, frozen=True, kw_only=True):
+    """Mode (octal), owner and group of the driver's control device, and the ids of this process."""
+
+    mode: str
+    uid: int
+    gid: int
+    process_uid: int
+    process_gids: tuple[int, ...]
+
+    @property
+    def allow(self) -> bool:
+        """Return whether the file's mode lets this process read and write; then something else denies access."""
+        bits = int(self.mode, 8)
+        # Root of a user namespace (rootless) is not the host's: files of users outside it show this owner.
+        if self.process_uid == 0 and self.uid != UNMAPPED:
+            return True
+        shift = 6 if self.process_uid == self.uid else 3 if self.gid in self.process_gids else 0
+        return bits >> shift & 6 == 6
+
+    def __str__(self) -> str:
+        groups = " ".join(map(str, self.process_gids))
+        return f"mode {self.mode}, owner {self.uid}:{self.gid}; this process: user {self.process_uid}, groups {groups}"
+
+
+class SelfReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The output of the child process: library by component (cuda, cudnn, nccl).
+
+    device: /dev/nvidiactl: ``open``, an errno's name, None if it is missing; rights: of that file.
+    driver: libcuda.so.1: ``loaded``, the loader's message, None if unknown; driver_files: its paths.
+    shadowing: by directory of LD_LIBRARY_PATH, the libraries there that the wheels also include.
+    rdma: InfiniBand and RoCE devices in this container. verbs: libibverbs.so.1, as driver.
+    """
+
+    device: str | None = None
+    rights: Rights | None = None
+    driver: str | None = None
+    driver_files: tuple[str, ...] = ()
+    shadowing: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    rdma: tuple[str, ...] = ()
+    verbs: str | None = None
+    libraries: dict[str, Library] = msgspec.field(default_factory=dict)
+    error: str | None = None
 
 
 def copies(folder: Path, start: str) -> list[str]:
@@ -65,20 +119,17 @@ def in_words(part: str, code: int) -> str:
     return f"{code // step}.{code % step // 100}.{code % 100}"
 
 
-def report(folder: Path) -> dict[str, dict[str, object]]:
-    """Return each installed library: ``paths``, and ``version`` or ``error``."""
-    found: dict[str, dict[str, object]] = {}
+def report(folder: Path) -> dict[str, Library]:
+    """Return each installed library."""
+    found = {}
     for part, (start, call, pointer) in LIBRARIES.items():
         paths = copies(folder, start)
-        if not paths:
-            continue
-        row: dict[str, object] = {"paths": paths}
         try:
-            row["version"] = in_words(part, library_version(paths[0], call, pointer=pointer))
+            version = in_words(part, library_version(paths[0], call, pointer=pointer)) if paths else None
+            found[part] = Library(paths=tuple(paths), version=version)
         except (OSError, AttributeError) as error:
-            row["error"] = str(error)
-        found[part] = row
-    return found
+            found[part] = Library(paths=tuple(paths), error=str(error))
+    return {part: library for part, library in found.items() if library.paths}
 
 
 def device_access(path: str = DEVICE) -> str | None:
@@ -95,27 +146,27 @@ def device_access(path: str = DEVICE) -> str | None:
     return "open"
 
 
-def device_rights(path: str = DEVICE) -> dict[str, object] | None:
-    """Return mode (octal), owner and group of the control device, and the ids of this process; None without a file."""
+def device_rights(path: str = DEVICE) -> Rights | None:
+    """Return the rights of the control device; None without a file."""
     try:
         found = os.stat(path)  # noqa: PTH116 - one call for a name in a message
     except OSError:
         return None
-    return {
-        "mode": f"{found.st_mode & 0o7777:04o}",
-        "uid": found.st_uid,
-        "gid": found.st_gid,
-        "process_uid": os.geteuid(),
-        "process_gids": sorted({os.getegid(), *os.getgroups()}),
-    }
+    return Rights(
+        mode=f"{found.st_mode & 0o7777:04o}",
+        uid=found.st_uid,
+        gid=found.st_gid,
+        process_uid=os.geteuid(),
+        process_gids=tuple(sorted({os.getegid(), *os.getgroups()})),
+    )
 
 
-def driver_files(folders: tuple[str, ...] = DRIVER_FOLDERS) -> list[str]:
+def driver_files() -> tuple[str, ...]:
     """Return the paths of the driver's library in known directories, even if the loader does not search them."""
-    return [path for folder in folders if os.path.exists(path := f"{folder}/{DRIVER}")]  # noqa: PTH110 - as above
+    return tuple(path for folder in DRIVER_FOLDERS if os.path.exists(path := f"{folder}/{DRIVER}"))  # noqa: PTH110 - as above
 
 
-def shadowing(search_path: str) -> dict[str, list[str]]:
+def shadowing(search_path: str) -> dict[str, tuple[str, ...]]:
     """Return directories of LD_LIBRARY_PATH with libraries that wheels also include, with the file names."""
     found = {}
     for folder in dict.fromkeys(part for part in search_path.split(":") if part):
@@ -124,15 +175,15 @@ def shadowing(search_path: str) -> dict[str, list[str]]:
         except OSError:
             continue
         if own := [name for name in names if name.startswith(CARRIED)]:
-            found[folder] = own
+            found[folder] = tuple(own)
     return found
 
 
-def rdma_devices(folder: str = RDMA_DEVICES) -> list[str]:
+def rdma_devices() -> tuple[str, ...]:
     try:
-        return sorted(name for name in os.listdir(folder) if name.startswith("uverbs"))  # noqa: PTH208 - as above
+        return tuple(sorted(name for name in os.listdir(RDMA_DEVICES) if name.startswith("uverbs")))  # noqa: PTH208 - as above
     except OSError:
-        return []
+        return ()
 
 
 def loads(name: str = DRIVER) -> str:
@@ -145,16 +196,14 @@ def loads(name: str = DRIVER) -> str:
 
 
 if __name__ == "__main__":
-    packages = Path(sysconfig.get_path("purelib"))
-    libraries = {} if "--quick" in sys.argv else report(packages)
-    answer = {
-        "device": device_access(),
-        "rights": device_rights(),
-        "driver": loads(DRIVER),
-        "driver_files": driver_files(),
-        "libraries": libraries,
-        "shadowing": shadowing(os.environ.get("LD_LIBRARY_PATH", "")),
-        "rdma": rdma_devices(),
-        "verbs": loads(RDMA_LIBRARY),
-    }
-    print(json.dumps(answer))
+    answer = SelfReport(
+        device=device_access(),
+        rights=device_rights(),
+        driver=loads(DRIVER),
+        driver_files=driver_files(),
+        libraries={} if "--quick" in sys.argv else report(Path(sysconfig.get_path("purelib"))),
+        shadowing=shadowing(os.environ.get("LD_LIBRARY_PATH", "")),
+        rdma=rdma_devices(),
+        verbs=loads(RDMA_LIBRARY),
+    )
+    print(msgspec.json.encode(answer).decode())

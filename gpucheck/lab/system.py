@@ -198,14 +198,11 @@ def _start_daemon() -> "DockerClient":
             return client
     status = daemon.poll()
     why = f"dockerd exited {status}" if status is not None else f"no answer within {START_SECONDS:.0f} s"
-    raise LabError(failed("starting the Docker engine", why, reasons(_log()), f"{LOG} has the rest"))
-
-
-def _log() -> str:
     try:
-        return LOG.read_text(errors="replace")[-20000:]
+        log = LOG.read_text(errors="replace")[-20000:]
     except OSError as error:
-        return f"{LOG}: {error.strerror}"
+        log = f"{LOG}: {error.strerror}"
+    raise LabError(failed("starting the Docker engine", why, reasons(log), f"{LOG} has the rest"))
 
 
 def reasons(log: str) -> str:

@@ -11,19 +11,21 @@ from pathlib import Path
 
 import msgspec
 
+from gpucheck.compute.engines.simulated import ComputeGpu
+from gpucheck.host.nvml.health import named_reasons
 from gpucheck.model import DriverState, Simulation
 from gpucheck.processes.atomic import SHARED, write_atomic
 from gpucheck.simulator.answers import answers
-from gpucheck.simulator.compute import gpus_that_compute
 from gpucheck.simulator.cuda.copies import copies
 from gpucheck.simulator.faults import apply
-from gpucheck.simulator.machine import Machine, build
+from gpucheck.simulator.machine import Machine, SimulatedGpu, build
 from gpucheck.simulator.machine.profile import Profile
 from gpucheck.simulator.sysfs.driver import kernel_log, write_driver
 from gpucheck.simulator.sysfs.pci import Tree, write_pci
 from gpucheck.simulator.sysfs.platform import write_platform
 
 NVLSM = "2025.10.11-1"
+SW_POWER_CAP = ("sw-power-cap",)
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,3 +103,34 @@ def _install(machine: Machine, profile: Profile) -> None:
         machine.packages[unit] = f"{profile.driver.version}-1"
     if "nvidia-fabricmanager" in profile.services and not any(f.kind == "nvswitch" for f in machine.functions.values()):
         machine.packages["nvlsm"] = NVLSM
+
+
+def gpus_that_compute(machine: Machine) -> tuple[ComputeGpu, ...]:
+    """What the GPUs can compute, and what is wrong with it: compute.json."""
+    return tuple(_computing(gpu) for gpu in machine.gpus if gpu.visible and not gpu.function.lost)
+
+
+def _computing(gpu: SimulatedGpu) -> ComputeGpu:
+    mask = gpu.nvml.get("clocks_event_reasons.load")
+    held_by = (named_reasons(int(mask, 0)) if mask is not None else None) or ()
+    held = gpu.nvml.get("clock.1.load")
+    if held_by == SW_POWER_CAP:  # the governor itself keeps to the limit
+        held, held_by = None, ()
+    limit = gpu.nvml.get("power.limit_mw")
+    clock, memory = gpu.model.clocks_mhz
+    return ComputeGpu(
+        name=gpu.model.name,
+        bus_id=gpu.function.bus_id,
+        capability=gpu.model.compute_capability,
+        clock_mhz=float(clock),
+        power_limit_w=int(limit) / 1000 if limit is not None else float(gpu.model.power_limit_w),
+        power_default_w=float(gpu.model.power_limit_w),
+        slowdown_c=gpu.slowdown_c,
+        memory_limit_c=float(gpu.model.thermal.memory) if gpu.model.thermal.memory else None,
+        multiprocessors=gpu.model.multiprocessors,
+        memory_bus_bits=gpu.model.memory_bus_bits,
+        memory_clock_mhz=float(memory),
+        held_mhz=float(held) if held is not None else None,
+        held_by=held_by,
+        **gpu.compute,  # type: ignore[arg-type]  # by the names of its fields
+    )

@@ -238,15 +238,27 @@ def tuning_plan(spec: Tuning, arch: str = "x86_64") -> dict[str, Any] | None:
     requested. None: no setting is requested. Raises PlanGap.
     """
     boot = kernel_arguments(spec.iommu, arch)
-    keys = _kernel_keys(spec)
+    keys = {
+        **({"kernel.numa_balancing": "0"} if spec.numa_balancing == "off" else {}),
+        **({"vm.nr_hugepages": spec.hugepages} if spec.hugepages != LEAVE else {}),
+        **spec.sysctl,
+    }
+    pairs = ((THP, spec.transparent_hugepages), (GOVERNORS, spec.governor))
+    sysfs = [(path, value) for path, value in pairs if value != LEAVE]
+    limits = [(item, value) for item, value in (("memlock", spec.memlock), ("nofile", spec.nofile)) if value != LEAVE]
+    # limits.d applies to logins only, where * includes all users except root; services have the manager's defaults.
+    defaults = [f"DefaultLimit{item.upper()}={value.replace('unlimited', 'infinity')}" for item, value in limits]
+    lines = {
+        SYSCTL: [f"-{key} = {value}" for key, value in keys.items()],
+        TMPFILES: [f"w {path} - - - - {value}" for path, value in sysfs],
+        LIMITS: [f"{who} - {item} {value}" for item, value in limits for who in ("*", "root")],
+        MANAGER: ["[Manager]", *defaults] if defaults else [],
+    }
+    head = "# Written by gpucheck: tuning in stack.yml\n"
     files = [
-        _file(SYSCTL, [f"-{key} = {value}" for key, value in keys.items()]),
-        _file(TMPFILES, [f"w {path} - - - - {value}" for path, value in _sysfs(spec)]),
-        _file(LIMITS, _limits(spec)),
-        _file(MANAGER, _manager(spec)),
+        {"path": path, "content": head + "\n".join(some) + "\n", "mode": "0644"} for path, some in lines.items() if some
     ]
-    wanted = [file for file in files if file]
-    if not wanted and not boot:
+    if not files and not boot:
         return None
     live = [
         {"path": f"/proc/sys/{key.replace('.', '/')}", "value": value, "name": key}
@@ -254,41 +266,11 @@ def tuning_plan(spec: Tuning, arch: str = "x86_64") -> dict[str, Any] | None:
         # Fragmented memory gives fewer pages than requested, so they are reserved at boot.
         if key != "vm.nr_hugepages"
     ]
-    live += [{"path": path, "value": value, "name": SYSFS_NAMES[path]} for path, value in _sysfs(spec)]
-    return {"files": wanted, "live": live, **({"boot": boot} if boot else {})}
+    live += [{"path": path, "value": value, "name": SYSFS_NAMES[path]} for path, value in sysfs]
+    return {"files": files, "live": live, **({"boot": boot} if boot else {})}
 
 
 SYSFS_NAMES = {THP: "transparent huge pages", GOVERNORS: "the CPU governor"}
-
-
-def _kernel_keys(spec: Tuning) -> dict[str, str]:
-    keys = {"kernel.numa_balancing": "0"} if spec.numa_balancing == "off" else {}
-    if spec.hugepages != LEAVE:
-        keys["vm.nr_hugepages"] = spec.hugepages
-    return {**keys, **spec.sysctl}
-
-
-def _sysfs(spec: Tuning) -> list[tuple[str, str]]:
-    pairs = ((THP, spec.transparent_hugepages), (GOVERNORS, spec.governor))
-    return [(path, value) for path, value in pairs if value != LEAVE]
-
-
-def _limits(spec: Tuning) -> list[str]:
-    """Return the lines of limits.d; ``*`` includes all users except root."""
-    values = (("memlock", spec.memlock), ("nofile", spec.nofile))
-    return [f"{who} - {item} {value}" for item, value in values if value != LEAVE for who in ("*", "root")]
-
-
-def _manager(spec: Tuning) -> list[str]:
-    """Return the default limits of services; limits.d applies to logins only."""
-    lines = ["DefaultLimitMEMLOCK=infinity"] if spec.memlock != LEAVE else []
-    lines += [f"DefaultLimitNOFILE={spec.nofile}"] if spec.nofile != LEAVE else []
-    return ["[Manager]", *lines] if lines else []
-
-
-def _file(path: str, lines: list[str]) -> dict[str, Any]:
-    head = "# Written by gpucheck: tuning in stack.yml\n"
-    return {"path": path, "content": head + "\n".join(lines) + "\n", "mode": "0644"} if lines else {}
 
 
 GRUB = "/etc/default/grub.d/90-gpucheck.cfg"

@@ -12,9 +12,9 @@ from gpucheck.compute.running.run import ComputeRun
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Repeats, Sample
 from gpucheck.model.device import Device
-from gpucheck.simulator.compute import gpus_that_compute
 from gpucheck.simulator.faults import apply
 from gpucheck.simulator.machine import build
+from gpucheck.simulator.writer import gpus_that_compute
 
 LOUD = (Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN)
 IDS = [f"0000:{number:02x}:00.0" for number in range(1, 9)]

@@ -3,7 +3,8 @@
 from msgspec.structs import replace
 
 from gpucheck.checks.software._wheels import Wheel
-from gpucheck.images.probe import ImageManifest, Library, SelfReport, Values
+from gpucheck.images.probe import ImageManifest, Values
+from gpucheck.images.selfreport import Library, SelfReport
 from gpucheck.model import DriverState, Limits, NvmlFailure, PciDevice
 from tests import fakes
 from tests.machines import LOADED, p100, reading

@@ -6,13 +6,12 @@ import shutil
 import subprocess
 import sys
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from gpucheck.images import judge, probe, selfreport
 from gpucheck.images.judge import evaluate
-from gpucheck.images.probe import SelfReport
+from gpucheck.images.selfreport import Rights, SelfReport
 from gpucheck.model import CRASHED, DEFECT, EXIT_STATUS, LATE, NOT_STARTED, DriverState, Limits, NvmlFailure, Verdict
 from gpucheck.model import worst as worst_of
 from tests.images.inside import CPU, CPU_IMAGE, NO_LIBCUDA, ON_A_LAPTOP, ON_P100, OWN, P100_ON_BUS, WITHOUT_GPUS, on
@@ -258,7 +257,7 @@ def denied(**own):
 
 
 def rights(mode, owner=0, group=44, user=1000, groups=(1000,)):
-    return probe.Rights(mode=mode, uid=owner, gid=group, process_uid=user, process_gids=groups)
+    return Rights(mode=mode, uid=owner, gid=group, process_uid=user, process_gids=groups)
 
 
 @pytest.mark.parametrize(
@@ -340,7 +339,7 @@ def libraries(tmp_path_factory):
 def test_each_library_answers_for_itself(libraries):
     found = selfreport.report(libraries)
 
-    assert {part: row["version"] for part, row in found.items()} == {
+    assert {part: row.version for part, row in found.items()} == {
         "cuda": "12.9",
         "cudnn": "9.28.0",
         "nccl": "2.32.3",
@@ -370,7 +369,7 @@ def test_a_second_copy_is_seen_and_a_link_is_none(libraries, tmp_path):
 def test_a_library_that_refuses_is_told_in_its_words(tmp_path, code, words):
     compiled(tmp_path, "nccl/lib/libnccl.so.2", code)
 
-    assert words in str(selfreport.report(tmp_path)["nccl"]["error"])
+    assert words in str(selfreport.report(tmp_path)["nccl"].error)
 
 
 def test_the_control_device_is_open_missing_or_refused(tmp_path):
@@ -418,8 +417,9 @@ def test_rights_of_the_device_are_read_with_the_processes_own_ids(tmp_path):
     device = tmp_path / "nvidiactl"
     device.touch(mode=0o600)
 
-    rights = msgspec.convert(selfreport.device_rights(str(device)), probe.Rights)
+    rights = selfreport.device_rights(str(device))
 
+    assert rights
     assert (rights.mode, rights.uid, rights.process_uid) == ("0600", os.geteuid(), os.geteuid())
     assert rights.allow
     assert selfreport.device_rights(str(tmp_path / "none")) is None
@@ -432,4 +432,4 @@ def test_only_libraries_that_wheels_bring_too_shadow_them(tmp_path):
         path.parent.mkdir(exist_ok=True)
         path.touch()
 
-    assert selfreport.shadowing(f"{driver}::{toolkit}:{tmp_path}/none") == {str(toolkit): ["libcudart.so.12"]}
+    assert selfreport.shadowing(f"{driver}::{toolkit}:{tmp_path}/none") == {str(toolkit): ("libcudart.so.12",)}

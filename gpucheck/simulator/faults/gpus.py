@@ -1,7 +1,6 @@
 """GPUs: lost, missing, in use, with damaged memory, or with clocks that something holds down."""
 
 from gpucheck.compute.engines.simulated import AIR_C, HEALTHY_RISE_C
-from gpucheck.simulator.compute import slowdown_c
 from gpucheck.simulator.faults import check_choice, fault, xid_line
 from gpucheck.simulator.machine import Machine, Process, SimulatedGpu
 from gpucheck.simulator.machine.profile import ADA, AMPERE, HOPPER, TURING
@@ -201,7 +200,7 @@ def governor_powersave(machine: Machine) -> None:
 def hot(machine: Machine, gpu: int, by: str = "paste") -> None:
     check_choice("by", by, ABOVE_C)
     hot = machine.gpu(gpu)
-    hot.compute["rise"] = (slowdown_c(hot) + ABOVE_C[by] - AIR_C) / HEALTHY_RISE_C
+    hot.compute["rise"] = (hot.slowdown_c + ABOVE_C[by] - AIR_C) / HEALTHY_RISE_C
 
 
 @fault("persistence mode is off")

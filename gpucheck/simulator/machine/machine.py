@@ -36,61 +36,52 @@ class Link:
 
 def check_nvlinks(profile: Profile) -> None:
     """Raise ValueError where a link is used twice, leads nowhere, or its GPU has no such link."""
-    models = models_of(profile)
-    for switch in (s for _, switches in _switched(profile) for s in switches):
-        _check_switch(profile, switch)
+    count = len(gpus_of(profile))
+    for gpus, switches in _switched(profile):
+        for switch in switches:
+            _check_switch(profile, switch)
+        for gpu in gpus:
+            if not 0 <= gpu < count:
+                raise ValueError(f"nvlink.boards: there is no GPU {gpu}; there are GPUs 0 to {count - 1}")
     for a, b, links in profile.nvlink.pairs:
-        if a == b or not (0 <= a < len(models) and 0 <= b < len(models)) or links < 1:
-            raise ValueError(
-                f"nvlink.pairs [{a}, {b}, {links}]: needs two of GPUs 0 to {len(models) - 1} and some links"
-            )
-    for gpu, (model, used) in enumerate(zip(models, _used(profile, len(models)), strict=True)):
-        has = model.nvlink.links if model.nvlink else 0
-        if used > has:
-            raise ValueError(f"nvlink: GPU {gpu} would need {used} links, {model.name} has {has}")
+        if a == b or not (0 <= a < count and 0 <= b < count) or links < 1:
+            raise ValueError(f"nvlink.pairs [{a}, {b}, {links}]: needs two of GPUs 0 to {count - 1} and some links")
+    links_of(profile)
 
 
 def links_of(profile: Profile) -> list[list[Link]]:
-    """Every port of every GPU, in NVML's order."""
+    """Every port of every GPU, in NVML's order. Raises ValueError where a GPU has too few."""
     buses = [device.bus_id for device in gpus_of(profile)]
     ports = [[Link() for _ in range(m.nvlink.links if m.nvlink else 0)] for m in models_of(profile)]
     free = [iter(range(len(row))) for row in ports]
+
+    def place(gpu: int) -> int:
+        found = next(free[gpu], None)
+        if found is None:
+            name = models_of(profile)[gpu].name
+            raise ValueError(f"nvlink: GPU {gpu} would need more links, {name} has {len(ports[gpu])}")
+        return found
+
     for a, b, count in profile.nvlink.pairs:
         for _ in range(count):
-            _join(ports, buses, (a, next(free[a])), (b, next(free[b])))
+            one, other = place(a), place(b)
+            ports[a][one] = Link(True, REMOTE_GPU, buses[b], (b, other))
+            ports[b][other] = Link(True, REMOTE_GPU, buses[a], (a, one))
     for gpus, switches in _switched(profile):
         for gpu in gpus:
             for switch, count in switches.items():
                 for _ in range(count):
-                    ports[gpu][next(free[gpu])] = Link(True, REMOTE_SWITCH, switch)
+                    ports[gpu][place(gpu)] = Link(True, REMOTE_SWITCH, switch)
     for gpu, row in enumerate(ports):
         for _ in range(profile.nvlink.hidden_switch_links):
-            row[next(free[gpu])] = Link(True, REMOTE_SWITCH)
+            row[place(gpu)] = Link(True, REMOTE_SWITCH)
     return ports
-
-
-def _join(ports: list[list[Link]], buses: list[str], one: tuple[int, int], other: tuple[int, int]) -> None:
-    ports[one[0]][one[1]] = Link(True, REMOTE_GPU, buses[other[0]], other)
-    ports[other[0]][other[1]] = Link(True, REMOTE_GPU, buses[one[0]], one)
 
 
 def _switched(profile: Profile) -> Iterator[tuple[tuple[int, ...], dict[str, int]]]:
     yield tuple(range(len(gpus_of(profile)))), profile.nvlink.switches
     for board in profile.nvlink.boards:
         yield board.gpus, board.switches
-
-
-def _used(profile: Profile, count: int) -> list[int]:
-    used = [profile.nvlink.hidden_switch_links] * count
-    for a, b, links in profile.nvlink.pairs:
-        used[a] += links
-        used[b] += links
-    for gpus, switches in _switched(profile):
-        for gpu in gpus:
-            if not 0 <= gpu < count:
-                raise ValueError(f"nvlink.boards: there is no GPU {gpu}; there are GPUs 0 to {count - 1}")
-            used[gpu] += sum(switches.values())
-    return used
 
 
 def _check_switch(profile: Profile, switch: str) -> None:
@@ -100,6 +91,7 @@ def _check_switch(profile: Profile, switch: str) -> None:
 
 
 NO_APPLICATION_CLOCKS = 590
+SLOWDOWN_C = 83.0  # of models without a published limit
 UPTIME_S = 432_000  # five days: long enough that an error can be old
 # What a bridge port can do to isolate what is below it (PCIe base specification 7.7.7), as Linux would turn it on
 ACS_CAPABILITY = {"root-port": 0x001F, "switch-downstream": 0x005F}
@@ -205,6 +197,11 @@ class SimulatedGpu:
     p2p_refused: dict[str, int] = field(default_factory=dict)
     nvml: dict[str, str] = field(default_factory=dict)
     compute: dict[str, float | bool] = field(default_factory=dict)
+
+    @property
+    def slowdown_c(self) -> float:
+        """The temperature from which the driver lowers the clock."""
+        return float(self.model.thermal.operating or self.model.thermal.slowdown or SLOWDOWN_C)
 
     def answer(self, values: Mapping[str, object], when: str = "always") -> None:
         """Override what NVML reports: ``always``, or only under ``load``. Raises ValueError for another word."""

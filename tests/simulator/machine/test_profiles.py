@@ -80,7 +80,7 @@ def test_a_good_profile_is_accepted(load):
         (
             "devices:",
             "nvlink: {hidden_switch_links: 2}\ndevices:",
-            "GPU 0 would need 2 links, Tesla P100-PCIE-16GB has 0",
+            "GPU 0 would need more links, Tesla P100-PCIE-16GB has 0",
         ),
         ("devices:", "devices: {", "box.yml:9: not YAML"),
         ("summary:", "cpu: xeon-e5-2690\nsummary:", "Did you mean xeon-e5-2690-v4?"),
