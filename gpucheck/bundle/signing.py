@@ -110,15 +110,8 @@ def run(
     """Return the stdout of a program. what: the step, for the message. Raises BundleError with its last lines."""
     program = str(words[0])
     try:
-        done = subprocess.run(
-            words,
-            check=False,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=SECONDS,
-            env={**os.environ, **(environment or {})},
-        )
+        none, env = subprocess.DEVNULL, {**os.environ, **(environment or {})}
+        done = subprocess.run(words, check=False, cwd=cwd, stdin=none, capture_output=True, timeout=SECONDS, env=env)
     except FileNotFoundError as error:
         debian, redhat = COMES_WITH.get(program, (program, program))
         raise BundleError(

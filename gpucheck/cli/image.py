@@ -75,7 +75,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     verdict = worst(finding.verdict for finding in findings)
     report: dict[str, Any] = {
         "schema": SCHEMA,
-        "simulated": facts.simulation is not None,
+        "simulated": values.simulated,
         "image": msgspec.to_builtins(values.manifest) if isinstance(values.manifest, msgspec.Struct) else None,
         "purpose": _purpose(values.manifest),
         "frameworks": {wheel.name: wheel.version for wheel in values.wheels},

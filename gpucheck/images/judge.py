@@ -73,7 +73,7 @@ def _usable(values: Values, gpus: int) -> Iterator[Finding]:
     if hidden is not None and hidden.strip() in ("", "-1", "NoDevFiles"):
         state = f"{seen}; CUDA_VISIBLE_DEVICES={hidden!r} hides all of them"
         yield HOST.warns("images.gpus-hidden-from-cuda", state, WANTED_ACCESS)
-    if values.own.driver == "loaded" or values.facts.simulation is not None:
+    if values.own.driver == "loaded" or values.simulated:
         return
     if values.own.driver is None:
         state = f"{seen}; CUDA driver library unknown: {values.own.error or 'no self-report'}"
@@ -133,8 +133,7 @@ WANTED = "RDMA devices, libibverbs and unlimited locked memory"
 def evaluate_network(values: Values) -> Iterator[Finding]:
     """Yield at most one finding; none without an RDMA device on the host or in the container, or without NCCL."""
     manifest, own = values.manifest, values.own
-    simulated = values.facts.simulation is not None
-    if not isinstance(manifest, ImageManifest) or manifest.cuda is None or simulated or own.error is not None:
+    if not isinstance(manifest, ImageManifest) or manifest.cuda is None or values.simulated or own.error is not None:
         return
     on_host = " ".join(name for device in values.facts.pci for name in device.infiniband_names)
     if not own.rdma and on_host:

@@ -47,6 +47,10 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     facts: Facts
     full: dict[str, Any] | None = None
 
+    @property
+    def simulated(self) -> bool:
+        return self.facts.simulation is not None
+
 
 def read(source: Source, *, quick: bool, full: bool, prefix: Path = Path(sys.prefix)) -> Values:
     """Read all values once. quick omits the libraries; full imports the framework, which takes seconds."""

@@ -35,18 +35,11 @@ def engine_errors(what: str) -> Iterator[None]:
         yield
     except docker.errors.APIError as error:
         why = str(error.explanation or error)
-        raise LabError(
-            failed(
-                what,
-                "the Docker engine rejected the request",
-                why,
-                "docker ps -a, docker network ls show what is there",
-            )
-        ) from error
+        hint = "docker ps -a, docker network ls show what is there"
+        raise LabError(failed(what, "the Docker engine rejected the request", why, hint)) from error
     except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
-        raise LabError(
-            failed(what, "the Docker engine went away", str(error), "run this again; it starts the engine")
-        ) from error
+        hint = "run this again; it starts the engine"
+        raise LabError(failed(what, "the Docker engine went away", str(error), hint)) from error
 
 
 def lab_containers(client: "DockerClient", lab_name: str) -> dict[str, "Container"]:
@@ -93,6 +86,9 @@ def kept(container: "Container | None", stamp: str) -> "Container | None":
 
 
 def start(container: "Container") -> None:
+    """Start a container that does not run."""
+    if container.status == "running":
+        return
     with engine_errors(f"starting the container {container.name}"):
         container.start()
 

@@ -56,8 +56,7 @@ def ensure_host(client: "DockerClient", lab: Lab, host: HostSpec, ground: Ground
         container = make_host(client, lab, host, ground, stamp)
         containers.put_archive(container, "/", machine)
     # Each time: the key or the mirror may have been replaced since.
-    if container.status != "running":
-        containers.start(container)
+    containers.start(container)
     connect_host(client, lab, host, container, ground.public_key)
     containers.wait_for(container, "systemctl", "is-active", "multi-user.target", what=f"booting {host.name}")
     return containers.host_key(container)
@@ -68,16 +67,10 @@ def make_host(client: "DockerClient", lab: Lab, host: HostSpec, ground: Ground, 
 
     One that appears as bare metal may mount: it puts its hardware over what it sees of the machine below.
     """
-    rights = {"cap_add": ["SYS_ADMIN"], "security_opt": ["apparmor=unconfined"], "command": [POWER_ON]}
-    return containers.create(
-        client,
-        lab,
-        host,
-        image=ground.images[host.image],
-        labels={LABEL_STAMP: stamp, LABEL_FLAVOUR: ground.flavour},
-        **host_options(client, {}),
-        **(rights if host.bare_metal else {}),
-    )
+    options, labels = host_options(client, {}), {LABEL_STAMP: stamp, LABEL_FLAVOUR: ground.flavour}
+    if host.bare_metal:
+        options |= {"cap_add": ["SYS_ADMIN"], "security_opt": ["apparmor=unconfined"], "command": [POWER_ON]}
+    return containers.create(client, lab, host, image=ground.images[host.image], labels=labels, **options)
 
 
 def host_options(client: "DockerClient", volumes: dict[str, dict[str, str]]) -> dict[str, Any]:

@@ -49,18 +49,10 @@ def ensure_mirror(client: "DockerClient", lab: Lab, image: str, wheels: Path) ->
     stamp = mirror_stamp(lab, image, wheels)
     container = containers.kept(containers.lab_containers(client, lab.name).get(lab.container(MIRROR.name)), stamp)
     if container is None:
-        container = containers.create(
-            client,
-            lab,
-            MIRROR,
-            image=image,
-            labels={LABEL_STAMP: stamp},
-            restart_policy={"Name": "unless-stopped"},
-            init=True,
-            volumes={str(wheels): {"bind": "/srv/www/wheels", "mode": "ro"}},
-        )
-    if container.status != "running":
-        containers.start(container)
+        labels, volumes = {LABEL_STAMP: stamp}, {str(wheels): {"bind": "/srv/www/wheels", "mode": "ro"}}
+        options = {"init": True, "restart_policy": {"Name": "unless-stopped"}}
+        container = containers.create(client, lab, MIRROR, image=image, labels=labels, volumes=volumes, **options)
+    containers.start(container)
     containers.wait_for(container, "true", what="starting the mirror")
     fill(container, lab.root)
     return containers.checked_output(
@@ -338,22 +330,13 @@ def light_containers(client: "DockerClient", lab: Lab) -> "dict[str, Container]"
 
 
 def make_host(client: "DockerClient", lab: Lab, host: HostSpec, image: str, labels: dict[str, str]) -> "Container":
-    return containers.create(
-        client,
-        lab,
-        host,
-        image=image,
-        labels=labels,
-        command=[INIT],
-        tmpfs={"/run": "", "/run/lock": ""},
-        restart_policy={"Name": "always"},
-    )
+    options = {"command": [INIT], "tmpfs": {"/run": "", "/run/lock": ""}, "restart_policy": {"Name": "always"}}
+    return containers.create(client, lab, host, image=image, labels=labels, **options)
 
 
 def ensure_running(hosts: Sequence["Container"]) -> None:
     def ready(container: "Container") -> None:
-        if container.status != "running":
-            containers.start(container)
+        containers.start(container)
         containers.wait_for(container, "test", "-s", "/run/sshd.pid", what=f"booting {container.name}")
 
     with ThreadPoolExecutor(STARTED_AT_ONCE) as pool:

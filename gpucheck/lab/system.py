@@ -182,14 +182,8 @@ def _start_daemon() -> "DockerClient":
     say(f"starting the Docker engine: no service manager runs here (log: {LOG})")
     shell = f"exec dockerd >>{LOG} 2>&1"
     # A new session, so that neither Ctrl-C nor the end of this terminal takes the engine down.
-    daemon = subprocess.Popen(
-        [*sudo, "sh", "-c", shell],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        cwd="/",
-    )
+    words, none = [*sudo, "sh", "-c", shell], subprocess.DEVNULL
+    daemon = subprocess.Popen(words, stdin=none, stdout=none, stderr=none, start_new_session=True, cwd="/")
     spare(daemon.pid)
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and daemon.poll() is None:

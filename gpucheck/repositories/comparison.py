@@ -102,14 +102,11 @@ def compared(
     reasons += [f"{one.spec}: {one.because} {one.fix}." for one in packages if one.state == "missing"]
     reasons += [f"{row.of} requires {row.requires}: {row.why}." for row in dependencies]
     unread = any(row.state == "unreachable" for row in repositories) or any(one.state == "unknown" for one in packages)
+    verdict: Literal["pass", "fail", "unknown"] = "fail" if reasons else "unknown" if unread else "pass"
+    names = tuple(row.name for row in repositories)
+    rows: dict[str, Any] = {"packages": packages, "dependencies": dependencies}
     return Group(
-        group=name,
-        verdict="fail" if reasons else "unknown" if unread else "pass",
-        reasons=tuple(reasons),
-        repositories=tuple(row.name for row in repositories),
-        packages=packages,
-        dependencies=dependencies,
-        download_bytes=download_bytes,
+        group=name, verdict=verdict, reasons=tuple(reasons), repositories=names, download_bytes=download_bytes, **rows
     )
 
 

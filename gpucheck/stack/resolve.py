@@ -146,14 +146,9 @@ def _conflict(target: Target, spec: StackSpec, clash: Clash, change: dict[str, s
         advice = f"{clash.way}; or {advice}" if change else clash.way
     if clash.rule == "R1":
         advice = f"{advice}; {r13_forward_compatibility(target)}"
-    return Conflict(
-        between=clash.between,
-        because=clash.because,
-        source="; ".join(dict.fromkeys(fact.source for fact in clash.between)),
-        rule=clash.rule,
-        try_=advice,
-        change=change or {},
-    )
+    between, source = clash.between, "; ".join(dict.fromkeys(fact.source for fact in clash.between))
+    because, rule, changes = clash.because, clash.rule, change or {}
+    return Conflict(between=between, because=because, source=source, rule=rule, try_=advice, change=changes)
 
 
 def nearest_spec(target: Target, spec: StackSpec, clashes: tuple[Clash, ...]) -> dict[str, str] | None:

@@ -46,11 +46,8 @@ def _packages(system: OperatingSystem, stack: StackSet, name: str) -> list[Packa
     branch, part = stack.driver.branch, options().driver_extra.get(name)
     row = _row(part, system, branch) if part else None
     if row is None:
-        raise PlanGap(
-            f"the packages of driver_extra {name} on {system.name} with driver branch {branch} are not known",
-            "cuda-repo",
-            f"driver_extra without {name} in stack.yml",
-        )
+        message = f"the packages of driver_extra {name} on {system.name} with driver branch {branch} are not known"
+        raise PlanGap(message, "cuda-repo", f"driver_extra without {name} in stack.yml")
     known = [package.format(branch=branch) for package in row]
     if part and part.fabric:
         return fabric_packages(system, stack, known)
@@ -332,11 +329,8 @@ def kernel_arguments(iommu: str, arch: str) -> dict[str, Any] | None:
         return None
     arguments = ARGUMENTS[arch].get(iommu)
     if arguments is None:
-        raise PlanGap(
-            f"no kernel argument is known that makes the IOMMU {iommu} on {arch}",
-            "kernel-parameters",
-            "set tuning: {iommu: passthrough}, or remove the setting",
-        )
+        message = f"no kernel argument is known that makes the IOMMU {iommu} on {arch}"
+        raise PlanGap(message, "kernel-parameters", "set tuning: {iommu: passthrough}, or remove the setting")
     content = GRUB_FILE.format(arguments=" ".join(arguments))
     return {"arguments": list(arguments), "grub": {"path": GRUB, "content": content, "mode": "0644"}}
 

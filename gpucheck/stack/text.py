@@ -103,14 +103,8 @@ def _width() -> int:
 
 
 def _wrapped(label: str, text: str) -> list[str]:
-    return textwrap.wrap(
-        label + text,
-        _width(),
-        initial_indent="  ",
-        subsequent_indent="    ",
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
+    whole: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
+    return textwrap.wrap(label + text, _width(), initial_indent="  ", subsequent_indent="    ", **whole)
 
 
 @of_printable

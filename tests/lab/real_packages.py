@@ -100,8 +100,7 @@ def ensure_host(client: "DockerClient", lab: Lab, image: str, wheels: Path, publ
         container = containers.create(client, lab, HOST, image=image, labels={LABEL_STAMP: image}, **options)
         containers.put_archive(container, "/", machine)
         containers.put(container, "/etc/apt/sources.list.d", {"debian.sources": sources()})
-    if container.status != "running":
-        containers.start(container)
+    containers.start(container)
     containers.put(container, "/home/ops/.ssh", {"authorized_keys": public_key.encode()})
     containers.wait_for(container, "systemctl", "is-active", "multi-user.target", what=f"booting {HOST.name}")
     return containers.host_key(container)

@@ -127,16 +127,8 @@ def describe(
             through_root = redirected or path.cls in ("PHB", "NODE", "SYS")
             if through_root and _translated(chosen[i], chosen[j], devices):
                 damage = "zeros"
-        links[i, j] = Link(
-            src=i,
-            dst=j,
-            gb_s=rate,
-            staged_gb_s=staged,
-            latency_us=latency,
-            resources=path.resources,
-            duplex=duplex,
-            damage=damage,
-        )
+        rates: dict[str, Any] = {"gb_s": rate, "staged_gb_s": staged, "latency_us": latency, "duplex": duplex}
+        links[i, j] = Link(src=i, dst=j, resources=path.resources, damage=damage, **rates)
     position = {gpu.index: place for place, gpu in enumerate(chosen)}
     for fault in faults:
         for pair in _hit(fault, position):

@@ -131,22 +131,14 @@ def _moving(machine: Machine) -> dict[str, dict[str, float] | None]:
 
 @fault("errors of a link rise that its error correction cannot repair")
 def nic_errors(machine: Machine, nic: int, per_s: int = 2000) -> None:
-    _moves(
-        machine,
-        nic,
-        {"rx_pcs_symbol_err_phy": per_s, "rx_crc_errors_phy": per_s / 2, "packet_seq_err": per_s},
-        {"symbol_error": per_s, "port_rcv_errors": per_s / 2},
-    )
+    ethernet = {"rx_pcs_symbol_err_phy": per_s, "rx_crc_errors_phy": per_s / 2, "packet_seq_err": per_s}
+    _moves(machine, nic, ethernet, {"symbol_error": per_s, "port_rcv_errors": per_s / 2})
 
 
 @fault("the network drops packets of a port, and its link is healthy")
 def nic_congestion(machine: Machine, nic: int) -> None:
-    _moves(
-        machine,
-        nic,
-        {"rx_discards_phy": 40_000, "roce_slow_restart": 30_000, "rx_prio3_pause_duration": 900_000},
-        {"port_xmit_discards": 40_000, "port_xmit_wait": 9_000_000},
-    )
+    ethernet = {"rx_discards_phy": 40_000.0, "roce_slow_restart": 30_000, "rx_prio3_pause_duration": 900_000}
+    _moves(machine, nic, ethernet, {"port_xmit_discards": 40_000, "port_xmit_wait": 9_000_000})
 
 
 @fault("a port has another address, partition or MTU than its equals")

@@ -245,11 +245,9 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def state(self) -> DriverState:
         if not self.present:
             return DriverState()
+        version, flavour = self.version, self.flavour
         return DriverState(
-            loaded_version=self.version,
-            loaded_flavour=self.flavour,
-            installed_version=self.version,
-            installed_flavour=self.flavour,
+            loaded_version=version, loaded_flavour=flavour, installed_version=version, installed_flavour=flavour
         )
 
 

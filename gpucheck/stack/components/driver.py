@@ -176,12 +176,8 @@ def of_branch(target: Target, spec: StackSpec, branch: Branch, archive: Archive 
     early = next(filter(None, (rules.r9_first_release(gpu, version) for gpu in target.models)), None)
     if early:
         return early
-    choice = DriverChoice(
-        branch=branch.branch,
-        version=version,
-        kernel_module=flavour,
-        revision=request(spec.driver).package_revision or None,
-    )
+    revision = request(spec.driver).package_revision or None
+    choice = DriverChoice(branch=branch.branch, version=version, kernel_module=flavour, revision=revision)
     origin = archive_rules.r22_ubuntu_branch(target, spec, branch)
     return choice, (reason, *origin, *_driver_reasons(target, branch, choice))
 

@@ -138,15 +138,8 @@ def _torch_clash(
 
 
 def _torch_choice(target: Target, release: TorchRelease, build: TorchBuild, python: str) -> tuple[TorchChoice, Reasons]:
-    choice = TorchChoice(
-        version=release.version,
-        build=build.build,
-        python=python,
-        origin=build.origin,
-        cuda=build.cuda,
-        cudnn=build.cudnn,
-        nccl=build.nccl,
-    )
+    inside = {"cuda": build.cuda, "cudnn": build.cudnn, "nccl": build.nccl}
+    choice = TorchChoice(version=release.version, build=build.build, python=python, origin=build.origin, **inside)
     where = "on PyPI" if build.origin == "pypi" else f"in PyTorch's wheel index, sub-index {build.build},"
     confirmed = build.basis in ("bytes", "build-scripts")
     text = f"newest official build {where} with code for every GPU here (architecture list: {build.basis})"

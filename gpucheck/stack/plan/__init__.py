@@ -121,16 +121,9 @@ def described_plan(target: Target, stack: StackSet, spec: StackSpec, kernel: str
     kernel: without it also without what depends on that.
     """
     hosts = {"image": LockedHost(kernel=kernel)} if kernel else {}
-    counts = Counter(gpu.pci_ids[0] for gpu in target.gpus)
-    group = LockedGroup(
-        os=target.os.id,
-        arch=target.arch,
-        gpus=dict(counts),
-        nvswitches=bool(target.nvswitches),
-        hosts=hosts,
-        stack=stack,
-    )
-    return _plan(group_name(target, dict(counts)), group, target, spec, None)
+    counts, switches = dict(Counter(gpu.pci_ids[0] for gpu in target.gpus)), bool(target.nvswitches)
+    group = LockedGroup(os=target.os.id, arch=target.arch, gpus=counts, nvswitches=switches, hosts=hosts, stack=stack)
+    return _plan(group_name(target, counts), group, target, spec, None)
 
 
 class NoSuchHost(LookupError):

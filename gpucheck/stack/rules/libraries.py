@@ -46,14 +46,11 @@ def no_release(
         Fact(f"{title} {requested} is requested", "the specification"),
         Fact(f"no such release for CUDA {cuda_major} is in the tables", "cudnn-matrix, nccl-mk"),
     )
-    return Clash(
-        component=component,
-        rule=rule,
-        between=between,
-        because=f"no {title} {requested} for CUDA {cuda_major} is known",
-        unknown=not other and not any(parsed.matches(version) for version in known),
-        way=f"cuda {other}, for which it is built" if other else "",
-    )
+    because, way = f"no {title} {requested} for CUDA {cuda_major} is known", f"cuda {other}, for which it is built"
+    if other:
+        return Clash(component=component, rule=rule, between=between, because=because, way=way)
+    unknown = not any(parsed.matches(version) for version in known)
+    return Clash(component=component, rule=rule, between=between, because=because, unknown=unknown)
 
 
 @lru_cache(maxsize=4096)
@@ -103,13 +100,10 @@ def not_known(component: str, wanted: str, source: str, target: Target, known: I
         Fact(f"{component} {wanted} is requested", "the specification"),
         Fact(f"the tables have no confirmed GPU build of it for {target.arch}", source),
     )
-    return Clash(
-        component=component,
-        rule="R20" if target.arch == "sbsa" else "R11",
-        between=between,
-        because=f"no {component} {wanted} with GPU support for {target.arch} is known",
-        unknown=not any(request(wanted).matches(version) for version in known),
-    )
+    rule = "R20" if target.arch == "sbsa" else "R11"
+    because = f"no {component} {wanted} with GPU support for {target.arch} is known"
+    unknown = not any(request(wanted).matches(version) for version in known)
+    return Clash(component=component, rule=rule, between=between, because=because, unknown=unknown)
 
 
 def r3_ptx_needs_full_driver(cuda: str, driver: str, component: str, what: str) -> Clash | None:
