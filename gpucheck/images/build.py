@@ -50,6 +50,10 @@ if TYPE_CHECKING:
 
 # Libraries that NCCL loads at run time for InfiniBand and RoCE; without them, it uses TCP and reports no error.
 RDMA = ("libibverbs1", "ibverbs-providers", "librdmacm1")
+NO_WHEEL = (
+    "the index lacks a wheel of the lock, or cannot be reached: name another with --index URL or --find-links DIR (pip "
+    "config list shows the settings of pip)"
+)
 # torch.compile generates C++ for the CPU part of a graph; the list of a row names the other packages.
 CPP = "g++"
 
@@ -209,16 +213,9 @@ def ensure_wheels(root: Path, name: str, python: str, places: list[str]) -> Path
     say(f"downloading the wheels of {name} for Python {python}")
     for lock in locks:
         words = pip("download", "--no-deps", "--only-binary=:all:", "--find-links", folder, "--dest", folder)
-        hint = (
-            "the index lacks a wheel of the lock, or cannot be reached: name another with --index URL or --find-links "
-            "DIR (pip config list shows the settings of pip)"
-        )
         # The Python that runs pip evaluates markers in the lock, so it downloads for its own platform only.
-        run(
-            [*words, "--python-version", python, *places, "--requirement", lock],
-            what=f"downloading the wheels of {name}",
-            hint=hint,
-        )
+        words += ["--python-version", python, *places, "--requirement", lock]
+        run(words, what=f"downloading the wheels of {name}", hint=NO_WHEEL)
     stamp_file.write_text(stamp)
     return folder
 

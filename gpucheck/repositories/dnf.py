@@ -45,18 +45,14 @@ class _Xml:
                 self.parser.Parse(piece, False)
                 # Expat before 2.6 reads an unfinished token again with every piece.
                 if self.silent > MOST_TOKEN:
-                    raise index.UnusableIndex(
-                        f"{what} has a tag or comment of more than {MOST_TOKEN >> 20} MiB", index.DISTRUST
-                    )
+                    text = f"{what} has a tag or comment of more than {MOST_TOKEN >> 20} MiB"
+                    raise index.UnusableIndex(text, index.DISTRUST)
             self.parser.Parse(b"", True)
         except expat.ExpatError as error:
             cut = error.code in (expat.errors.codes[expat.errors.XML_ERROR_NO_ELEMENTS], 3, 5)
-            raise index.UnusableIndex(
-                f"{what} is cut off"
-                if cut
-                else f"{what} is not XML: line {error.lineno}: {expat.ErrorString(error.code)}",
-                "Fetch it again; if it stays so, synchronize the mirror again",
-            ) from None
+            why = "cut off" if cut else f"not XML: line {error.lineno}: {expat.ErrorString(error.code)}"
+            do = "Fetch it again; if it stays so, synchronize the mirror again"
+            raise index.UnusableIndex(f"{what} is {why}", do) from None
 
     def _doctype(self, *_: object) -> None:
         raise index.UnusableIndex("the index declares a document type, which no index needs", index.DISTRUST)

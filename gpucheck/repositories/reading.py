@@ -180,10 +180,7 @@ def _usable() -> Iterator[None]:
     try:
         yield
     except gnupg.NotInstalledError as error:
-        raise UnusableIndex(
-            f"{error.program} is not installed on this machine, so no signature can be verified",
-            f"Install {error.package}",
-            rejected=False,
-        ) from None
+        what = f"{error.program} is not installed on this machine, so no signature can be verified"
+        raise UnusableIndex(what, f"Install {error.package}", rejected=False) from None
     except gnupg.HungError as error:
         raise UnusableIndex(str(error), "Try again", rejected=False) from None

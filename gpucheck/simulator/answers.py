@@ -90,12 +90,7 @@ def _power(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
 
 
 def _pcie_errors(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
-    yield from (
-        ("pcie.replays", 0),
-        ("pcie.rollovers", 0),
-        ("pcie.throughput_kb_s.0", 0),
-        ("pcie.throughput_kb_s.1", 0),
-    )
+    yield from ((f"pcie.{name}", 0) for name in ("replays", "rollovers", "throughput_kb_s.0", "throughput_kb_s.1"))
     if gpu.model.architecture >= AMPERE:
         yield from ((f"field.{field}", 0) for field in (L0_TO_RECOVERY, *PCIE_ERROR_FIELDS))
 
@@ -220,14 +215,12 @@ def identity(machine: Machine, gpu: SimulatedGpu, index: int) -> Iterator[tuple[
     yield from (("compute.major", major), ("compute.minor", minor))
     yield from (("architecture", model.architecture), ("brand", model.brand), ("vbios", VBIOS[model.architecture]))
     yield from (("board", f"0x{gpu.function.bus_id[5:7]}00"), ("multi_gpu_board", 0), ("irq", 100 + index))
-    yield "virtualization", PASSTHROUGH if getattr(machine.profile, "virtual", False) else 0
+    yield "virtualization", PASSTHROUGH if machine.profile.virtual else 0
     if model.brand != GEFORCE:
         # Boards for data centers and workstations report them; made up from the UUID.
         yield "serial", f"16{int(hashlib.sha256(gpu.uuid.encode()).hexdigest(), 16) % 10**11:011d}"
-        yield from (
-            ("part_number", f"SIMULATED-{model.device_id}-{model.subsystem_id}"),
-            ("inforom.image", "SIMULATED"),
-        )
+        yield "part_number", f"SIMULATED-{model.device_id}-{model.subsystem_id}"
+        yield "inforom.image", "SIMULATED"
     yield from _memory(machine, gpu)
     yield from _pcie(machine, gpu)
 

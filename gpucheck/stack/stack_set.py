@@ -43,14 +43,6 @@ ADDED = [(row.name, str | None, None) for row in VERSIONED if row.name not in Se
 if TYPE_CHECKING:
     StackSet = SetFields
 else:
-    StackSet = msgspec.defstruct(
-        "StackSet",
-        ADDED,
-        bases=(SetFields,),
-        frozen=True,
-        kw_only=True,
-        omit_defaults=True,
-        rename={"schema_": "schema"},
-        module=__name__,
-    )
+    OPTIONS = {"frozen": True, "kw_only": True, "omit_defaults": True, "rename": {"schema_": "schema"}}
+    StackSet = msgspec.defstruct("StackSet", ADDED, bases=(SetFields,), module=__name__, **OPTIONS)
     StackSet.__doc__ = SetFields.__doc__

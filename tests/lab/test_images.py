@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from gpucheck.lab import images
-from gpucheck.lab.images import AptSource, certificates, ensure_images, private_certificates, pulled, recipes
+from gpucheck.lab.images import (
+    AptSource,
+    Recipe,
+    certificates,
+    ensure_images,
+    private_certificates,
+    pulled,
+    recipes,
+)
 from gpucheck.lab.model import LABEL
 from tests.lab.fake_docker import FakeContainer, FakeNetwork, fake_docker
 
@@ -128,3 +136,14 @@ def test_a_folder_is_served_at_a_steady_port_and_at_another_when_that_is_taken(t
             assert urllib.request.urlopen(f"{other}/wheel").read() == b"w"  # noqa: S310 - our own http
     with images.served(engine, tmp_path, port) as again:
         assert again == url
+
+
+def test_a_change_of_what_one_host_alone_has_makes_another_image(tmp_path):
+    (tmp_path / "debian-host").mkdir()
+    (tmp_path / "Dockerfile.debian-host").write_text("FROM scratch\n")
+    recipe = Recipe("debian-host", "Dockerfile.debian-host", None, "base")
+    before = recipe.tag(tmp_path)
+
+    (tmp_path / "debian-host/boot").write_text("#!/bin/sh\n")
+
+    assert recipe.tag(tmp_path) != before

@@ -313,13 +313,6 @@ def _nvlink(gpu: SimulatedGpu, place: int) -> NvLink:
     if not link.active or ports is None:
         return NvLink(link=place, active=False, state="inactive")
     kind: Literal["gpu", "switch"] = "gpu" if link.remote_type == REMOTE_GPU else "switch"
-    return NvLink(
-        link=place,
-        active=True,
-        state="active",
-        version=ports.version,
-        remote_kind=kind,
-        remote_bus_id=link.bus_id,
-        remote_link=link.peer[1] if link.peer else None,
-        speed_mb_s=ports.speed_mb_s,
-    )
+    far: dict[str, Any] = {"remote_bus_id": link.bus_id, "remote_link": link.peer[1] if link.peer else None}
+    own: dict[str, Any] = {"version": ports.version, "speed_mb_s": ports.speed_mb_s}
+    return NvLink(link=place, active=True, state="active", remote_kind=kind, **far, **own)

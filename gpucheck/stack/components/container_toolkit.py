@@ -65,12 +65,10 @@ def choose_container_toolkit(wanted: str) -> tuple[str, Reasons] | Clash:
     stated = stated_exactly(wanted, 3)
     if stated:
         return stated, (seen_reason(name, stated, seen=stated in seen),)
-    between = (
-        Fact(f"container toolkit {wanted} is requested", "the specification"),
-        Fact(f"the tables hold {', '.join(known)}", "container-toolkit-guide"),
-    )
+    one = Fact(f"container toolkit {wanted} is requested", "the specification")
+    other = Fact(f"the tables hold {', '.join(known)}", "container-toolkit-guide")
     because = f"no container toolkit {wanted} is known"
-    return Clash(component="container_toolkit", rule="R18", between=between, because=because, unknown=True)
+    return Clash(component="container_toolkit", rule="R18", between=(one, other), because=because, unknown=True)
 
 
 COMPONENT = ContainerToolkit()

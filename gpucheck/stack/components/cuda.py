@@ -48,8 +48,10 @@ def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tupl
     requested = request(wanted)
     first: Clash | None = None
     lacking: Clash | None = None
-    nearest = not full and not requested.explicit
-    for toolkit in _oldest_minor_first() if nearest else reversed(tables.cuda().toolkits):
+    nearest, toolkits = not full and not requested.explicit, tables.cuda().toolkits[::-1]
+    if nearest:  # the oldest minor release first, of each the newest first
+        toolkits = tuple(sorted(toolkits, key=lambda row: (parse(minor(row.version)), -parse(row.version).micro)))
+    for toolkit in toolkits:
         if not requested.matches(toolkit.version):
             continue
         # Its driver is not known, so it must be named: by its minor release, or exactly.
@@ -72,25 +74,11 @@ def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tupl
         seen = _seen_cuda(target, driver, wanted, full=full)
         if seen is not None:
             return seen
-    return (
-        lacking
-        or first
-        or Clash(
-            component="cuda",
-            rule="R2",
-            between=(
-                Fact(f"CUDA {wanted} is requested", "the specification"),
-                Fact("no such toolkit is in the tables, or nothing about it is confirmed", "cuda-rn"),
-            ),
-            because=f"no CUDA toolkit {wanted} is known",
-            unknown=not nearest,
-        )
-    )
-
-
-def _oldest_minor_first() -> list[Toolkit]:
-    """Return the toolkits of the oldest minor release first, of each the newest first."""
-    return sorted(tables.cuda().toolkits, key=lambda row: (parse(minor(row.version)), -parse(row.version).micro))
+    stated = Fact(f"CUDA {wanted} is requested", "the specification")
+    fact = Fact("no such toolkit is in the tables, or nothing about it is confirmed", "cuda-rn")
+    because, unknown = f"no CUDA toolkit {wanted} is known", not nearest
+    none = Clash(component="cuda", rule="R2", between=(stated, fact), because=because, unknown=unknown)
+    return lacking or first or none
 
 
 def _seen_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tuple[Toolkit, Reasons] | Clash | None:

@@ -244,12 +244,10 @@ class Driver(Component):
         if old and spec.end_of_life_os == "refuse":
             yield old
         if target.os.explicit_only and not (request(spec.driver).explicit and request(spec.cuda).explicit):
-            between = (
-                Fact(target.os.explicit_only, "driver-install-guide"),
-                Fact("driver and cuda are auto", "the specification"),
-            )
+            one = Fact(target.os.explicit_only, "driver-install-guide")
+            other = Fact("driver and cuda are auto", "the specification")
             because = f"on {target.os.name} the specification must state driver and cuda"
-            yield Clash(component="os", rule="R15", between=between, because=because)
+            yield Clash(component="os", rule="R15", between=(one, other), because=because)
         if spec.driver == KEEP:
             yield from nothing_to_keep(target)
             return

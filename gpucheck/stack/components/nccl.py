@@ -24,12 +24,10 @@ def r8_nccl(gpu: GpuModel, build: NcclBuild) -> Clash | None:
     if libraries.r5_runs(gpu.compute_capability, build.sm):
         return None
     code = " ".join(str(arch) for arch in build.sm)
-    between = (
-        Fact(is_a(gpu), "cuda-gpus"),
-        Fact(f"NCCL {build.version} for CUDA {build.cuda_major} has code for sm {code}", "nccl-mk, wheel-bytes"),
-    )
+    one = Fact(is_a(gpu), "cuda-gpus")
+    other = Fact(f"NCCL {build.version} for CUDA {build.cuda_major} has code for sm {code}", "nccl-mk, wheel-bytes")
     because = f"NCCL {build.version} built for CUDA {build.cuda_major} cannot run on {gpu.name}"
-    return Clash(component="nccl", rule="R8", between=between, because=because)
+    return Clash(component="nccl", rule="R8", between=(one, other), because=because)
 
 
 def choose_nccl(target: Target, toolkit: str, wanted: str, reference: Reference | None) -> tuple[str, Reasons] | Clash:
@@ -53,11 +51,8 @@ def choose_nccl(target: Target, toolkit: str, wanted: str, reference: Reference 
     known = tuple(pair.version for pair in packages().nccl.builds)
     built = int(major(requested.build.removeprefix("cuda"))) if requested.build else cuda_major
     other = built if built != cuda_major else None
-    return (
-        first
-        or _seen_nccl(target, toolkit, wanted)
-        or libraries.no_release("nccl", "NCCL", "R8", wanted, cuda_major, known, other)
-    )
+    seen = first or _seen_nccl(target, toolkit, wanted)
+    return seen or libraries.no_release("nccl", "NCCL", "R8", wanted, cuda_major, known, other)
 
 
 def _seen_nccl(target: Target, toolkit: str, wanted: str) -> tuple[str, Reasons] | Clash | None:

@@ -20,12 +20,10 @@ def r11_torch_build(gpu: GpuModel, release: TorchRelease, build: TorchBuild, arc
     code = " ".join(str(arch) for arch in archs)
     end = f"; torch {newest} is the newest official build that has it" if newest else ""
     end += f", torch {plain_wheel} the newest on PyPI" if plain_wheel and plain_wheel != newest else ""
-    between = (
-        Fact(is_a(gpu), "cuda-gpus"),
-        Fact(f"torch {release.version}+{build.build} has code for sm {code}", "wheel-bytes, torch-build-scripts"),
-    )
+    one = Fact(is_a(gpu), "cuda-gpus")
+    other = Fact(f"torch {release.version}+{build.build} has code for sm {code}", "wheel-bytes, torch-build-scripts")
     because = f"torch {release.version}+{build.build} has no code for {gpu.name}{end}"
-    return Clash(component="torch", rule="R11", between=between, because=because)
+    return Clash(component="torch", rule="R11", between=(one, other), because=because)
 
 
 def r10_newest_torch_with_code(gpu: GpuModel, origin: str = "") -> str | None:
@@ -43,12 +41,10 @@ def r25_origin(release: TorchRelease, build: TorchBuild, origin: str) -> Clash |
     if build.origin == "pypi" or origin != "pypi":
         return None
     what = f"torch {release.version}+{build.build}"
-    between = (
-        Fact(f"{what} is only in PyTorch's wheel index", "torch-release-md, pypi-meta"),
-        Fact("torch_origin is pypi", "the specification"),
-    )
+    one = Fact(f"{what} is only in PyTorch's wheel index", "torch-release-md, pypi-meta")
+    other = Fact("torch_origin is pypi", "the specification")
     because = f"{what} is not on PyPI, and torch_origin allows no other index"
-    return Clash(component="torch", rule="R25", between=between, because=because)
+    return Clash(component="torch", rule="R25", between=(one, other), because=because)
 
 
 def r12_torch_compile(target: Target) -> Reasons:

@@ -95,12 +95,8 @@ def reasons(rows: tuple[Unconfirmed, ...]) -> tuple[Reason, ...]:
     by_part: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         by_part.setdefault((row.component, row.source), []).append(row.spec)
-    return tuple(
-        Reason(
-            component=part, because=f"unconfirmed, no record shows {', '.join(specs)}", source=source, confirmed=False
-        )
-        for (part, source), specs in by_part.items()
-    )
+    texts = {key: f"unconfirmed, no record shows {', '.join(specs)}" for key, specs in by_part.items()}
+    return tuple(Reason(component=p, because=text, source=s, confirmed=False) for (p, s), text in texts.items())
 
 
 def _folder(folder: str, arch: str) -> Iterator[Unconfirmed]:
@@ -252,11 +248,9 @@ def _headers(system: OperatingSystem, kernel: str) -> list[str]:
     base, _, variant = kernel.partition("+")
     patterns = _el_patterns(system, table, "rt" if OLD_RT.search(kernel) else variant)
     if patterns is None:
-        raise PlanGap(
-            f"the packages with the headers of kernel {kernel} are not known",
-            "el-kernel-packages",
-            "boot a kernel of the system without a variant, or with one of " + ", ".join(table.el_variants),
-        )
+        message = f"the packages with the headers of kernel {kernel} are not known"
+        advice = f"boot a kernel of the system without a variant, or with one of {', '.join(table.el_variants)}"
+        raise PlanGap(message, "el-kernel-packages", advice)
     return [pattern.format(kernel=base) for pattern in patterns]
 
 

@@ -56,11 +56,8 @@ def r22_host(target: Target, spec: StackSpec) -> Iterator[Clash]:
         yield _clash("source", (requested, fact), because, unknown=True)
     needs_open = next((gpu for gpu in target.models if gpu.kernel_module == "open"), None)
     if needs_open or spec.kernel_module == "open":
-        who = (
-            f"{is_a(needs_open)} and needs the open kernel modules"
-            if needs_open
-            else "kernel_module: open is requested"
-        )
+        needs = f"{is_a(needs_open)} and needs the open kernel modules" if needs_open else ""
+        who = needs or "kernel_module: open is requested"
         because = f"the open modules of the archive are {archive.open_modules}, its driver is {archive.driver}"
         fact = Fact(f"{because}, and both must be one version", SOURCE)
         between = (Fact(who, "open-gkm, the specification"), fact)
@@ -89,12 +86,10 @@ def r22_driver(archive: Archive, branch: Branch, wanted: str) -> tuple[str, Reas
         text = f"{requested.version} as requested; the tables have {archive.driver} in the archive of {archive.os}"
         stated = "the specification"
         return requested.version, Reason(component="driver", because=text, rule=RULE, source=stated, confirmed=False)
-    between = (
-        Fact(f"driver {wanted} is requested", "the specification"),
-        Fact(f"the archive of {archive.os} has driver {archive.driver} and no other", SOURCE),
-    )
+    one = Fact(f"driver {wanted} is requested", "the specification")
+    other = Fact(f"the archive of {archive.os} has driver {archive.driver} and no other", SOURCE)
     because = f"the archive of {archive.os} has no driver {wanted}"
-    return Clash(component="driver", rule=RULE, between=between, because=because)
+    return Clash(component="driver", rule=RULE, between=(one, other), because=because)
 
 
 def r22_flavour(archive: Archive) -> Reason:
@@ -108,12 +103,10 @@ def r22_cuda(archive: Archive, wanted: str) -> str | Clash:
     requested = request(wanted)
     if requested.none or requested.matches(archive.cuda):
         return "none" if requested.none else archive.cuda
-    between = (
-        Fact(f"cuda {wanted} is requested", "the specification"),
-        Fact(f"the archive of {archive.os} has CUDA {archive.cuda} and no other", SOURCE),
-    )
+    one = Fact(f"cuda {wanted} is requested", "the specification")
+    other = Fact(f"the archive of {archive.os} has CUDA {archive.cuda} and no other", SOURCE)
     because = f"the archive of {archive.os} has no CUDA {wanted}"
-    return Clash(component="cuda", rule=RULE, between=between, because=because)
+    return Clash(component="cuda", rule=RULE, between=(one, other), because=because)
 
 
 def r22_absent(archive: Archive | None, component: str, title: str, wanted: str) -> Clash | None:
@@ -320,9 +313,6 @@ def _named(stack: Any, name: str) -> str:
 def _revision(stack: Any, archive: Archive) -> str:
     if stack.driver.revision or stack.driver.version == archive.driver:
         return str(stack.driver.revision or archive.revision)
-    example = f"{archive.driver}-{archive.revision}"
-    raise PlanGap(
-        f"the package revision of driver {stack.driver.version} in the archive of {archive.os} is not known",
-        SOURCE,
-        f"look with apt-cache madison and state it in stack.yml, for example driver: {example}",
-    )
+    message = f"the package revision of driver {stack.driver.version} in the archive of {archive.os} is not known"
+    advice = "look with apt-cache madison and state it in stack.yml, for example driver: "
+    raise PlanGap(message, SOURCE, f"{advice}{archive.driver}-{archive.revision}")

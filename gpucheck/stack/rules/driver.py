@@ -26,12 +26,10 @@ def r1_driver_floor(cuda_major: int, driver: str, component: str, what: str) -> 
     floor = tables.drivers().minor_compat_floor[str(cuda_major)]
     if parse(driver) >= parse(floor):
         return None
-    between = (
-        Fact(f"{what} is built with CUDA {cuda_major}, which runs from driver {floor}", "cuda-compat, cuda-rn"),
-        Fact(f"the driver is {driver}", "the specification"),
-    )
+    one = Fact(f"{what} is built with CUDA {cuda_major}, which runs from driver {floor}", "cuda-compat, cuda-rn")
+    other = Fact(f"the driver is {driver}", "the specification")
     because = f"driver {driver} is older than {floor}, the minimum of every CUDA {cuda_major} program"
-    return Clash(component=component, rule="R1", between=between, because=because)
+    return Clash(component=component, rule="R1", between=(one, other), because=because)
 
 
 def r2_full_function(toolkit: Toolkit, driver: str) -> Clash | None:
@@ -39,12 +37,10 @@ def r2_full_function(toolkit: Toolkit, driver: str) -> Clash | None:
     if toolkit.driver_full is not None and parse(driver) >= parse(toolkit.driver_full):
         return None
     wanted = f"driver {toolkit.driver_full}" if toolkit.driver_full else "a driver that is not known"
-    between = (
-        Fact(f"CUDA {toolkit.version} needs {wanted} for full function, PTX JIT included", "cuda-rn"),
-        Fact(f"the driver is {driver}", "the specification"),
-    )
+    one = Fact(f"CUDA {toolkit.version} needs {wanted} for full function, PTX JIT included", "cuda-rn")
+    other = Fact(f"the driver is {driver}", "the specification")
     because = f"with driver {driver} CUDA {toolkit.version} would run by minor version compatibility only"
-    return Clash(component="cuda", rule="R2", between=between, because=because)
+    return Clash(component="cuda", rule="R2", between=(one, other), because=because)
 
 
 def r4_r9_branch_window(gpu: GpuModel, branch: str) -> Clash | None:
@@ -81,12 +77,10 @@ def r9_architecture_ended(gpu: GpuModel) -> Clash | None:
     if branch.state != "eol":
         return None
     ended = ", ".join(f"{date} according to {who.replace('_', ' ')}" for who, date in branch.eol.items())
-    between = (
-        Fact(f"{is_a(gpu)}: branch {last} is its last driver, CUDA {gpu.max_cuda} its last CUDA", "arch-matrix"),
-        Fact(f"branch {last} has ended ({ended})", "endoflife"),
-    )
+    one = Fact(f"{is_a(gpu)}: branch {last} is its last driver, CUDA {gpu.max_cuda} its last CUDA", "arch-matrix")
+    other = Fact(f"branch {last} has ended ({ended})", "endoflife")
     because = f"no supported driver drives {gpu.name} any more"
-    return Clash(component="driver", rule="R9", between=between, because=because)
+    return Clash(component="driver", rule="R9", between=(one, other), because=because)
 
 
 def r15_kernel(os: OperatingSystem, branch: Branch) -> Clash | None:
@@ -94,12 +88,10 @@ def r15_kernel(os: OperatingSystem, branch: Branch) -> Clash | None:
     newest = os.max_driver_branch
     if newest is None or int(branch.branch) <= int(newest):
         return None
-    between = (
-        Fact(f"branch {branch.branch} needs kernel {branch.min_kernel or LAST_KERNEL_FLOOR} or newer", "open-gkm"),
-        Fact(f"{os.name} has kernel {os.kernel}, on which branch {newest} is the last that builds", "env-dumps"),
-    )
+    one = Fact(f"branch {branch.branch} needs kernel {branch.min_kernel or LAST_KERNEL_FLOOR} or newer", "open-gkm")
+    other = Fact(f"{os.name} has kernel {os.kernel}, on which branch {newest} is the last that builds", "env-dumps")
     because = f"driver branch {branch.branch} does not build on {os.name}"
-    return Clash(component="driver", rule="R15", between=between, because=because)
+    return Clash(component="driver", rule="R15", between=(one, other), because=because)
 
 
 def r15_newer_kernel(branch: str, kernels: Iterable[str]) -> Iterator[Reason]:
@@ -180,12 +172,10 @@ def end_of_life(os: OperatingSystem, today: str) -> Clash | None:
     end = os.eol_extended or os.eol
     if end is None or end >= today:
         return None
-    between = (
-        Fact(f"{os.name} has been out of support since {end}", "endoflife"),
-        Fact("NVIDIA's current driver guides do not list it", "driver-install-guide"),
-    )
+    one = Fact(f"{os.name} has been out of support since {end}", "endoflife")
+    other = Fact("NVIDIA's current driver guides do not list it", "driver-install-guide")
     because = f"{os.name} is past its end of life, so no supported release runs on it"
-    return Clash(component="os", rule="R15", between=between, because=because)
+    return Clash(component="os", rule="R15", between=(one, other), because=because)
 
 
 def r20_architecture(target: Target) -> Clash | None:

@@ -20,12 +20,10 @@ def no_toolkit(key: str, spec: StackSpec) -> Clash | None:
     """Return the same as a clash; a library on auto is omitted with the toolkit."""
     if not request(getattr(spec, key)).explicit:
         return None
-    between = (
-        Fact("cuda: none", "the specification"),
-        Fact("cudnn or nccl is requested, and each is built for one CUDA major", "the specification"),
-    )
+    one = Fact("cuda: none", "the specification")
+    other = Fact("cudnn or nccl is requested, and each is built for one CUDA major", "the specification")
     because = "without a CUDA toolkit there is no CUDA major to choose cuDNN and NCCL for"
-    return Clash(component="cuda", rule="R7", between=between, because=because)
+    return Clash(component="cuda", rule="R7", between=(one, other), because=because)
 
 
 def no_release(
@@ -96,14 +94,12 @@ def glibc_clash(component: str, what: str, glibc: str, os: OperatingSystem) -> C
 
 def not_known(component: str, wanted: str, source: str, target: Target, known: Iterable[str]) -> Clash:
     """Return the clash of a framework without a release. known: every version in the tables."""
-    between = (
-        Fact(f"{component} {wanted} is requested", "the specification"),
-        Fact(f"the tables have no confirmed GPU build of it for {target.arch}", source),
-    )
+    one = Fact(f"{component} {wanted} is requested", "the specification")
+    other = Fact(f"the tables have no confirmed GPU build of it for {target.arch}", source)
     rule = "R20" if target.arch == "sbsa" else "R11"
     because = f"no {component} {wanted} with GPU support for {target.arch} is known"
     unknown = not any(request(wanted).matches(version) for version in known)
-    return Clash(component=component, rule=rule, between=between, because=because, unknown=unknown)
+    return Clash(component=component, rule=rule, between=(one, other), because=because, unknown=unknown)
 
 
 def r3_ptx_needs_full_driver(cuda: str, driver: str, component: str, what: str) -> Clash | None:
