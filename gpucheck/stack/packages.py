@@ -1,6 +1,7 @@
 """Rows of a plan: packages with exact versions, repositories, files. Unknown values raise PlanGap."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from gpucheck.knowledge.packages import DriverPackages, FabricRevision, Revision, packages
@@ -9,6 +10,7 @@ from gpucheck.stack.types import Reason, StackSet
 from gpucheck.stack.versions import parse
 
 Package = dict[str, str | None]
+FILES = Path(__file__).parent / "files"
 
 
 class PlanGap(Exception):
@@ -38,6 +40,11 @@ def package(system: OperatingSystem, name: str, version: str | None) -> Package:
 def started(names: Iterable[str]) -> list[dict[str, Any]]:
     """Return rows of services that run, and start at boot."""
     return [{"name": name, "enabled": True, "state": "started"} for name in names]
+
+
+def text_of(name: str) -> str:
+    """Return the text of a file that hosts get, from the folder files."""
+    return (FILES / name).read_text(encoding="utf-8")
 
 
 def file(path: str, content: str, *, initramfs: bool = False) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import msgspec
 from gpucheck.foreign.written import Hooks, Misplaced, choose, did_you_mean, is_unknown, known, whole
 from gpucheck.knowledge.packages import DriverExtra, options
 from gpucheck.knowledge.tables import OperatingSystem
-from gpucheck.stack.packages import Package, PlanGap, at_driver_version, fabric_packages
+from gpucheck.stack.packages import Package, PlanGap, at_driver_version, fabric_packages, text_of
 from gpucheck.stack.types import StackSet
 
 
@@ -282,42 +282,6 @@ ARGUMENTS: dict[str, dict[str, tuple[str, ...]]] = {
 GRUB_FILE = """# Written by gpucheck: tuning.iommu in stack.yml. Recovery entries boot without it.
 GRUB_CMDLINE_LINUX_DEFAULT="${{GRUB_CMDLINE_LINUX_DEFAULT:+$GRUB_CMDLINE_LINUX_DEFAULT }}{arguments}"
 """
-UNIT = f"""# Written by gpucheck: tuning.acs in stack.yml.
-[Unit]
-Description=Clear ACS on the PCIe bridges above NVIDIA GPUs
-Before=nvidia-persistenced.service nvidia-fabricmanager.service nvidia-dcgm.service
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart={PROGRAM}
-
-[Install]
-WantedBy=multi-user.target
-"""
-# Six bytes into the capability is its control register. A bridge without the capability has nothing to clear.
-SCRIPT = """#!/bin/sh
-# Written by gpucheck: tuning.acs in stack.yml. Clears ACS on every PCIe bridge between the root and an NVIDIA GPU,
-# so that copies between GPUs go through the switch that they share. Devices behind it are no longer isolated.
-set -eu
-# If setpci cannot run, a bridge must not look like one without the capability.
-setpci --version >/dev/null
-sys=${1:-/sys}
-for gpu in "$sys"/bus/pci/devices/*; do
-    [ "$(cat "$gpu/vendor")" = 0x10de ] || continue
-    case $(cat "$gpu/class") in 0x0300* | 0x0302*) ;; *) continue ;; esac
-    above=$(dirname "$(readlink -f "$gpu")")
-    while [ -e "$above/class" ]; do
-        bridge=$(basename "$above")
-        if setpci -s "$bridge" ECAP_ACS+6.w >/dev/null 2>&1; then
-            setpci -s "$bridge" ECAP_ACS+6.w=0000
-            left=$(setpci -s "$bridge" ECAP_ACS+6.w)
-            [ "$left" = 0000 ] || { echo "$bridge keeps ACS $left" >&2; exit 1; }
-        fi
-        above=$(dirname "$above")
-    done
-done
-"""
 
 
 def kernel_arguments(iommu: str, arch: str) -> dict[str, Any] | None:
@@ -336,13 +300,15 @@ def kernel_arguments(iommu: str, arch: str) -> dict[str, Any] | None:
 
 
 def acs_component() -> dict[str, Any]:
+    # In the script: six bytes into the capability is its control register; without the capability nothing is to clear.
+    unit = f"/etc/systemd/system/{ACS_SERVICE}.service"
     return {
         "packages": [{"name": "pciutils", "version": None, "spec": "pciutils"}],
         # A package of the system: it is upgraded with it.
         "holds": [],
         "files": [
-            {"path": PROGRAM, "content": SCRIPT, "mode": "0755"},
-            {"path": f"/etc/systemd/system/{ACS_SERVICE}.service", "content": UNIT, "mode": "0644"},
+            {"path": PROGRAM, "content": text_of("acs-off.sh"), "mode": "0755"},
+            {"path": unit, "content": text_of("acs-off-service.txt"), "mode": "0644"},
         ],
         "services": [{"name": ACS_SERVICE, "enabled": True, "state": "started"}],
     }

@@ -25,6 +25,7 @@ from gpucheck.stack.packages import (
     package,
     revision_by_rule,
     started,
+    text_of,
 )
 from gpucheck.stack.rules import archive as archive_rules
 from gpucheck.stack.rules import driver as rules
@@ -46,34 +47,6 @@ from gpucheck.stack.versions import request
 
 Found = tuple[DriverChoice, Reasons]
 NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\n"
-UNATTENDED = """// NVIDIA packages change only as a set: an unattended fabric manager upgrade has stopped clusters.
-Unattended-Upgrade::Package-Blacklist {
-    "nvidia-.*";
-    "libnvidia-.*";
-    "cuda-.*";
-    "libnccl.*";
-    "libcudnn.*";
-    "libcublas.*";
-    "libcufft.*";
-    "libcufile.*";
-    "libcurand.*";
-    "libcusolver.*";
-    "libcusparse.*";
-    "libnpp.*";
-    "libnvfatbin.*";
-    "libnvjitlink.*";
-    "libnvjpeg.*";
-    "gds-tools-.*";
-    "nsight-.*";
-};
-"""
-# The pinning package does the same, but is not active yet while apt computes the transaction that installs it.
-PIN = """# Every component of the driver at one version, dependencies included.
-Package: nvidia-* libnvidia-* libcuda1 cuda-drivers* firmware-nvidia-* libxnvctrl* xserver-xorg-video-nvidia*
-Pin: version {version}*
-Pin-Priority: 1000
-"""
-
 
 VERSION = re.compile(r"\d{3}(\.\d{1,3}){1,2}")
 STATED = "the specification"
@@ -81,15 +54,6 @@ WAY = "install a driver of your own, and run again; or state a driver in stack.y
 # Keys of stack.yml that belong to the driver, with what they are without a statement.
 OF_THE_DRIVER = {"kernel_module": "auto", "driver_extra": (), "module_options": {}}
 # A repository of NVIDIA's has the driver as well: these stay away from the system's own upgrades.
-KEPT_PIN = """# The driver is your own (driver: keep in stack.yml): none comes from NVIDIA's repository.
-Package: nvidia-container-toolkit* libnvidia-container*
-Pin: version *
-Pin-Priority: 500
-
-Package: nvidia-* libnvidia-* libcuda1 cuda-drivers* firmware-nvidia-* libxnvctrl* xserver-xorg-video-nvidia*
-Pin: release o=NVIDIA
-Pin-Priority: -1
-"""
 KEPT_EXCLUDE = (
     "nvidia-driver* nvidia-open* kmod-nvidia* nvidia-kmod* nvidia-fabric* nvidia-persistenced nvidia-modprobe "
     "nvidia-settings nvidia-xconfig libnvidia-cfg* libnvidia-fbc* libnvidia-gpucomp* libnvidia-ml* libnvidia-nscq* "
@@ -310,9 +274,7 @@ class Driver(Component):
     def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
         """Yield files that block nouveau, set module options, and keep the driver at its version."""
         if plan.stack.driver.kept:
-            if plan.apt:
-                yield file("/etc/apt/apt.conf.d/51gpucheck-nvidia", UNATTENDED)
-                yield file("/etc/apt/preferences.d/gpucheck-nvidia", KEPT_PIN)
+            yield from _held(text_of("pin-kept.txt")) if plan.apt else ()
             return
         yield file("/etc/modprobe.d/gpucheck-nouveau.conf", NOUVEAU, initramfs=True)
         if plan.spec.module_options:
@@ -321,8 +283,8 @@ class Driver(Component):
         if plan.spec.mok.key:
             yield file(MOK, mok_file(plan.spec.mok))
         if plan.apt:
-            yield file("/etc/apt/apt.conf.d/51gpucheck-nvidia", UNATTENDED)
-            yield file("/etc/apt/preferences.d/gpucheck-nvidia", PIN.format(version=plan.stack.driver.version))
+            # The pinning package does the same, but not yet while apt computes the transaction that installs it.
+            yield from _held(text_of("pin.txt").format(version=plan.stack.driver.version))
 
     def notes(self, plan: PlanInput) -> Iterator[Reason]:
         """Yield unconfirmed package names and keys; for an archive, that it replaces its release."""
@@ -340,6 +302,11 @@ class Driver(Component):
 
     def expected(self, stack: StackSet) -> dict[str, str | None]:
         return {"driver_version": stack.driver.version, "kernel_module": stack.driver.kernel_module}
+
+
+def _held(pin: str) -> Iterator[dict[str, Any]]:
+    yield file("/etc/apt/apt.conf.d/51gpucheck-nvidia", text_of("unattended-upgrades.txt"))
+    yield file("/etc/apt/preferences.d/gpucheck-nvidia", pin)
 
 
 def _exact(driver: DriverChoice) -> str:

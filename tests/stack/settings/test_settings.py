@@ -12,8 +12,9 @@ from gpucheck.simulator import load
 from gpucheck.simulator.machine import build
 from gpucheck.stack import Refusal, StackSpec
 from gpucheck.stack.lock import lock, read_lock, write_lock
+from gpucheck.stack.packages import text_of
 from gpucheck.stack.plan import plan
-from gpucheck.stack.settings import GRUB, RECOMMENDED, SCRIPT, kernel_arguments
+from gpucheck.stack.settings import GRUB, RECOMMENDED, kernel_arguments
 from gpucheck.stack.spec import parse_spec
 from tests.simulator.helpers import write
 from tests.stack import recordings
@@ -80,7 +81,7 @@ def machine(tmp_path):
         (tmp_path / "pci" / bridge.bus_id).write_text("001d\n")
     (tmp_path / "setpci").write_text(SETPCI)
     (tmp_path / "setpci").chmod(0o755)
-    (tmp_path / "acs-off").write_text(SCRIPT)
+    (tmp_path / "acs-off").write_text(text_of("acs-off.sh"))
     return tmp_path
 
 
