@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from gpucheck.simulator.cache import cache_folder, evict, publish, use
-from gpucheck.simulator.files import is_file, profile_text
+from gpucheck.simulator.data import is_file, profile_text
 
 SOURCES = (".py", ".yml", ".c", ".h", ".txt", ".sh")
 TRIES = 10

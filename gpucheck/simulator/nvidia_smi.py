@@ -39,15 +39,6 @@ SECTIONS = {
     "PAGE_RETIREMENT": ("Retired Pages",),
     "ROW_REMAPPER": ("Remapped Rows",),
 }
-LEGEND = (
-    "  X    = Self",
-    "  SYS  = Connection traversing PCIe as well as the SMP interconnect between NUMA nodes (e.g., QPI/UPI)",
-    "  NODE = Connection traversing PCIe as well as the interconnect between PCIe Host Bridges within a NUMA node",
-    "  PHB  = Connection traversing PCIe as well as a PCIe Host Bridge (typically the CPU)",
-    "  PXB  = Connection traversing multiple PCIe bridges (without traversing the PCIe Host Bridge)",
-    "  PIX  = Connection traversing at most a single PCIe bridge",
-    "  NV#  = Connection traversing a bonded set of # NVLinks",
-)
 SHORT = {"-L": "--list-gpus", "-q": "--query", "-x": "--xml-format", "-i": "--id", "-d": "--display", "-a": "--query"}
 TAKES = {
     **dict.fromkeys(("--list-gpus", "--query", "--xml-format"), False),
@@ -324,7 +315,8 @@ def topology() -> Iterator[str]:
         yield "\t".join([f"GPU{gpu.index}", *written, *near, NOT_AVAILABLE])
     for number, nic in enumerate(found.nics):
         yield "\t".join([f"NIC{number}", *(cell or NOT_AVAILABLE for cell in nic.classes)])
-    yield from ("", "Legend:", "", *LEGEND)
+    legend = Path(__file__).with_name("nvidia_smi_legend.txt")
+    yield from ("", "Legend:", "", *legend.read_text(encoding="utf-8").splitlines())
     if found.nics:
         yield from ("", "NIC Legend:", "", *(f"  NIC{number}: {nic.name}" for number, nic in enumerate(found.nics)))
 

@@ -4,8 +4,7 @@ import re
 
 from gpucheck.knowledge.port_counters import CEILINGS
 from gpucheck.simulator.faults import check_choice, fault, lost
-from gpucheck.simulator.machine import Machine
-from gpucheck.simulator.machine.machine import Function
+from gpucheck.simulator.machine import Function, Machine
 
 DOWN = {
     "polling": {"ports/1/state": "1: DOWN", "ports/1/phys_state": "2: Polling"},

@@ -8,9 +8,8 @@ from pathlib import Path
 import msgspec
 
 from gpucheck.foreign.documents import parse
-from gpucheck.simulator.data import HERE, read, unknown
-from gpucheck.simulator.files import is_file, profile_text
-from gpucheck.simulator.machine.machine import check_nvlinks
+from gpucheck.simulator.data import HERE, is_file, profile_text, read, unknown
+from gpucheck.simulator.machine import check_nvlinks
 from gpucheck.simulator.machine.profile import BUS_ID, Profile, ProfileDevice, cpus, part_of
 
 

@@ -293,6 +293,11 @@ def parts() -> dict[str, PciPart]:
 
 
 @cache
+def port_totals() -> dict[str, dict[str, int]]:
+    return read(HERE / "ports.yml", dict[str, dict[str, int]])
+
+
+@cache
 def cuda_versions() -> dict[int, int]:
     """Driver branch -> CUDA version as NVML and CUDA count it, 13000 for 13.0."""
     versions = {branch: text.split(".") for branch, text in read(HERE / "cuda.yml", dict[int, str]).items()}
