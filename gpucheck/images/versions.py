@@ -136,26 +136,20 @@ def labels(name: str, variant: Variant, base: Base, *, stand_in: bool, build: di
         "title": f"gpucheck {name}",
         "description": f"{variant.framework} {version_text(variant)} with gpucheck; verify it: gpucheck image",
         "version": f"{version_text(variant)}+gpucheck.{build['gpucheck']}",
-        "revision": build.get("revision"),
-        "created": build.get("created"),
-        "source": build.get("source"),
         "licenses": variant.licenses,
         "base.name": (base.image or base.name).partition("@")[0],
         "base.digest": base.digest,
+        **{key: build.get(key) for key in ("revision", "created", "source")},
     }
     own: dict[str, str | None] = {
         "": name,
         ".framework": variant.framework,
         ".framework-version": filled.version,
-        ".build": filled.build,
         ".python": base.python,
-        ".cuda": filled.cuda,
-        ".cudnn": filled.cudnn,
-        ".nccl": filled.nccl,
         ".driver-floor": filled.driver_floor,
         ".stand-in-base": "true" if stand_in else None,
-        ".fingerprint": build.get("fingerprint"),
-        ".updates": build.get("updates") or None,
+        **{f".{key}": getattr(filled, key) for key in ("build", "cuda", "cudnn", "nccl")},
+        **{f".{key}": build.get(key) or None for key in ("fingerprint", "updates")},
     }
     found = {f"org.opencontainers.image.{key}": value for key, value in oci.items()}
     found |= {f"{LABEL}{key}": value for key, value in own.items()}

@@ -221,14 +221,7 @@ def _kept(previous: Lock | None, name: str, spec: StackSpec, target: Target) -> 
 
 # Settings that do not affect versions: if they change, the lock keeps its versions.
 NO_VERSIONS = (
-    "repositories",
-    "tuning",
-    "imex",
-    "container_engines",
-    "module_options",
-    "mok",
-    "driver_extra",
-    "kernel_lock",
+    *("repositories", "tuning", "imex", "container_engines", "module_options", "mok", "driver_extra", "kernel_lock"),
 )
 
 

@@ -98,6 +98,8 @@ CHOICES = {
     field.name: get_args(field.type) for field in msgspec.structs.fields(StackSpec) if get_origin(field.type) is Literal
 }
 VERSIONS = {row.name: row for row in VERSIONED}
+# Of --want: ``cuda=12.9``, ``cuda==12.9``, ``cuda>=12.8,<13``.
+WANTED = re.compile(r"(?P<name>[^=<>!~]*)(?:==?(?P<exact>.*)|(?P<range>[<>!~].*))", re.DOTALL)
 
 
 def check_value(key: str, value: str) -> None:
@@ -113,14 +115,10 @@ def wants(items: tuple[str, ...], base: StackSpec | None = None) -> StackSpec:
     fields: dict[str, str] = {}
     known = (*VERSIONS, *(row.name for row in COMPONENTS if row.choices), "source", "torch_origin")
     for item in items:
-        name, operator, value = item.partition("=")
-        if not operator:
-            name, value = _split_range(item)
-        elif value.startswith("="):
-            value = value[1:]
-        elif name and name[-1] in "<>!~":
-            name, value = name[:-1], f"{name[-1]}={value}"
-        key = name.strip().replace("-", "_")
+        found = WANTED.fullmatch(item)
+        if found is None:
+            raise SpecError(f"--want {item}: write component=version, for example cuda=12.9 or 'cuda>=12.8,<13'")
+        key, value = found["name"].strip().replace("-", "_"), found["exact"] or found["range"] or ""
         if key not in known:
             raise SpecError(f"--want {item}: {key!r} is not a component. {did_you_mean(key, known)}")
         try:
@@ -145,13 +143,6 @@ def contradictions(spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
 def managed(spec: StackSpec) -> bool:
     """Return whether the hosts' own package sources have all packages, so that none is added."""
     return MANAGED in spec.repositories
-
-
-def _split_range(item: str) -> tuple[str, str]:
-    for index, letter in enumerate(item):
-        if letter in "<>!~":
-            return item[:index], item[index:]
-    raise SpecError(f"--want {item}: write component=version, for example cuda=12.9 or 'cuda>=12.8,<13'")
 
 
 def read_spec(path: Path) -> StackSpec:

@@ -248,7 +248,9 @@ whether a version is possible, and if not, why. Tables as of {as_of}.
 
 def rules_page() -> str:
     """Return the page as Markdown. Raises KnowledgeError for an invalid table."""
-    sentences = statements()
+    sentences: dict[str, list[tuple[str, str]]] = {}
+    for rule, where, sentence in statements():
+        sentences.setdefault(rule, []).append((where, sentence))
     lines = [HEAD.format(as_of=tables.operating_systems().as_of)]
     for rule, row in tables.rules().items():
         lines += [f"## {rule}: {row.title}", ""]
@@ -259,15 +261,8 @@ def rules_page() -> str:
     return "\n".join(lines)
 
 
-def statements() -> dict[str, tuple[tuple[str, str], ...]]:
-    """Return the statements of the docstrings by rule: the function, and its statement in one line."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    for rule, where, sentence in _statements():
-        found.setdefault(rule, []).append((where, sentence))
-    return {rule: tuple(rows) for rule, rows in found.items()}
-
-
-def _statements() -> Iterator[tuple[str, str, str]]:
+def statements() -> Iterator[tuple[str, str, str]]:
+    """Yield the statements of the docstrings: the rule, the function, and its statement in one line."""
     packages = (rules, components)
     names = [f"{package.__name__}.{row.name}" for package in packages for row in pkgutil.iter_modules(package.__path__)]
     for module in map(importlib.import_module, names):
