@@ -56,14 +56,9 @@ def read(source: Source, *, quick: bool, full: bool, prefix: Path = Path(sys.pre
     """Read all values once. quick omits the libraries; full imports the framework, which takes seconds."""
     facts = source.read(*NEEDS, *driver.NEEDS, "limits", "environment", "simulation")
     facts = source.read(*more(facts))
-    manifest = read_manifest(prefix / MANIFEST)
-    return Values(
-        manifest=manifest,
-        wheels=read_wheels(facts)[0],
-        own=query_libraries(quick=quick),
-        facts=facts,
-        full=query_framework(manifest.framework) if full and isinstance(manifest, ImageManifest) else None,
-    )
+    manifest, wheels, own = read_manifest(prefix / MANIFEST), read_wheels(facts)[0], query_libraries(quick=quick)
+    reported = query_framework(manifest.framework) if full and isinstance(manifest, ImageManifest) else None
+    return Values(manifest=manifest, wheels=wheels, own=own, facts=facts, full=reported)
 
 
 def read_manifest(path: Path) -> ImageManifest | str | None:

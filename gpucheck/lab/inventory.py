@@ -29,6 +29,7 @@ def inventory(lab: Lab, flavour: Flavour, hosts: Sequence[HostSpec] = HOSTS, **m
             "ansible_host": str(lab.ip(host)),
             "gpucheck_python": "python3.11" if (flavour, host.image) == ("real", "dnf-host") else "python3",
         }
+    wheels = f"http://{lab.mirror_ip}/wheels/"
     variables = {
         "ansible_user": "ops",
         "ansible_ssh_private_key_file": str(lab.directory / "id_ed25519"),
@@ -40,13 +41,7 @@ def inventory(lab: Lab, flavour: Flavour, hosts: Sequence[HostSpec] = HOSTS, **m
         "reboot_boot_time_command": BOOT_TIME_COMMAND,
         "stack_spec": str(lab.directory / "stack.yml"),
         "stack_lock": str(lab.directory / "stack.lock.yml"),
-        "gpucheck_pip_args": [
-            "--no-index",
-            "--find-links",
-            f"http://{lab.mirror_ip}/wheels/",
-            "--trusted-host",
-            str(lab.mirror_ip),
-        ],
+        "gpucheck_pip_args": ["--no-index", "--find-links", wheels, "--trusted-host", str(lab.mirror_ip)],
         "preflight_minimum_free_gib": FREE_GIB,
         "quick_verify_timeout_s": LIMIT_S,
         "verify_timeout_s": LIMIT_S,
@@ -60,12 +55,8 @@ def stack_spec(lab: Lab, key_fingerprint: str, torch_version: str) -> dict[str, 
 
     def mirrored(path: str) -> dict[str, str]:
         url = f"http://{lab.mirror_ip}/{path}/"
-        return {
-            "url": url,
-            "key_url": f"{url}{catalogue.KEY_NAME}",
-            "key_fingerprint": key_fingerprint,
-            "signed": "both",
-        }
+        key = {"key_url": f"{url}{catalogue.KEY_NAME}", "key_fingerprint": key_fingerprint}
+        return {"url": url, **key, "signed": "both"}
 
     return {
         "driver": "580",

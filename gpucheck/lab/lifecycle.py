@@ -69,16 +69,9 @@ def fill(container: "Container", root: Path) -> None:
     if containers.checked_output(container, *words, what="reading the mirror's state").strip() == stamp:
         return
     say(f"building and signing {len(catalogue.packages())} stub packages")
-    containers.put(
-        container,
-        "/srv/build",
-        {
-            "catalogue.json": content,
-            **library_files(),
-            "payload": images / "payload",
-            **{program.name: program for program in sorted((images / "mirror").glob("*.py"))},
-        },
-    )
+    programs = {program.name: program for program in sorted((images / "mirror").glob("*.py"))}
+    sources = {"catalogue.json": content, **library_files(), "payload": images / "payload", **programs}
+    containers.put(container, "/srv/build", sources)
     containers.checked_output(container, "python3", "/srv/build/build_repos.py", what="building the stub packages")
     containers.put(container, "/srv/www", {"stamp": stamp.encode()})
 

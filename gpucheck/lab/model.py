@@ -123,12 +123,8 @@ def fingerprint(parts: Iterable[bytes | str | Path]) -> str:
     digest = hashlib.sha256()
     for part in parts:
         if isinstance(part, Path):
-            files = (
-                [part]
-                if part.is_file()
-                else sorted(p for p in part.rglob("*") if p.is_file() and "__pycache__" not in p.parts)
-            )
-            for path in files:
+            below = (path for path in part.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+            for path in [part] if part.is_file() else sorted(below):
                 name = path.name if path == part else path.relative_to(part).as_posix()
                 digest.update(f"{name}:{path.stat().st_mode & 0o111}:".encode())
                 digest.update(path.read_bytes())

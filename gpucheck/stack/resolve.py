@@ -216,11 +216,8 @@ def _with_that_branch(target: Target, spec: StackSpec) -> str:
     systems = [row for row in tables.operating_systems().systems if row.id != target.os.id and not row.explicit_only]
     newest_first = sorted(systems, key=lambda row: parse(row.version), reverse=True)
     near = sorted(newest_first, key=lambda row: row.os_id != target.os.os_id)
-    works = [
-        row.name
-        for row in near
-        if row.family == target.os.family and _works(msgspec.structs.replace(target, os=row), spec)
-    ]
+    family = (row for row in near if row.family == target.os.family)
+    works = [row.name for row in family if _works(msgspec.structs.replace(target, os=row), spec)]
     ways = [f"{works[0]}, whose repository has it"] if works else []
     ways += [otherwise] if (otherwise := folder_of(target).otherwise) else []
     return "; or ".join([*ways, "other GPUs: Turing and newer are supported by every current component"])

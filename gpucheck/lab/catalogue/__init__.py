@@ -139,17 +139,10 @@ def _expand(one: PackageSet) -> list[Package]:
             }
             for name, template in one.packages.items():
                 filled = msgspec.convert(_fill(msgspec.to_builtins(template), words), Template)
-                found.append(
-                    Package(
-                        repository=repository,
-                        kind=repositories()[repository].kind,
-                        name=name.format_map(words),
-                        version=version,
-                        revision=one.revision,
-                        epoch=one.epoch,
-                        **{field: getattr(filled, field) for field in Template.__struct_fields__},
-                    )
-                )
+                own = {field: getattr(filled, field) for field in Template.__struct_fields__}
+                own |= {"repository": repository, "kind": repositories()[repository].kind, "version": version}
+                own |= {"revision": one.revision, "epoch": one.epoch, "name": name.format_map(words)}
+                found.append(Package(**own))
     return found
 
 

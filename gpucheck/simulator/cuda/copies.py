@@ -178,11 +178,8 @@ def _as_now(link: PcieLink) -> PcieLink:
 
 def _host_gb_s(gpu: Gpu, ports: Sequence[str], devices: Mapping[str, PciDevice]) -> float:
     links = [gpu.pcie, *(devices[port].link for port in ports if port in devices and port != gpu.pci_bus_id)]
-    rates = [
-        pcie_gb_s(link.max_generation, link.max_width)
-        for link in links
-        if link.max_generation is not None and link.max_width is not None
-    ]
+    known = ((link.max_generation, link.max_width) for link in links)
+    rates = [pcie_gb_s(gen, width) for gen, width in known if gen is not None and width is not None]
     return min(rates, default=UNKNOWN_LINK_GB_S) * TO_HOST
 
 

@@ -47,11 +47,7 @@ def acs_redirect(machine: Machine, bus_id: str = "all") -> None:
 
 def _port(machine: Machine, gpu: int, bus_id: str) -> Function:
     """The function that books the errors: the one named, else the far end of the GPU's link."""
-    if bus_id:
-        if bus_id not in machine.functions:
-            raise ValueError(f"bus_id={bus_id}: no such device; there are {', '.join(sorted(machine.functions))}")
-        return machine.functions[bus_id]
-    return machine.slot(machine.gpu(gpu).function)
+    return machine.function(bus_id) if bus_id else machine.slot(machine.gpu(gpu).function)
 
 
 def _lines(port: Function, error: str, layer: str, severity: str) -> tuple[str, ...]:
@@ -108,9 +104,8 @@ def pcie_gen(machine: Machine, gpu: int, gen: int, when: str = "always") -> None
     if not 1 <= gen < slow.function.generation:
         raise ValueError(f"gen={gen}: choose one of {list(range(1, slow.function.generation))}")
     slow.answer({"pcie.generation": gen}, when)
-    if when == "load":
-        return
-    slow.function.generation = machine.slot(slow.function).generation = gen
+    if when != "load":
+        slow.function.generation = machine.slot(slow.function).generation = gen
 
 
 @fault("a GPU's PCIe link runs with fewer lanes than it could")
@@ -123,9 +118,8 @@ def pcie_width(machine: Machine, gpu: int, width: int, when: str = "always") -> 
     if width not in WIDTHS or width >= narrow.function.width:
         raise ValueError(f"width={width}: choose one of {[w for w in WIDTHS if w < narrow.function.width]}")
     narrow.answer({"pcie.width": width}, when)
-    if when == "load":
-        return
-    narrow.function.width = machine.slot(narrow.function).width = width
+    if when != "load":
+        narrow.function.width = machine.slot(narrow.function).width = width
 
 
 @fault("a GPU's BAR 1 is 256 MiB, or that of all of them: resizable BAR is off")
@@ -160,9 +154,7 @@ def _link(machine: Machine, gpu: int | None, bus_id: str) -> tuple[Function, Fun
         if len(chain) < 2:
             raise ValueError(f"GPU {gpu} is in a slot of the CPU itself; its own link is the fault pcie-gen")
         return chain[0], chain[1]
-    if bus_id not in machine.functions:
-        raise ValueError(f"bus_id={bus_id}: no such device; there are {', '.join(sorted(machine.functions))}")
-    port = machine.functions[bus_id]
+    port = machine.function(bus_id)
     if port.kind == "switch-upstream" and port.parent is not None:
         return machine.functions[port.parent], port
     below = [one for one in machine.functions.values() if one.parent == bus_id and one.kind == "switch-upstream"]

@@ -248,6 +248,12 @@ class Machine:
             raise ValueError(f"there is no GPU {index}; profile {self.profile.name} has {numbers}")
         return self.gpus[index]
 
+    def function(self, bus_id: str) -> Function:
+        """A PCI function. Raises ValueError if there is none."""
+        if bus_id not in self.functions:
+            raise ValueError(f"bus_id={bus_id}: no such device; there are {', '.join(sorted(self.functions))}")
+        return self.functions[bus_id]
+
     @property
     def has_application_clocks(self) -> bool:
         """Drivers from 590 on no longer offer them, of any GPU (nvidia-smi -q of 590.48.01, 595.80 and 610.57.04)."""

@@ -13,6 +13,7 @@ Which files mean what, all below D/root (a shell can write each of them)::
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from gpucheck.model import DriverState
 from gpucheck.simulator.machine import UPTIME_S, Function, Kernel, Machine, SimulatedGpu
@@ -33,19 +34,9 @@ MODULES = (
     ("nvidia", 103956480, 2, "nvidia_uvm,nvidia_modeset,"),
 )
 CORE_MODULES = (("nvidia_uvm", 2080768, 0, "-"), ("nvidia", 103956480, 1, "nvidia_uvm,"))
-# Some of those that the driver prints, at their defaults
-PARAMETERS = {
-    "ModifyDeviceFiles": 1,
-    "DeviceFileUID": 0,
-    "DeviceFileGID": 0,
-    "DeviceFileMode": 438,
-    "EnableMSI": 1,
-    "NvLinkDisable": 0,
-    "EnableGpuFirmware": 18,
-    "EnableResizableBar": 0,
-}
 NODES = ("nvidiactl", "nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-caps/nvidia-cap1")
 FIRST_MIG_MINOR = 30
+PARAMETERS = Path(__file__).with_name("params.txt")  # some of those that the driver prints, at their defaults
 
 
 def write_driver(machine: Machine, tree: Tree, kernel: str, *, whole: bool) -> None:
@@ -97,8 +88,7 @@ def _started(machine: Machine, tree: Tree, version: str) -> None:
     """The modules next to nvidia, its parameters, each GPU's entry, and the device nodes."""
     for name, _, users, _ in MODULES[:-1]:
         tree.write(f"sys/module/{name}", {"version": version, "refcnt": str(users)})
-    parameters = "\n".join(f"{name}: {value}" for name, value in PARAMETERS.items())
-    tree.write("proc/driver/nvidia", {"params": parameters})
+    tree.raw("proc/driver/nvidia/params", PARAMETERS.read_bytes())
     nodes = [*NODES, *(["nvidia-caps-imex-channels/channel0"] if "nvidia-imex" in machine.services else [])]
     for minor, gpu in enumerate(machine.by_minor()):
         folder = f"proc/driver/nvidia/gpus/{gpu.function.bus_id}"

@@ -63,19 +63,14 @@ def _nodes(machine: Machine, tree: Tree) -> None:
 def _processors(machine: Machine, tree: Tree) -> None:
     profile = machine.profile
     sockets = profile.sockets or len(profile.numa_nodes)
-    socket_of = {
-        cpu: node * sockets // len(profile.numa_nodes)
-        for node, cpus in enumerate(profile.numa_nodes)
-        for cpu in cpu_numbers(cpus)
-    }
+    nodes = enumerate(profile.numa_nodes)
+    socket_of = {cpu: n * sockets // len(profile.numa_nodes) for n, cpus in nodes for cpu in cpu_numbers(cpus)}
     online = ",".join(sorted(profile.numa_nodes, key=lambda cpus: cpu_numbers(cpus)[:1]))
     tree.write("sys/devices/system/cpu", {"online": online, "possible": online, "present": online})
     if not profile.virtual:
         for number in socket_of:
-            tree.write(
-                f"sys/devices/system/cpu/cpu{number}/cpufreq",
-                {"scaling_governor": machine.governor, "scaling_driver": "acpi-cpufreq"},
-            )
+            scaling = {"scaling_governor": machine.governor, "scaling_driver": "acpi-cpufreq"}
+            tree.write(f"sys/devices/system/cpu/cpu{number}/cpufreq", scaling)
     cpu = machine.cpu
     if cpu is None:
         return

@@ -24,11 +24,6 @@ VERSIONED = tuple(row for row in COMPONENTS if row.default is not None and not r
 
 def exact_spec(stack: StackSet) -> dict[str, str]:
     """Return the values of the specification that name exactly this set."""
-    return {
-        **{row.name: row.exact(stack) for row in COMPONENTS if row.default is not None},
-        "source": stack.source or "auto",
-        # A stated build leaves no preference.
-        "torch_origin": "any",
-        # Chosen before, so its place in the order of preference no longer matters.
-        "end_of_life_os": "allow",
-    }
+    # A stated build leaves no preference, and a system that was chosen before is allowed.
+    settled = {"source": stack.source or "auto", "torch_origin": "any", "end_of_life_os": "allow"}
+    return {**{row.name: row.exact(stack) for row in COMPONENTS if row.default is not None}, **settled}

@@ -13,20 +13,10 @@ import msgspec
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.packages import Archive, packages
 from gpucheck.knowledge.tables import Branch, OperatingSystem
+from gpucheck.stack import packages as rows
 from gpucheck.stack.components.base import MANAGED, SYSTEM, Choice, Component, Works
 from gpucheck.stack.components.kernel_module import r14_flavour
 from gpucheck.stack.facts import HostFacts
-from gpucheck.stack.packages import (
-    Package,
-    at_driver_version,
-    component,
-    driver_row,
-    file,
-    package,
-    revision_by_rule,
-    started,
-    text_of,
-)
 from gpucheck.stack.rules import archive as archive_rules
 from gpucheck.stack.rules import driver as rules
 from gpucheck.stack.rules.driver import r24_branch
@@ -258,33 +248,33 @@ class Driver(Component):
     def packages(self, plan: PlanInput) -> dict[str, Any]:
         system, stack = plan.system, plan.stack
         if stack.driver.kept:
-            return component([])
+            return rows.component([])
         held = archive_rules.archive_packages(plan)
         if held is not None:
-            return component(held)
+            return rows.component(held)
         own = _packages(system, stack)
         names = {row["name"] for row in own}
         extra = extra_packages(system, stack, plan.spec.driver_extra)
-        return component([*own, *(row for row in extra if row["name"] not in names)])
+        return rows.component([*own, *(row for row in extra if row["name"] not in names)])
 
     def services(self, stack: StackSet, spec: StackSpec) -> Iterator[dict[str, Any]]:
         if not stack.driver.kept:
-            yield from started(["nvidia-persistenced"])
+            yield from rows.started(["nvidia-persistenced"])
 
     def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
         """Yield files that block nouveau, set module options, and keep the driver at its version."""
         if plan.stack.driver.kept:
-            yield from _held(text_of("pin-kept.txt")) if plan.apt else ()
+            yield from _held(rows.text_of("pin-kept.txt")) if plan.apt else ()
             return
-        yield file("/etc/modprobe.d/gpucheck-nouveau.conf", NOUVEAU, initramfs=True)
+        yield rows.file("/etc/modprobe.d/gpucheck-nouveau.conf", NOUVEAU, initramfs=True)
         if plan.spec.module_options:
             content = options_line(plan.spec.module_options)
-            yield file(MODULE_OPTIONS, content, initramfs=True)
+            yield rows.file(MODULE_OPTIONS, content, initramfs=True)
         if plan.spec.mok.key:
-            yield file(MOK, mok_file(plan.spec.mok))
+            yield rows.file(MOK, mok_file(plan.spec.mok))
         if plan.apt:
             # The pinning package does the same, but not yet while apt computes the transaction that installs it.
-            yield from _held(text_of("pin.txt").format(version=plan.stack.driver.version))
+            yield from _held(rows.text_of("pin.txt").format(version=plan.stack.driver.version))
 
     def notes(self, plan: PlanInput) -> Iterator[Reason]:
         """Yield unconfirmed package names and keys; for an archive, that it replaces its release."""
@@ -293,9 +283,9 @@ class Driver(Component):
             return
         key = packages().repositories.keys[plan.system.repository or ""]
         known = () if MANAGED in plan.spec.repositories else (("repositories", key.unconfirmed),)
-        by_rule = None if plan.stack.driver.kept else revision_by_rule(plan.system, plan.stack)
+        by_rule = None if plan.stack.driver.kept else rows.revision_by_rule(plan.system, plan.stack)
         yield from (by_rule,) if by_rule else ()
-        own = () if plan.stack.driver.kept else ((self.name, driver_row(plan.system, plan.stack).unconfirmed),)
+        own = () if plan.stack.driver.kept else ((self.name, rows.driver_row(plan.system, plan.stack).unconfirmed),)
         for what, text in (*own, *known):
             if text:
                 yield Reason(component=what, because=text, source="cuda-repo", confirmed=False)
@@ -305,19 +295,19 @@ class Driver(Component):
 
 
 def _held(pin: str) -> Iterator[dict[str, Any]]:
-    yield file("/etc/apt/apt.conf.d/51gpucheck-nvidia", text_of("unattended-upgrades.txt"))
-    yield file("/etc/apt/preferences.d/gpucheck-nvidia", pin)
+    yield rows.file("/etc/apt/apt.conf.d/51gpucheck-nvidia", rows.text_of("unattended-upgrades.txt"))
+    yield rows.file("/etc/apt/preferences.d/gpucheck-nvidia", pin)
 
 
 def _exact(driver: DriverChoice) -> str:
     return f"{driver.version}-{driver.revision}" if driver.revision else driver.version
 
 
-def _packages(system: OperatingSystem, stack: StackSet) -> list[Package]:
-    row = driver_row(system, stack)
+def _packages(system: OperatingSystem, stack: StackSet) -> list[rows.Package]:
+    row = rows.driver_row(system, stack)
     values = {"version": stack.driver.version, "branch": stack.driver.branch}
-    found = [package(system, name.format(**values), None) for name in row.newest]
-    return [*found, *(at_driver_version(system, stack, name.format(**values)) for name in row.packages)]
+    found = [rows.package(system, name.format(**values), None) for name in row.newest]
+    return [*found, *(rows.at_driver_version(system, stack, name.format(**values)) for name in row.packages)]
 
 
 COMPONENT = Driver()
