@@ -228,6 +228,18 @@ ON_UBUNTU: dict[str, dict[str, Any]] = {
     "not-yet": ubuntu(headers_missing=[MODULES], headers_unavailable=[MODULES], archive={**COMPLETE, "right": False}),
     # Ubuntu 20.04, with and without a Python of the site's.
     "focal": {**case(roles=("driver", "gpucheck"), python3="3.8.10"), "preflight_python_minimum": "3.10"},
+    "jammy-torch": {
+        **case(
+            roles=("driver", "gpucheck"), python3="3.10.12", stack={"torch": {"version": "2.15.0", "python": "3.12"}}
+        ),
+        "preflight_python_minimum": "3.10",
+    },
+    "jammy": {
+        **case(
+            roles=("driver", "gpucheck"), python3="3.10.12", stack={"torch": {"version": "2.14.1", "python": "3.10"}}
+        ),
+        "preflight_python_minimum": "3.10",
+    },
     "focal-3.11": {
         **case(roles=("driver", "gpucheck"), python3="3.8.10"),
         "preflight_python_minimum": "3.10",
@@ -242,7 +254,7 @@ def told_on_ubuntu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return said(tmp_path_factory.mktemp("preflight"), ON_UBUNTU)
 
 
-@pytest.mark.parametrize("name", ["signed", "not-yet", "focal-3.11"])
+@pytest.mark.parametrize("name", ["signed", "not-yet", "focal-3.11", "jammy"])
 def test_ubuntu_hosts_that_nothing_stands_in_the_way_of_go_on(told_on_ubuntu, name):
     assert told_on_ubuntu[name] == ""
 
@@ -250,6 +262,10 @@ def test_ubuntu_hosts_that_nothing_stands_in_the_way_of_go_on(told_on_ubuntu, na
 def test_a_python_that_is_too_old_for_gpucheck_is_named_before_the_driver_changes(told_on_ubuntu):
     """After it, the host was drained and had the new driver."""
     assert told_on_ubuntu["focal"].startswith("python3 is 3.8.10, and gpucheck needs 3.10 or newer. Install a newer")
+    assert told_on_ubuntu["jammy-torch"].startswith(
+        "python3 is 3.10.12, and the torch of the plan needs 3.12 or newer."
+    )
+    assert "or set torch: auto in stack.yml." in told_on_ubuntu["jammy-torch"]
 
 
 def test_a_driver_of_nvidias_repository_has_to_go_first(told_on_ubuntu):

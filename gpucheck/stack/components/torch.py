@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gpucheck.knowledge import GpuModel, tables
-from gpucheck.knowledge.tables import TorchBuild, TorchRelease
+from gpucheck.knowledge.tables import OperatingSystem, TorchBuild, TorchRelease
 from gpucheck.stack.components.base import Choice, Component
 from gpucheck.stack.rules import libraries
 from gpucheck.stack.rules.driver import is_a
@@ -56,24 +56,46 @@ def r12_torch_compile(target: Target) -> Reasons:
     return (Reason(component="torch", because=text, rule="R12", source="wheel-bytes"),)
 
 
-def choose_torch(target: Target, driver: str, wanted: str, origin: str = "auto") -> tuple[TorchChoice, Reasons] | Clash:
-    """Return the newest torch whose build runs on every GPU and this driver. origin: as torch_origin in stack.yml."""
+def choose_torch(
+    target: Target, driver: str, wanted: str, origin: str = "auto", own: str | None = None
+) -> tuple[TorchChoice, Reasons] | Clash:
+    """Return the newest torch whose build runs on every GPU and this driver. origin: as torch_origin in stack.yml.
+
+    own: the Python that ``auto`` needs a wheel for, None for any.
+    """
     requested = request(wanted)
     if requested.build == "cpu":
         return _cpu_torch(target, wanted)
     first: Clash | None = None
+    newer: TorchRelease | None = None
     for release, build, archs in _candidates(target, wanted, origin):
         python = libraries.r16_python(target.os, release.pythons, release.glibc)
         if python is None:
             clash: Clash | None = libraries.glibc_clash("torch", f"torch {release.version}", release.glibc, target.os)
         else:
             clash = _torch_clash(target, driver, release, build, archs) or r25_origin(release, build, origin)
+        if clash is None and requested.auto and own is not None and own not in release.pythons:
+            newer = newer or release
+            continue
         if clash is None and python is not None:
             choice, reasons = _torch_choice(target, release, build, python)
-            return choice, (*reasons, *_newer_elsewhere(target, driver, wanted, origin, choice))
+            elsewhere = _newer_elsewhere(target, driver, wanted, (origin, own), choice)
+            return choice, (*reasons, *elsewhere, *_newer_python(target.os, own, newer))
         # A clash with the origin alone is more useful than that of a build which no GPU here can run.
         first = clash if first is None or (clash and clash.rule == "R25" != first.rule) else first
+    if newer:
+        return choose_torch(target, driver, newer.version, origin)
     return first or libraries.not_known("torch", wanted, "wheel-bytes, torch-build-scripts", target, _known())
+
+
+def _newer_python(os: OperatingSystem, own: str | None, newer: TorchRelease | None) -> Reasons:
+    if newer is None:
+        return ()
+    text = (
+        f"torch {newer.version} is newer and has no wheel for Python {own} of {os.name}: for it, install another "
+        "Python on the hosts, set gpucheck_python to its name, and state torch in stack.yml"
+    )
+    return (Reason(component="torch", because=text, rule="R16", source="pypi-meta"),)
 
 
 def _candidates(target: Target, wanted: str, origin: str) -> Iterator[tuple[TorchRelease, TorchBuild, tuple[int, ...]]]:
@@ -92,9 +114,12 @@ def _newest_first(target: Target, wanted: str) -> Iterator[tuple[TorchRelease, T
             yield from ((release, *build) for build in _builds(target, release, requested.build))
 
 
-def _newer_elsewhere(target: Target, driver: str, wanted: str, origin: str, choice: TorchChoice) -> Reasons:
+def _newer_elsewhere(
+    target: Target, driver: str, wanted: str, limits: tuple[str, str | None], choice: TorchChoice
+) -> Reasons:
     """R25: a newer build of PyTorch's index is reported but not chosen, as not every network reaches that index."""
-    newest = None if origin == "any" else choose_torch(target, driver, wanted, "any")
+    origin, own = limits
+    newest = None if origin == "any" else choose_torch(target, driver, wanted, "any", own)
     if newest is None or isinstance(newest, Clash) or newest[0].version == choice.version:
         return ()
     torch = newest[0]
@@ -168,7 +193,8 @@ class Torch(Component):
 
     def choose(self, choice: Choice) -> Any:
         spec = choice.spec
-        found = choose_torch(choice.target, choice.driver.version, spec.torch, spec.torch_origin)
+        own = libraries.r16_environment(choice.target.os)
+        found = choose_torch(choice.target, choice.driver.version, spec.torch, spec.torch_origin, own)
         return choice.settle(found, spec.torch)
 
     def value(self, stack: StackSet) -> str | None:
@@ -200,7 +226,7 @@ def reference_torch(choice: Choice, cuda_major: int) -> Reference | None:
     """
     torch: TorchChoice | None = choice.chosen["torch"]
     target, driver = choice.target, choice.driver.version
-    usual = choose_torch(target, driver, "auto", choice.spec.torch_origin)
+    usual = choose_torch(target, driver, "auto", choice.spec.torch_origin, libraries.r16_environment(target.os))
     other = isinstance(usual, Clash) or usual[0] != torch
     if other and torch is not None and torch.cuda and major(torch.cuda) == cuda_major:
         return Reference(torch, own=True)

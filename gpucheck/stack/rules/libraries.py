@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from gpucheck.knowledge import code_runs, tables
+from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import OperatingSystem, recorded_packages
 from gpucheck.stack.rules.driver import r1_driver_floor
 from gpucheck.stack.types import Clash, Fact, Reason, Reasons, StackSpec, Target
@@ -71,6 +72,17 @@ def r16_python(os: OperatingSystem, pythons: tuple[str, ...], glibc: str) -> str
     if ADDED_PYTHON in pythons:
         return ADDED_PYTHON
     return max((p for p in pythons if not p.endswith("t")), key=parse)
+
+
+def r16_environment(os: OperatingSystem) -> str | None:
+    """R16: With auto, torch has a wheel for the Python of gpucheck's environment, which it is installed in.
+
+    None: the system has no Python that gpucheck supports.
+    """
+    table = packages().python
+    if os.family == "redhat" and int(os.version) in table.el_majors:
+        return table.interpreter.removeprefix("python")
+    return os.python if parse(os.python) >= parse(table.minimum) else None
 
 
 def r16_unconfirmed(os: OperatingSystem) -> Reasons:

@@ -80,6 +80,17 @@ def test_branch_575_is_planned_by_the_names_that_records_show(system, gpus, spec
     assert name in [row["spec"] for row in rows]
 
 
+def test_torch_is_one_that_the_python_of_the_hosts_can_install():
+    """Ubuntu 22.04 has Python 3.10 and no newer one that provisioning installs: pip found no torch 2.15 for it."""
+    jammy, noble = (asked.answer(["H100 SXM"], os) for os in ("ubuntu-22.04", "ubuntu-24.04"))
+
+    assert (jammy.torch.version, jammy.torch.python) == ("2.14.1", "3.10")
+    assert any("torch 2.15.0 is newer and has no wheel for Python 3.10" in row.because for row in jammy.reasons)
+    assert (noble.torch.version, noble.cudnn, noble.nccl) == ("2.15.0", jammy.cudnn, jammy.nccl)
+    assert asked.answer(["H100 SXM"], "ubuntu-22.04", "torch=2.15").torch.python == "3.12"
+    assert asked.answer(["H100 SXM"], "rocky-8").torch.python == "3.12"
+
+
 def test_the_advice_for_an_ended_system_is_the_next_release_of_it():
     assert asked.refusal(["T4"], "debian-11").try_.startswith("a newer release, such as debian-12: NVIDIA has no")
     assert asked.refusal(["T4"], "centos-stream-8").try_.startswith("a newer release, such as rocky-9; or ")
