@@ -38,7 +38,7 @@ def contents(paths):
 
 
 def withdraw(module, repositories, archive, before):
-    """Take back what was written. before: the files of then, of which an unchanged one is not touched."""
+    """Revert what was written. before: the files of then, of which an unchanged one is not touched."""
     ours = source_files(repositories, archive)
     gone = take_out(module, [path for path in ours if contents([path]).get(path) != before.get(path)])
     for path, (content, mode) in sorted(before.items()):
