@@ -238,6 +238,7 @@ def test_a_host_returns_only_to_the_set_that_it_had_before_this_run(tmp_path, re
     site.host("n1")
     answers = json.loads((site.place("n1") / "answers.json").read_text())
     answers["gpu_facts"]["way_back"]["components"] = {"driver": {"packages": ["old"]}}
+    answers["gpu_facts"]["way_back"]["stack"]["reasons"] = [{"because": "a text of several  lines"}]
     (site.place("n1") / "answers.json").write_text(json.dumps(answers))
     (tmp_path / "play.yml").write_text(GO_BACK.format(playbooks=PLAYBOOKS, folder=tmp_path))
 
