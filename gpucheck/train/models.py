@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 from gpucheck.train.data import CLASSES, PIXELS
 
 Forward = Callable[[list[Any], Any], Any]
+MOMENTUM = 0.9  # of SGD, in every framework
 
 
 class Model(NamedTuple):
     """torch_layers: the layers in order, so that a strategy can cut between them; torch is handed in.
 
-    learning_rate: of SGD with momentum 0.9. learns_in: steps after which the limits on loss and accuracy hold.
+    learning_rate: of SGD. learns_in: steps after which the limits on loss and accuracy hold.
     largest_batch: of all ranks together; it does not learn from larger ones at this rate. rounding: factor of the
     parameter tolerance, for a network in which rounding grows: a unit that is just active on one side only.
     tensorflow: variables and forward pass for TensorFlow (handed in), None where the model is torch's only.

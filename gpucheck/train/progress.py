@@ -106,22 +106,27 @@ class Progress:
         self.seconds[self._phase] += now - self._entered
         self.waited[self._phase] += self._queue.since_last()
         self._phase, self._entered = phase, now
-        position = Position(phase=phase, step=step, device=self._device, bus_id=self._bus_id, entered=now)
+        self._record(phase, step)
+
+    def _record(self, phase: str, step: int | None) -> None:
+        position = Position(phase=phase, step=step, device=self._device, bus_id=self._bus_id, entered=self._entered)
         self.sender.send("at", position)
         if self._on_enter is not None:
             self._on_enter(phase, step)
+
+    def busy(self) -> float:
+        """Return the seconds spent in training so far, without the comparisons."""
+        return sum(self.seconds.get(phase, 0.0) for phase in STEP if phase != "check")
 
 
 class Aside(Progress):
     """Progress of steps that are made a second time: on record as one phase with its step, booked apart."""
 
     def __init__(self, progress: Progress, phase: str) -> None:
-        self.seconds, self.waited = defaultdict(float), defaultdict(float)
-        self._queue = CpuQueue()
+        super().__init__(progress.sender)
         self._progress, self._aside = progress, phase
 
-    def enter(self, phase: str, step: int | None = None) -> None:
-        """Put the step on record when it begins."""
+    def _record(self, phase: str, step: int | None) -> None:
         if phase == STEP[0]:
             self._progress.enter(self._aside, step)
 

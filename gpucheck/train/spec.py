@@ -38,18 +38,14 @@ def unsupported(precision: str, capability: str | None) -> str | None:
     return f"{precision} needs compute capability {since} or newer, this GPU has {capability}: take {others}"
 
 
-FaultKind = Literal["hang", "die", "flip-bit", "drop", "stale", "data-order", "slow", "freeze", "nan", "leak"]
-
-
 class TrainingFault(msgspec.Struct, frozen=True, kw_only=True):
     """Fault of a rank on entering a phase of a step: for tests, and for simulated machines.
 
-    rank: None is every rank. freeze (learning rate 0), data-order, slow and leak hold for the whole run; flip-bit, drop
-    and stale damage one step's all-reduce, nan one step's loss; the others act on entering the phase, in that step if
-    one is given. factor: how many times as long a slow rank computes.
+    rank: None is every rank. slow holds for the whole run, flip-bit damages one step's all-reduce; the others act on
+    entering the phase, in that step if one is given. factor: how many times as long a slow rank computes.
     """
 
-    kind: FaultKind
+    kind: Literal["hang", "die", "flip-bit", "slow"]
     rank: int | None = 1
     phase: str = "forward"
     step: int | None = None

@@ -1,14 +1,18 @@
 """Every torch strategy on all GPUs, with NVLS too if there are more than two. One GPU: two ranks share it."""
 
+import os
+
 import pytest
-from msgspec.structs import replace
 
 from gpucheck.model import Verdict
 from gpucheck.model.smoke import SmokeResult
 from gpucheck.train import evaluate, run_smoke
 from gpucheck.train.run_plan import on_all_gpus, plan
+from gpucheck.train.smoke import conclude, rank_environment, train_in_ranks
 from gpucheck.train.spec import SmokeOptions, TrainingFault, unsupported
-from gpucheck.train.strategies import all_strategies
+from gpucheck.train.strategies import all_strategies, torch_ddp
+from tests.train import broken
+from tests.train.conftest import ROOT
 
 pytestmark = pytest.mark.gpu
 
@@ -53,14 +57,18 @@ def test_every_precision_that_the_gpus_have(capabilities, precision):
 
 
 @pytest.mark.parametrize(
-    ("fault", "cause"),
+    ("name", "cause"),
     [
-        (TrainingFault(kind="flip-bit", step=6), "data-corruption"),
-        (TrainingFault(kind="drop", step=6), "contribution-lost"),
-        (TrainingFault(kind="stale", step=6), "stale-buffer"),
-        (TrainingFault(kind="data-order"), "data-order-differs"),
+        ("flip-bit", "data-corruption"),
+        ("drop", "contribution-lost"),
+        ("stale", "stale-buffer"),
+        ("data-order", "data-order-differs"),
     ],
 )
-def test_faults_of_the_communication_are_found_on_gpus_too(capabilities, fault, cause):
-    outcome = run_smoke(replace(SmokeOptions(timeout_s=90), fault=fault))
+def test_faults_of_the_communication_are_found_on_gpus_too(capabilities, name, cause):
+    flipped = name == "flip-bit"
+    options = SmokeOptions(timeout_s=90, fault=TrainingFault(kind="flip-bit", step=6) if flipped else None)
+    environment, removed = rank_environment(os.environ | {"PYTHONPATH": str(ROOT), "BROKEN": name}, options)
+    program = torch_ddp.__name__ if flipped else broken.__name__
+    outcome = conclude(train_in_ranks(program, options, environment), options, removed)
     assert cause in [finding.cause for finding in evaluate(outcome)]

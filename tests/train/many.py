@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from gpucheck.train.progress import Progress, RankReport
 from gpucheck.train.spec import RankSpec, SmokeOptions
 from gpucheck.train.strategies import all_strategies
+from tests.train.broken import broken
 
 
 def run(spec: RankSpec, progress: Progress) -> RankReport:
@@ -25,7 +26,8 @@ def run(spec: RankSpec, progress: Progress) -> RankReport:
         folder = Path(spec.folder, f"run-{name}")
         folder.mkdir(exist_ok=True)
         program = import_module(all_strategies()[options.framework, options.strategy].program)
-        report = program.run(replace(spec, options=options, folder=str(folder)), Progress(progress.sender))
+        with broken(name, spec.rank):
+            report = program.run(replace(spec, options=options, folder=str(folder)), Progress(progress.sender))
         if dist.is_initialized():
             dist.destroy_process_group()
         Path(os.environ["MANY_REPORTS"], f"{name}-{spec.rank}.json").write_bytes(msgspec.json.encode(report))

@@ -17,6 +17,7 @@ from gpucheck.train.smoke import rank_environment, train_in_ranks
 from gpucheck.train.spec import SmokeOptions, TrainingFault
 from gpucheck.train.strategies import all_strategies
 from tests.shared import made_once
+from tests.train.broken import FAULTS
 
 ROOT = Path(__file__).parents[2]
 # A machine with GPUs runs these on the CPU all the same: what is tested here is the test.
@@ -34,13 +35,8 @@ def planned(
 TWO_RANKS = {
     "healthy": planned(),
     "flip-bit": planned(fault=TrainingFault(kind="flip-bit", step=6)),
-    "drop": planned(fault=TrainingFault(kind="drop", step=6)),
-    "stale": planned(fault=TrainingFault(kind="stale", step=6)),
-    "data-order": planned(fault=TrainingFault(kind="data-order")),
     "slow": planned(fault=TrainingFault(kind="slow"), steps=40),
-    "freeze": planned(fault=TrainingFault(kind="freeze", rank=None)),
-    "nan": planned(fault=TrainingFault(kind="nan", step=5)),
-    "leak": planned(fault=TrainingFault(kind="leak")),
+    **dict.fromkeys(FAULTS, planned()),
     "cnn": planned(model="cnn", steps=40),
     "gpt": planned(model="gpt"),
     "bf16": planned(precision="bf16"),

@@ -153,7 +153,7 @@ class Tensorflow:
     __version__ = "2.21"
 
     def __init__(self, gpus):
-        self.config = self.experimental = self.distribute = self
+        self.config = self.experimental = self
         self.all = [f"gpu{number}" for number in range(gpus)]
         self.visible, self.growth = list(self.all), set()
 
@@ -174,14 +174,11 @@ class Tensorflow:
     def get_device_details(self, gpu):
         return {"device_name": gpu}
 
-    def NcclAllReduce(self):
-        return "NcclAllReduce"
-
 
 def test_tensorflow_sees_only_the_gpus_that_take_part():
     tf = Tensorflow(8)
-    place = tensorflow_mirrored._place(tf, SmokeOptions(world_size=2))
+    where, devices = tensorflow_mirrored.place(tf, SmokeOptions(world_size=2))
     tf.start()
 
     assert tf.visible == ["gpu0", "gpu1"]
-    assert (place.placement, place.devices) == ("gpus", ("GPU:0", "GPU:1"))
+    assert (where.placement, [device.name for device in devices]) == ("gpus", ["GPU:0", "GPU:1"])

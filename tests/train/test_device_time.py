@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from gpucheck.train.progress import Progress
+from gpucheck.train.spec import SmokeOptions
 from gpucheck.train.torch.training import Averaging
 
 torch = pytest.importorskip("torch")
@@ -49,9 +50,9 @@ class Torch:
 
 def averaging(device):
     rank = SimpleNamespace(
-        torch=Torch(), spec=SimpleNamespace(processes=2), device=device, where=SimpleNamespace(backend="nccl")
+        torch=Torch(), spec=SimpleNamespace(processes=2, rank=0), device=device, options=SmokeOptions()
     )
-    return Averaging(rank, Progress(SimpleNamespace(send=lambda *_: None)), None)
+    return Averaging(rank, Progress(SimpleNamespace(send=lambda *_: None)))
 
 
 def bucket(number, *, last):

@@ -2,6 +2,7 @@
 
 import threading
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -14,6 +15,7 @@ from gpucheck.train.spec import SmokeOptions
 from gpucheck.train.strategies import tensorflow_mirrored, torch_transfer
 from gpucheck.train.strategies.torch_dp import in_every_thread
 from gpucheck.train.torch.rank import nvls_only
+from gpucheck.train.transfer import FACTOR
 from tests.fakes import facts
 from tests.machines import h100, on_bus, reading
 from tests.train.outcomes import HANG, ON_CPU, ON_GPUS
@@ -92,8 +94,8 @@ def test_the_transports_of_nccl_are_evidence(tmp_path):
     assert not any("NCCL's log" in line for finding in evaluate(ON_CPU) for line in finding.evidence)
 
 
-@pytest.mark.parametrize(("peers", "path"), [(True, "peer access"), (False, "host memory")])
-def test_torch_copies_state_their_path(monkeypatch, peers, path):
+@pytest.mark.parametrize("peers", [True, False])
+def test_torch_copies_state_their_path(monkeypatch, peers):
     torch = pytest.importorskip("torch")
     queried = []
 
@@ -103,9 +105,9 @@ def test_torch_copies_state_their_path(monkeypatch, peers, path):
 
     monkeypatch.setattr(torch.cuda, "can_device_access_peer", offered)
     rank = type("Rank", (), {"torch": torch, "devices": (torch.device("cpu"), torch.device("cpu:0"))})
-    copy = torch_transfer._copy(rank, (0, 1), ("a", "b"), 1024, 1)
+    moved = torch_transfer._move(rank, 0, 1, np.arange(128, dtype=np.int64) * FACTOR + 1, 1)
 
-    assert (copy.wrong, copy.path) == (0, path)
+    assert (moved.differs, moved.peers) == (False, peers)
     assert queried == [("cpu", "cpu:0")]
 
 
@@ -150,7 +152,7 @@ def test_tensorflow_reports_its_cuda_wheels(monkeypatch):
     def wheels(*names):
         made = [type("Distribution", (), {"name": name, "version": "12.5.82"}) for name in names]
         monkeypatch.setattr(tensorflow_mirrored, "distributions", lambda: made)
-        return tensorflow_mirrored._versions(Tensorflow)["CUDA wheels"]
+        return tensorflow_mirrored.versions(Tensorflow)["CUDA wheels"]
 
     assert wheels("numpy", "tensorflow") is None
     assert wheels("numpy", "nvidia-cuda-runtime-cu12") == "12.5.82"

@@ -294,7 +294,6 @@ SYMPTOMS = (
 )
 # What a rank found by itself before it trained.
 REJECTED: dict[Rejection, str] = {
-    "no-code": "training.no-code-for-gpu",
     "precision": "training.precision-unsupported",
     "shared-memory": "training.shared-memory-short",
     "sum": "training.sum-wrong",

@@ -6,14 +6,13 @@ CuPy has no CPU form: without a CUDA device nothing is run, and this is reported
 import platform
 import time
 from functools import partial
-from itertools import permutations
 from typing import Any
 
-from gpucheck.model.smoke import Copy
 from gpucheck.train.progress import Progress, RankDevice, RankReport
-from gpucheck.train.spec import NoDevice, RankSpec, devices_used
+from gpucheck.train.session import Rank
+from gpucheck.train.spec import NoDevice, RankPlacement, RankSpec, devices_used
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.transfer import FACTOR, POISON, checked, copies
+from gpucheck.train.transfer import FACTOR, POISON, Moved, copy_and_report
 
 ALREADY_ENABLED = 704  # cudaErrorPeerAccessAlreadyEnabled
 
@@ -36,42 +35,31 @@ def run(spec: RankSpec, progress: Progress) -> RankReport:
     import cupy
 
     progress.enter("device")
+    runtime = cupy.cuda.runtime
     try:
-        there = cupy.cuda.runtime.getDeviceCount()
-    except cupy.cuda.runtime.CUDARuntimeError as error:
+        there = runtime.getDeviceCount()
+    except runtime.CUDARuntimeError as error:
         raise NoDevice(f"CuPy {cupy.__version__} sees no CUDA device: {error}") from error
-    if there == 0:
-        raise NoDevice(f"CuPy {cupy.__version__} sees no CUDA device")
-    shared = there < spec.options.world_size
-    numbers = [0 if shared else number for number in range(spec.options.world_size)]
-    described = tuple(_describe(cupy, number) for number in numbers)
-    progress.on_device(described[0].name, described[0].bus_id)
-    peers = {pair: _peers(cupy, *pair) for pair in permutations(dict.fromkeys(numbers), 2)}
-    made = tuple(copies(progress, [device.name for device in described], partial(_copy, cupy, numbers, peers)))
-    progress.enter("report")
-    reason = devices_used(len(numbers), there)
-    return RankReport(
-        rank=0,
-        world_size=1,
-        model="none",
-        backend="memcpyPeer",
-        placement="shared-gpu" if shared else "gpus",
-        placement_reason=f"{reason}: copies within cuda:0" if shared else reason,
-        devices=described,
-        copies=made,
-        seconds=dict(progress.seconds),
-        versions={
-            "python": platform.python_version(),
-            "cupy": cupy.__version__,
-            "cuda": str(cupy.cuda.runtime.runtimeGetVersion()),
-        },
+    used = spec.options.world_size
+    reason = devices_used(used, there)
+    where, numbers = RankPlacement("gpus", "memcpyPeer", reason), list(range(used))
+    if there < used:
+        where, numbers = RankPlacement("shared-gpu", "memcpyPeer", f"{reason}: copies within cuda:0"), [0] * used
+    described = tuple(
+        RankDevice(
+            name=f"cuda:{number}",
+            model=runtime.getDeviceProperties(number)["name"].decode(),
+            bus_id=runtime.deviceGetPCIBusId(number).lower(),
+        )
+        for number in numbers
     )
-
-
-def _describe(cupy: Any, number: int) -> RankDevice:
-    properties = cupy.cuda.runtime.getDeviceProperties(number)
-    bus_id = cupy.cuda.runtime.deviceGetPCIBusId(number).lower()
-    return RankDevice(name=f"cuda:{number}", model=properties["name"].decode(), bus_id=bus_id)
+    progress.on_device(described[0].name, described[0].bus_id)
+    versions = {
+        "python": platform.python_version(),
+        "cupy": cupy.__version__,
+        "cuda": str(runtime.runtimeGetVersion()),
+    }
+    return copy_and_report(Rank(spec, progress, where, described, versions), partial(_move, cupy, numbers))
 
 
 def _peers(cupy: Any, source: int, target: int) -> bool:
@@ -92,32 +80,19 @@ def _peers(cupy: Any, source: int, target: int) -> bool:
     return True
 
 
-def _copy(
-    cupy: Any,
-    numbers: list[int],
-    peers: dict[tuple[int, int], bool],
-    pair: tuple[int, int],
-    names: tuple[str, str],
-    size: int,
-    seed: int,
-) -> Copy:
-    import numpy as np
-
-    source, target = (numbers[place] for place in pair)
-    runtime = cupy.cuda.runtime
-    pattern = np.arange(size // 8, dtype=np.int64) * FACTOR + seed
-    with cupy.cuda.Device(source):
+def _move(cupy: Any, numbers: list[int], from_place: int, to_place: int, pattern: Any, seed: int) -> Moved:
+    source, target = numbers[from_place], numbers[to_place]
+    peers = _peers(cupy, source, target) if source != target else None
+    with cupy.cuda.Device(source) as sender:
         sent = cupy.asarray(pattern)
-        cupy.cuda.Device(source).synchronize()
-    with cupy.cuda.Device(target):
-        arrived = cupy.full(size // 8, POISON, dtype=cupy.int64)
-        cupy.cuda.Device(target).synchronize()
+        sender.synchronize()
+    with cupy.cuda.Device(target) as receiver:
+        arrived = cupy.full(len(pattern), POISON, dtype=cupy.int64)
+        receiver.synchronize()
         began = time.perf_counter()
-        runtime.memcpyPeer(arrived.data.ptr, target, sent.data.ptr, source, size)
-        cupy.cuda.Device(target).synchronize()
-        cupy.cuda.Device(source).synchronize()
+        cupy.cuda.runtime.memcpyPeer(arrived.data.ptr, target, sent.data.ptr, source, pattern.nbytes)
+        receiver.synchronize()
+        sender.synchronize()
         seconds = time.perf_counter() - began
-        differs = bool((arrived != cupy.arange(size // 8, dtype=cupy.int64) * FACTOR + seed).any())
-        seen = cupy.asnumpy(arrived)
-    way = peers.get((source, target))
-    return checked(names, seconds, seen.tobytes(), pattern.tobytes(), differs=differs, peers=way)
+        differs = bool((arrived != cupy.arange(len(pattern), dtype=cupy.int64) * FACTOR + seed).any())
+        return Moved(seconds, cupy.asnumpy(arrived), differs, peers)

@@ -4,11 +4,11 @@ The same code runs on GPUs (NCCL), on one shared GPU and on CPUs (gloo). torch i
 """
 
 from gpucheck.train.progress import Progress, RankReport
-from gpucheck.train.spec import RankSpec, fault_of
+from gpucheck.train.session import ONE_PROCESS
+from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.torch.rank import build_model, open_rank
-from gpucheck.train.torch.session import ONE_PROCESS, report
-from gpucheck.train.torch.training import Averaging, Wrapped
+from gpucheck.train.torch.training import Averaging, Wrapped, report
 
 STRATEGY = Strategy(
     framework="torch",
@@ -34,7 +34,7 @@ def run(spec: RankSpec, progress: Progress) -> RankReport:
         # small model nothing could overlap.
         bucket_bytes = sum(4 * parameter.numel() for parameter in model[-1].parameters())
         wrapped = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=bucket_bytes / (1 << 20))
-        averaging = Averaging(rank, progress, fault_of(options, spec.rank))
+        averaging = Averaging(rank, progress)
         # A lambda: torch insists on its own annotations or on none.
         wrapped.register_comm_hook(None, lambda _state, bucket: averaging.average(bucket))
         return Wrapped(wrapped, model, averaging)

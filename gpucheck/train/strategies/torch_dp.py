@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 from gpucheck.train.progress import Progress, RankReport
+from gpucheck.train.session import ONE_DEVICE
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.torch.rank import autocast, build_model, open_rank
-from gpucheck.train.torch.session import report
-from gpucheck.train.torch.training import Wrapped
+from gpucheck.train.torch.training import Wrapped, report
 
 STRATEGY = Strategy(
     framework="torch",
@@ -40,7 +40,7 @@ def run(spec: RankSpec, progress: Progress) -> RankReport:
 
     return report(
         rank,
-        {"one device with the entire batch": wrap},
+        {ONE_DEVICE: wrap},
         communication="inside forward (scatter, replicate, gather) and backward (reduce), not measured separately",
         more="" if real else "; torch's DataParallel needs two GPUs, so its four steps ran as plain tensor operations",
     )

@@ -1,11 +1,11 @@
 """PyTorch FSDP: parameters, gradients and optimizer state spread over the ranks, gathered when a layer is computed."""
 
 from gpucheck.train.progress import Progress, RankReport
+from gpucheck.train.session import ONE_PROCESS
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.torch.rank import build_model, open_rank
-from gpucheck.train.torch.session import ONE_PROCESS, report
-from gpucheck.train.torch.training import Wrapped
+from gpucheck.train.torch.training import Wrapped, report
 
 STRATEGY = Strategy(
     framework="torch",

@@ -12,8 +12,7 @@ from gpucheck.train.progress import Progress, RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.torch.rank import build_layers, open_rank
-from gpucheck.train.torch.session import report
-from gpucheck.train.torch.training import Wrapped
+from gpucheck.train.torch.training import Wrapped, report
 
 STRATEGY = Strategy(
     framework="torch",

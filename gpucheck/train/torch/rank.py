@@ -3,53 +3,27 @@
 import ctypes
 import gc
 import hashlib
-import math
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from gpucheck.processes.ranks.nodes import leave_store, open_store
 from gpucheck.train import data
-from gpucheck.train.data import DataSet
-from gpucheck.train.models import model_named
+from gpucheck.train.models import MOMENTUM, model_named
 from gpucheck.train.progress import Progress, RankDevice, RankReport
-from gpucheck.train.spec import NVLS, RankPlacement, RankSpec, Rejected, SmokeOptions, plan, unsupported
+from gpucheck.train.session import Rank
+from gpucheck.train.spec import NVLS, RankPlacement, RankSpec, Rejected, plan, unsupported
 
 # Added to the supervisor's deadline: it must be the shorter one, so that stacks are taken before a rank times out.
 PATIENCE_S = 60.0
 # What NCCL takes of /dev/shm for a pair of ranks, and a loader for a batch; measured figures vary with both.
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # the kernel's own name, nothing is written there
 SHARED_MEMORY_BYTES = 64 << 20
-
-
-class Rank(NamedTuple):
-    """A rank that is ready to train. devices: torch's, its own; described: the same for the report.
-
-    group: it has joined the process group.
-    """
-
-    torch: Any
-    spec: RankSpec
-    progress: Progress
-    store: Any
-    where: RankPlacement
-    devices: tuple[Any, ...]
-    described: tuple[RankDevice, ...]
-    samples: DataSet
-    group: bool
-
-    @property
-    def options(self) -> SmokeOptions:
-        return self.spec.options
-
-    @property
-    def device(self) -> Any:
-        return self.devices[0]
 
 
 class View(msgspec.Struct, frozen=True):
@@ -99,7 +73,8 @@ def open_rank(spec: RankSpec, progress: Progress, *, group: bool) -> Rank:
         )
     progress.enter("data")
     samples = data.load(options.data, options.seed)
-    return Rank(torch, spec, progress, store, where, devices, described, samples, group)
+    where = where if group else where._replace(backend="torch copies")
+    return Rank(spec, progress, where, described, versions(torch), samples, torch, store, devices, group)
 
 
 def nvls_only(nccl: tuple[int, ...]) -> str:
@@ -117,7 +92,6 @@ def _refuse(torch: Any, device: Any, precision: str) -> None:
     problem = unsupported(precision, capability)
     if problem is not None:
         raise Rejected("precision", problem)
-    refuse_foreign_code(torch, device)
 
 
 def _room_for_shared_memory(path: str = SHARED_MEMORY, wanted: int = SHARED_MEMORY_BYTES) -> None:
@@ -164,7 +138,6 @@ def share(rank: Rank, report: RankReport) -> RankReport:
 
 
 # torch is handed in, so that this module imports without it.
-MOMENTUM = 0.9
 
 
 def settle(torch: Any, precision: str) -> None:
@@ -190,34 +163,6 @@ def identity(torch: Any, device: Any) -> RankDevice:
         domain = getattr(properties, "pci_domain_id", 0)
         bus_id = f"{domain:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
     return RankDevice(name=str(device), model=properties.name, bus_id=bus_id)
-
-
-def refuse_foreign_code(torch: Any, device: Any) -> None:
-    """Raises Rejected where the build holds no code for the GPU, before CUDA reports it in a hundred lines."""
-    if device.type != "cuda":
-        return
-    major, minor = torch.cuda.get_device_capability(device)
-    built = torch.cuda.get_arch_list()
-    if built and not runs(built, major, minor):
-        wanted = f"no kernel image is available for {device}, sm_{major}{minor}"
-        raise Rejected("no-code", f"{wanted}: torch {torch.__version__} holds {' '.join(built)}")
-
-
-def runs(built: Sequence[str], major: int, minor: int) -> bool:
-    """Whether code for one of these architectures runs on a GPU of this compute capability.
-
-    Machine code runs on its own major from its minor on, PTX (``compute_90``) on everything newer; names that end in
-    ``a`` or ``f`` are for their own family. Source: CUDA C++ programming guide, application compatibility.
-    """
-    for name in built:
-        kind, _, number = name.partition("_")
-        digits = number.rstrip("af")
-        own, least = int(digits[:-1]), int(digits[-1])
-        if kind == "sm" and own == major and (least == minor or (least < minor and not number.endswith("a"))):
-            return True
-        if kind == "compute" and digits == number and (own, least) <= (major, minor):
-            return True
-    return False
 
 
 def open_device(torch: Any, device: Any) -> None:
@@ -253,28 +198,14 @@ def build_model(torch: Any, name: str, seed: int, device: Any) -> Any:
     return torch.nn.Sequential(*build_layers(torch, name, seed)).to(device)
 
 
-def build_optimizer(torch: Any, parameters: Any, name: str, *, frozen: bool = False) -> Any:
+def build_optimizer(torch: Any, parameters: Any, name: str) -> Any:
     # Adam would divide rounding noise by its own size and blur the reference.
-    return torch.optim.SGD(parameters, lr=0.0 if frozen else model_named(name).learning_rate, momentum=MOMENTUM)
+    return torch.optim.SGD(parameters, lr=model_named(name).learning_rate, momentum=MOMENTUM)
 
 
 def autocast(torch: Any, device: Any, precision: str) -> Any:
     low = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision)
     return torch.autocast(device.type, dtype=low, enabled=low is not None)
-
-
-def load(torch: Any, model: Any, values: list[Any]) -> Any:
-    with torch.no_grad():
-        for parameter, value in zip(model.parameters(), values, strict=True):
-            parameter.copy_(value)
-    return model
-
-
-def accuracy(torch: Any, model: Any, samples: DataSet, device: Any) -> float:
-    """Share of the held-out samples that the model gets right."""
-    with torch.no_grad():
-        guesses = model(torch.from_numpy(samples.held_out_images).to(device)).argmax(dim=1).cpu()
-    return float((guesses == torch.from_numpy(samples.held_out_labels)).float().mean())
 
 
 def synchronize(torch: Any, device: Any) -> None:
@@ -290,11 +221,6 @@ def memory_in_use(torch: Any, device: Any) -> int:
         return int(torch.cuda.memory_allocated(device))
     ctypes.CDLL(None).malloc_trim(0)
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def number(value: float) -> float | None:
-    """The value, or None for infinity and "not a number"."""
-    return value if math.isfinite(value) else None
 
 
 def whole(tensor: Any) -> Any:

@@ -1,15 +1,26 @@
 """The steps of one torch rank, whatever the strategy: feed, forward, backward, update, and keep what is compared."""
 
 import hashlib
-import math
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from gpucheck.model.smoke import Checkpoint
-from gpucheck.train.progress import Progress, Sums
-from gpucheck.train.spec import TrainingFault, fault_of
-from gpucheck.train.torch.rank import Rank, autocast, build_optimizer, digest, number, raw, synchronize, whole
+from gpucheck.train.progress import Progress, RankReport, Sums
+from gpucheck.train.session import Rank, Trained, number, train_and_report
+from gpucheck.train.spec import fault_of
+from gpucheck.train.torch.rank import (
+    autocast,
+    build_model,
+    build_optimizer,
+    digest,
+    memory_in_use,
+    raw,
+    share,
+    synchronize,
+    whole,
+)
 
 # The sums have fixed random signs and are taken in float64. They are linear, so those of the average must be the
 # average of the ranks' own, whatever carried the data: ``gpucheck.train.results.merge`` compares them.
@@ -21,13 +32,12 @@ SIGN_SEED = 7919
 class Averaging:
     """The hook of one training. Buckets are DDP's: the same tensors in the same order on every rank."""
 
-    def __init__(self, rank: Rank, progress: Progress, fault: TrainingFault | None) -> None:
-        self._torch, self._progress, self._fault = rank.torch, progress, fault
+    def __init__(self, rank: Rank, progress: Progress) -> None:
+        self._torch, self._progress, self._fault = rank.torch, progress, fault_of(rank.options, rank.spec.rank)
         self._world, self._device = rank.spec.processes, rank.device
         self._step = 0
         self._began = 0.0
         self._signs: dict[int, Any] = {}
-        self._earlier: dict[int, Any] = {}
         self._clear()
 
     def _clear(self) -> None:
@@ -71,14 +81,14 @@ class Averaging:
         if bucket.is_last():
             self._mark()
             self._progress.enter("allreduce", self._step)
-        share = self._damaged(buffer, number_).div_(self._world)
-        summed = self._torch.distributed.all_reduce(share, async_op=True).get_future()
+        summed = self._torch.distributed.all_reduce(buffer.div_(self._world), async_op=True).get_future()
         return summed.then(self._arrived(number_))
 
     def _arrived(self, bucket: int) -> Callable[[Any], Any]:
         def take(future: Any) -> Any:
             averaged = future.value()[0]
-            if self._acts("flip-bit") and bucket == 0:
+            fault = self._fault
+            if fault is not None and (fault.kind, fault.step, bucket) == ("flip-bit", self._step, 0):
                 averaged.view(-1).view(self._torch.int32)[0] ^= 1
             self._received[bucket] = averaged
             return averaged
@@ -103,20 +113,6 @@ class Averaging:
             self._signs[size] = (signs * 2 - 1).to(self._device)
         return self._signs[size] @ wide.view(-1)
 
-    def _acts(self, kind: str) -> bool:
-        return self._fault is not None and self._fault.kind == kind and self._fault.step == self._step
-
-    def _damaged(self, buffer: Any, bucket: int) -> Any:
-        """What this rank contributes: its gradients, unless a fault is to be found."""
-        if self._fault is None or self._fault.kind not in ("drop", "stale"):
-            return buffer
-        earlier, self._earlier[bucket] = self._earlier.get(bucket), buffer.clone()
-        if self._acts("drop"):
-            buffer.zero_()
-        elif self._acts("stale") and earlier is not None:
-            buffer.copy_(earlier)
-        return buffer
-
     def _slow_down(self) -> None:
         if self._fault is not None and self._fault.kind == "slow":
             time.sleep((self._fault.factor - 1) * (time.monotonic() - self._began))
@@ -126,7 +122,6 @@ class Averaging:
 COMPUTING = ("load", "forward", "backward", "optimizer")
 # Fixed, and never raised: a scale that adapts would skip other steps in the reference than in the distributed run.
 FP16_SCALE = 1024.0
-_leaked: list[Any] = []
 
 
 class Wrapped(NamedTuple):
@@ -140,82 +135,127 @@ class Wrapped(NamedTuple):
     averaging: Averaging | None = None
 
 
-class Training:
-    """One training from its first step to its last.
+Wrap = Callable[[Progress], Wrapped]
 
-    batches: (images, labels) by step. record: prefix of this training's keys in the store.
+
+def report(rank: Rank, wraps: dict[str, Wrap], *, communication: str, more: str = "") -> RankReport:
+    """Run the trainings of a strategy and return the results; over several hosts, those of all ranks.
+
+    wraps: by what they are compared with; the first is the one that is reported in full.
     """
+    torch, options, device = rank.torch, rank.options, rank.device
+
+    def alone(_: Progress) -> Wrapped:
+        model = build_model(torch, options.model, options.seed, device)
+        return Wrapped(model, model)
+
+    def predict(values: list[Any]) -> Any:
+        model = build_model(torch, options.model, options.seed, device)
+        with torch.no_grad():
+            for parameter, value in zip(model.parameters(), values, strict=True):
+                parameter.copy_(torch.from_numpy(value))
+            return model(torch.from_numpy(rank.samples.held_out_images).to(device)).cpu().numpy()
+
+    made = train_and_report(
+        rank,
+        {name: partial(train, rank, wrap) for name, wrap in wraps.items()},
+        partial(train, rank._replace(group=False, devices=rank.devices[:1]), alone),
+        predict,
+        communication=communication,
+        memory_in_use=partial(memory_in_use, torch, device),
+        more=more,
+    )
+    return share(rank, made)
+
+
+def train(rank: Rank, wrap: Wrap, record: str, progress: Progress, steps: int) -> Trained:
+    """Train once. record: prefix of this training's keys in the store."""
+    return Training(rank, progress, wrap(progress), feed(rank, steps), record).run(steps)
+
+
+def feed(rank: Rank, steps: int) -> Iterator[tuple[Any, Any]]:
+    """(images, labels) of this rank on its device, for each step."""
+    torch, samples = rank.torch, rank.samples
+    for chosen in rank.plan(steps, rank.spec.processes, rank.spec.rank) if rank.group else rank.plan(steps):
+        batch = [torch.from_numpy(part[chosen]) for part in (samples.images, samples.labels)]
+        if rank.device.type == "cuda":
+            batch = [part.pin_memory().to(rank.device, non_blocking=True) for part in batch]
+        yield batch[0], batch[1]
+
+
+class Training:
+    """One training from its first step to its last."""
 
     def __init__(
-        self,
-        rank: Rank,
-        progress: Progress,
-        wrapped: Wrapped,
-        batches: Iterator[tuple[Any, Any]],
-        record: str,
+        self, rank: Rank, progress: Progress, wrapped: Wrapped, batches: Iterator[tuple[Any, Any]], record: str
     ) -> None:
-        self.losses: list[float | None] = []
-        self.gradients: list[str] = []
-        self.sums: list[Sums] = []
-        self.checkpoints: list[Checkpoint] = []
-        self.compute_seconds: list[float] = []
-        self.fed = hashlib.sha256()
-        self.seconds = 0.0
-        self.parameters = parameters = list(wrapped.model.parameters())
-        self.initial = [whole(parameter).detach().clone() for parameter in parameters]
+        self._losses: list[float | None] = []
+        self._gradients: list[str] = []
+        self._sums: list[Sums] = []
+        self._checkpoints: list[Checkpoint] = []
+        self._compute_seconds: list[float] = []
+        self._fed = hashlib.sha256()
+        self._parameters = list(wrapped.model.parameters())
         self._rank, self._progress = rank, progress
         self._forward, self._averaging = wrapped.forward, wrapped.averaging
         self._batches, self._record = batches, record
         # Gradients that are spread over the ranks cannot be hashed in each step.
         self._per_step = self._averaging is not None or not rank.group
-        self._fault = fault_of(rank.options, rank.spec.rank)
-        frozen = self._fault is not None and self._fault.kind == "freeze"
-        device, torch = rank.device, rank.torch
-        self._optimizer = build_optimizer(torch, parameters, rank.options.model, frozen=frozen)
-        scaled = rank.options.precision == "fp16"
-        self._scaler = torch.amp.GradScaler(
-            device.type, enabled=scaled, init_scale=FP16_SCALE, growth_interval=1_000_000_000
+        self._optimizer = build_optimizer(rank.torch, self._parameters, rank.options.model)
+        self._scaler = rank.torch.amp.GradScaler(
+            rank.device.type,
+            enabled=rank.options.precision == "fp16",
+            init_scale=FP16_SCALE,
+            growth_interval=1_000_000_000,
         )
 
-    def run(self, steps: int) -> None:
+    def run(self, steps: int) -> Trained:
         """All steps, with a comparison across the ranks before the first and after every few."""
         every = self._rank.options.check_every
-        self._compare_start()
+        initial = self._values()
+        (everybody,) = self._exchange("start", digest(self._parameters))
+        self._checkpoints.append(Checkpoint(step=0, parameters=everybody))
         warm = 0.0
         for step in range(1, steps + 1):
             self._train(step)
             if step % every == 0 or step == steps:
                 self._compare(step)
             if step == 1:
-                warm = self._busy()
-        self.seconds = self._busy() - warm
-        if self._fault is not None and self._fault.kind == "leak":
-            _leaked.append(self._rank.torch.ones(16 << 20))
+                warm = self._progress.busy()
+        return Trained(
+            losses=self._losses,
+            checkpoints=self._checkpoints,
+            initial=initial,
+            final=self._values(),
+            seconds=self._progress.busy() - warm,
+            fed=self._fed.hexdigest(),
+            gradients=tuple(self._gradients),
+            sums=tuple(self._sums),
+            compute_seconds=tuple(self._compute_seconds),
+        )
 
-    def final(self) -> list[Any]:
-        return [whole(parameter).detach().clone() for parameter in self.parameters]
+    def _values(self) -> list[Any]:
+        return [whole(parameter).detach().cpu().numpy().copy() for parameter in self._parameters]
 
     def _train(self, step: int) -> None:
-        torch, devices, progress = self._rank.torch, self._rank.devices, self._progress
+        torch, progress = self._rank.torch, self._progress
         before = self._computed()
         if self._averaging is not None:
             self._averaging.begin(step)
         progress.enter("load", step)
         images, labels = next(self._batches)
-        self._wait(devices)
+        self._wait()
         progress.enter("forward", step)
         self._optimizer.zero_grad()
         with autocast(torch, self._rank.device, self._rank.options.precision):
             loss = torch.nn.functional.cross_entropy(self._forward(images), labels)
-        if self._fault is not None and self._fault.kind == "nan" and self._fault.step == step:
-            loss = loss * math.nan
-        self._wait(devices)
+        self._wait()
         if self._averaging is not None:
             self._averaging.begin_backward()
         queued = self._computed(("backward",))
         progress.enter("backward", step)  # the averaging enters "allreduce" when the last gradients are ready
         self._scaler.scale(loss).backward()
-        self._wait(devices)
+        self._wait()
         progress.enter("check", step)
         queued = self._computed(("backward",)) - queued
         on_gpu = self._averaging.backward_seconds() if self._averaging is not None else None
@@ -223,42 +263,38 @@ class Training:
         progress.enter("optimizer", step)
         self._scaler.step(self._optimizer)
         self._scaler.update()
-        self._wait(devices)
+        self._wait()
         progress.enter("check", step)
         seconds = self._computed() - before
-        self.compute_seconds.append(seconds if on_gpu is None else seconds - queued + on_gpu)
+        self._compute_seconds.append(seconds if on_gpu is None else seconds - queued + on_gpu)
 
     def _computed(self, phases: tuple[str, ...] = COMPUTING) -> float:
         """Seconds in computing phases, without those in which other work had the CPU: that makes no rank slow."""
         seconds, waited = self._progress.seconds, self._progress.waited
         return sum(seconds.get(phase, 0.0) - waited.get(phase, 0.0) for phase in phases)
 
-    def _wait(self, devices: tuple[Any, ...]) -> None:
-        for device in devices:
+    def _wait(self) -> None:
+        for device in self._rank.devices:
             synchronize(self._rank.torch, device)
 
     def _keep(self, loss: Any, images: Any, labels: Any) -> None:
-        self.losses.append(number(loss.item()))
+        self._losses.append(number(loss.item()))
         if self._per_step:
-            self.gradients.append(digest(parameter.grad for parameter in self.parameters))
-        self.fed.update(raw(images))
-        self.fed.update(raw(labels))
+            self._gradients.append(digest(parameter.grad for parameter in self._parameters))
+        self._fed.update(raw(images))
+        self._fed.update(raw(labels))
         if self._averaging is not None:
-            self.sums.append(self._averaging.collect())
-
-    def _compare_start(self) -> None:
-        (everybody,) = self._exchange("start", digest(self.parameters))
-        self.checkpoints.append(Checkpoint(step=0, parameters=everybody))
+            self._sums.append(self._averaging.collect())
 
     def _compare(self, step: int) -> None:
-        since = self.checkpoints[-1].step
         if self._per_step:
-            gradients = hashlib.sha256("".join(self.gradients[since:]).encode()).hexdigest()
+            since = self._checkpoints[-1].step
+            gradients = hashlib.sha256("".join(self._gradients[since:]).encode()).hexdigest()
         else:
-            gradients = digest(parameter.grad for parameter in self.parameters)
+            gradients = digest(parameter.grad for parameter in self._parameters)
         state = digest(entry["momentum_buffer"] for entry in self._optimizer.state.values())
-        everybody = self._exchange(f"step-{step}", digest(self.parameters), gradients, state)
-        self.checkpoints.append(
+        everybody = self._exchange(f"step-{step}", digest(self._parameters), gradients, state)
+        self._checkpoints.append(
             Checkpoint(step=step, parameters=everybody[0], gradients=everybody[1], optimizer=everybody[2])
         )
 
@@ -273,6 +309,3 @@ class Training:
         key = f"{self._record}/{key}"
         store.set(f"{key}/{spec.rank}", " ".join(mine))
         return list(zip(*(store.get(f"{key}/{rank}").decode().split() for rank in range(spec.processes)), strict=True))
-
-    def _busy(self) -> float:
-        return sum(self._progress.seconds.get(phase, 0.0) for phase in (*COMPUTING, "allreduce"))

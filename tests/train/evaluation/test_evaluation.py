@@ -213,7 +213,6 @@ RAISED = (
             "shm-too-small",
             "shared-memory-short",
         ),
-        ({"kind": "raised", "rejected": "no-code"}, Verdict.FAIL, "arch-not-in-build", "no-code-for-gpu"),
         ({"kind": "raised", "rejected": "precision"}, Verdict.FAIL, None, "precision-unsupported"),
         ({"kind": "raised", "rejected": "shared-memory"}, Verdict.UNKNOWN, "shm-too-small", "shared-memory-short"),
         ({"kind": "raised", "rejected": "sum"}, Verdict.FAIL, "data-corruption", "sum-wrong"),
