@@ -4,7 +4,6 @@ from gpucheck.train.evaluation import evaluate
 from gpucheck.train.smoke import (
     gpus_to_train_on,
     has_switch,
-    is_settled,
     mig_instances,
     real_gpus,
     run_smoke,

@@ -9,6 +9,7 @@ The MNIST files are plain or gzip: a big-endian magic number (0, 0, type 8 = uns
 """
 
 import gzip
+import math
 import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,18 +63,14 @@ def _file(folder: Path, stem: str, dimensions: int) -> tuple[Path, tuple[int, ..
     if file is None:
         raise ValueError(f"{folder}: {name} and {name}.gz are missing. Omit --data to train on generated data")
     content = _bytes(file)
-    magic, header = content[:4], 4 + 4 * dimensions
-    if magic != bytes((0, 0, UNSIGNED_BYTE, dimensions)) or len(content) < header:
-        wanted = bytes((0, 0, UNSIGNED_BYTE, dimensions)).hex()
-        raise ValueError(f"{file}: not an idx file of {dimensions} dimensions: begins with {magic.hex()}, not {wanted}")
+    magic, wanted, header = content[:4], bytes((0, 0, UNSIGNED_BYTE, dimensions)), 4 + 4 * dimensions
+    if magic != wanted or len(content) < header:
+        words = f"begins with {magic.hex()}, not {wanted.hex()}"
+        raise ValueError(f"{file}: not an idx file of {dimensions} dimensions: {words}")
     sizes = tuple(int.from_bytes(content[at : at + 4], "big") for at in range(4, header, 4))
-    wanted_bytes = 1
-    for size in sizes:
-        wanted_bytes *= size
-    if len(content) - header != wanted_bytes:
-        raise ValueError(
-            f"{file}: {len(content) - header} bytes of data, its header states {wanted_bytes}. Download it again"
-        )
+    there, stated = len(content) - header, math.prod(sizes)
+    if there != stated:
+        raise ValueError(f"{file}: {there} bytes of data, its header states {stated}. Download it again")
     return file, sizes, content[header:]
 
 
@@ -107,9 +104,7 @@ def synthetic(seed: int) -> DataSet:
         noise = random.standard_normal((count, PIXELS), dtype=np.float32) * np.float32(NOISE)
         return prototypes[labels] + noise, labels
 
-    images, labels = draw(TRAIN)
-    held_out_images, held_out_labels = draw(HELD_OUT)
-    return DataSet(images, labels, held_out_images, held_out_labels)
+    return DataSet(*draw(TRAIN), *draw(HELD_OUT))
 
 
 def load(folder: str | None, seed: int) -> DataSet:
@@ -117,28 +112,16 @@ def load(folder: str | None, seed: int) -> DataSet:
     return synthetic(seed) if folder is None else read(Path(folder))
 
 
-class Order:
-    """Which samples make up the global batch of each step: a fresh permutation every epoch, the same for all ranks.
+def order(seed: int, samples: int, size: int, steps: int) -> Any:
+    """Sample numbers of each global batch [steps, size]: a fresh permutation every epoch, the same for all ranks.
 
     A rank takes every world_size-th sample of the global batch. That is part of what the smoke test proves: a rank
     with another order trains on samples that another rank has too, converges nevertheless, and is wrong.
     """
+    import numpy as np
 
-    def __init__(self, seed: int, samples: int, global_batch: int) -> None:
-        if not 0 < global_batch <= samples:
-            raise ValueError(f"global batch of {global_batch} samples, the data set has {samples}")
-        self._seed, self._samples, self._batch = seed, samples, global_batch
-        self._per_epoch = samples // global_batch
-        self._epoch: tuple[int, Any] | None = None
-
-    def batch(self, step: int) -> Any:
-        """Sample numbers of the global batch; step counts from 1."""
-        import numpy as np
-
-        epoch, place = divmod(step - 1, self._per_epoch)
-        if self._epoch is None or self._epoch[0] != epoch:
-            self._epoch = (epoch, np.random.Generator(np.random.PCG64([self._seed, epoch])).permutation(self._samples))
-        return self._epoch[1][place * self._batch : (place + 1) * self._batch]
-
-    def shard(self, step: int, rank: int, world_size: int) -> Any:
-        return self.batch(step)[rank::world_size]
+    if not 0 < size <= samples:
+        raise ValueError(f"global batch of {size} samples, the data set has {samples}")
+    each = samples // size
+    epochs = [np.random.Generator(np.random.PCG64([seed, n])).permutation(samples) for n in range(-(-steps // each))]
+    return np.concatenate([epoch[: each * size].reshape(each, size) for epoch in epochs])[:steps]

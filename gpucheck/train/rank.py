@@ -1,6 +1,6 @@
 """One rank: ``python -m gpucheck.train.rank FD PROGRAM RANK``, started by ``gpucheck.train.smoke``.
 
-PROGRAM: importable module whose ``run(spec, progress)`` is the training of one rank and returns its report.
+PROGRAM: ``module:function``, which gets the spec and the progress, trains one rank and returns its report.
 """
 
 import os
@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 
 from gpucheck.processes.ranks.rank import Sender, run_rank
@@ -19,33 +20,28 @@ def main(descriptor: int, program: str) -> None:
     """Run the program and send its report or its error."""
 
     def train(spec: RankSpec, sender: Sender) -> RankReport:
-        on_enter = _hook(fault_of(spec.options, spec.rank))
-        if spec.options.mig_uuids:
-            os.environ["CUDA_VISIBLE_DEVICES"] = spec.options.mig_uuids[spec.local_rank % len(spec.options.mig_uuids)]
-        progress = Progress(sender, on_enter)
-        report: RankReport = import_module(program).run(spec, progress)
+        fault, instances = fault_of(spec.options, spec.rank), spec.options.mig_uuids
+        if instances:
+            os.environ["CUDA_VISIBLE_DEVICES"] = instances[spec.local_rank % len(instances)]
+        progress = Progress(sender, partial(_act, fault) if fault else None)
+        report = function_of(program)(spec, progress)
         progress.enter("done")
         return report
 
     run_rank(descriptor, SmokeOptions, train, kind_of)
 
 
-def _hook(fault: TrainingFault | None) -> Callable[[str, int | None], None] | None:
-    """The ``on_enter`` of the progress of a rank that is to have this fault, if any: it acts at a known place.
-
-    For tests of the smoke test, and for simulated machines. Faults of the communication are in ``torch.averaging``.
-    """
-    if fault is None:
-        return None
-
-    def trip(phase: str, step: int | None) -> None:
-        if phase == fault.phase and (fault.step is None or step == fault.step):
-            _act(fault)
-
-    return trip
+def function_of(program: str) -> Callable[[RankSpec, Progress], RankReport]:
+    """Return the function that ``module:function`` names."""
+    module, _, name = program.partition(":")
+    function: Callable[[RankSpec, Progress], RankReport] = getattr(import_module(module), name)
+    return function
 
 
-def _act(fault: TrainingFault) -> None:
+def _act(fault: TrainingFault, phase: str, step: int | None) -> None:
+    """Fail at a known place, for tests and simulated machines; ``Averaging`` has the faults of the communication."""
+    if phase != fault.phase or fault.step not in (None, step):
+        return
     if fault.kind == "hang":
         time.sleep(3600)
     elif fault.kind == "die":

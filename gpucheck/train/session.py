@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gpucheck.model.smoke import Checkpoint, Reference, Repeat
-from gpucheck.train.data import DataSet, Order
+from gpucheck.train.data import DataSet, order
 from gpucheck.train.progress import Aside, Progress, RankDevice, RankReport, Sums
 from gpucheck.train.spec import RankPlacement, RankSpec, SmokeOptions
 
@@ -42,8 +42,8 @@ class Rank(NamedTuple):
     def plan(self, steps: int, parts: int = 1, part: int = 0) -> list[Any]:
         """Return the sample numbers of each step: the part of a rank, or the whole batch."""
         options = self.options
-        order = Order(options.seed, len(self.samples.labels), options.batch_per_rank * options.world_size)
-        return [order.shard(step, part, parts) for step in range(1, steps + 1)]
+        batch = options.batch_per_rank * options.world_size
+        return [whole[part::parts] for whole in order(options.seed, len(self.samples.labels), batch, steps)]
 
     def reported(self, model: str, more: str = "", **found: Any) -> RankReport:
         """Return the report. more: added to the reason of the placement."""

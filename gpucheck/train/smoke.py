@@ -10,11 +10,11 @@ from gpucheck.model.facts import Source
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.processes.environment import rank_environment as clean_environment
 from gpucheck.processes.ranks.supervisor import Ending, RankRun, supervise
-from gpucheck.train.evaluation.root_cause import find_failing_rank
+from gpucheck.train.evaluation.root_cause import failed, find_failing_rank
 from gpucheck.train.progress import RankReport, position_of
 from gpucheck.train.results.merge import merge
 from gpucheck.train.spec import NVLS, SmokeOptions
-from gpucheck.train.strategies import Strategy, all_strategies
+from gpucheck.train.strategies import all_strategies
 
 SECOND_STEP = (1, 2, 0)
 NVLS_MAJOR = 9  # compute capability
@@ -35,14 +35,15 @@ def run_smoke(options: SmokeOptions, environment: Mapping[str, str] | None = Non
     ranks, removed = rank_environment(os.environ if environment is None else environment, options)
     for package in strategy.packages:
         if find_spec(package) is None:
-            return _not_run(options, "missing-package", f"package {package} is not installed", removed, missing=package)
+            detail = f"package {package} is not installed"
+            return failed(options, removed, kind="missing-package", detail=detail, missing=package)
     try:
-        ending = train_in_ranks(strategy.program, options, ranks, processes=processes(strategy, options))
+        processes = options.world_size if strategy.process_per_device else 1
+        ending = train_in_ranks(strategy.program, options, ranks, processes=processes)
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
-        return _not_run(
-            options, "timeout-start", f"the ranks could not be started: {error.strerror or error}{place}", removed
-        )
+        detail = f"the ranks could not be started: {error.strerror or error}{place}"
+        return failed(options, removed, kind="timeout-start", detail=detail)
     return conclude(ending, options, removed)
 
 
@@ -58,7 +59,7 @@ def train_in_ranks(
 ) -> Ending[RankReport]:
     """Run this host's ranks of a program to their end, or to the deadline. Raises OSError as ``supervise`` does.
 
-    program: module with the training of one rank. processes: over all hosts, by default one a device.
+    program: ``module:function`` with the training of one rank. processes: over all hosts, by default one a device.
     """
 
     def least(progress: Sequence[bytes]) -> tuple[int, int, int]:
@@ -89,16 +90,6 @@ def train_in_ranks(
     return ending
 
 
-def is_settled(outcome: SmokeResult | SmokeFailure) -> bool:
-    """Return whether other variants of the strategy would end the same: a package or a device is missing."""
-    return isinstance(outcome, SmokeFailure) and outcome.kind in ("missing-package", "no-device")
-
-
-def processes(strategy: Strategy, options: SmokeOptions) -> int:
-    """Return the number of processes of the run, over all hosts."""
-    return options.world_size if strategy.process_per_device else 1
-
-
 def conclude(ending: Ending[RankReport], options: SmokeOptions, removed: tuple[str, ...]) -> SmokeResult | SmokeFailure:
     """Return the result of a run that finished, or the failure of one that did not."""
     if ending.reason != "finished":
@@ -107,36 +98,16 @@ def conclude(ending: Ending[RankReport], options: SmokeOptions, removed: tuple[s
     return merge(tuple(sorted(reports, key=lambda report: report.rank)), options, ending.seconds, removed, ending.taken)
 
 
-def _not_run(
-    options: SmokeOptions, kind: str, detail: str, removed: tuple[str, ...], missing: str | None = None
-) -> SmokeFailure:
-    return SmokeFailure(
-        framework=options.framework,
-        strategy=options.strategy,
-        variant=options.variant,
-        kind=kind,  # type: ignore[arg-type]
-        detail=detail,
-        world_size=options.world_size,
-        steps=options.steps,
-        phase="start",
-        missing=missing,
-        seconds=0.0,
-        environment_removed=removed,
-    )
-
-
-def real_gpus(source: Source, environment: Mapping[str, str] | None = None) -> int | None:
+def real_gpus(source: Source) -> int | None:
     """Return how many GPUs a framework should find, for ``evaluate``: ``whole_gpus`` of a real host.
 
     None if unknown: the hardware is simulated, or the caller chose devices with CUDA_VISIBLE_DEVICES.
     """
     simulated = source.read("simulation").simulation is not None
-    if simulated or "CUDA_VISIBLE_DEVICES" in (os.environ if environment is None else environment):
-        return None
-    return whole_gpus(source)
+    return None if simulated or "CUDA_VISIBLE_DEVICES" in os.environ else whole_gpus(source)
 
 
-def gpus_to_train_on(source: Source, environment: Mapping[str, str] | None = None) -> int:
+def gpus_to_train_on(source: Source) -> int:
     """Return how many real GPUs torch will find: 0 if they are simulated, or its build has no CUDA.
 
     The caller's CUDA_VISIBLE_DEVICES counts. With MIG the instances that train, at most two: CUDA then shows a process
@@ -147,13 +118,12 @@ def gpus_to_train_on(source: Source, environment: Mapping[str, str] | None = Non
     if facts.simulation is not None or build.endswith("+cpu"):
         return 0
     if any(gpu.health.mig for gpu in gpus):
-        return len(mig_instances(source, environment))
-    visible = (os.environ if environment is None else environment).get("CUDA_VISIBLE_DEVICES")
-    chosen = None if visible is None else sum(bool(word.strip()) for word in visible.split(","))
-    return len(gpus) if chosen is None else min(chosen, len(gpus))
+        return len(mig_instances(source))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return len(gpus) if visible is None else min(sum(bool(word.strip()) for word in visible.split(",")), len(gpus))
 
 
-def mig_instances(source: Source, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
+def mig_instances(source: Source) -> tuple[str, ...]:
     """Return the UUIDs of two MIG instances to train on, or of the only one.
 
     The caller's CUDA_VISIBLE_DEVICES counts. Empty without MIG and on simulated hardware.
@@ -162,7 +132,7 @@ def mig_instances(source: Source, environment: Mapping[str, str] | None = None) 
     nvml = facts.nvml
     if facts.simulation is not None or not isinstance(nvml, NvmlReading):
         return ()
-    visible = (os.environ if environment is None else environment).get("CUDA_VISIBLE_DEVICES")
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     there = (uuid for gpu in nvml.gpus if gpu.health.mig for uuid in gpu.mig_uuids)
     named = (name.strip() for name in visible.split(",")) if visible is not None else there
     return tuple(name for name in named if name.startswith("MIG-"))[:2]

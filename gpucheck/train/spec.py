@@ -4,7 +4,7 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from gpucheck.model.smoke import Placement, Rejection, SmokeLimits, SmokeResult
+from gpucheck.model.smoke import Placement, Rejection, SmokeLimits
 from gpucheck.printable import counted
 from gpucheck.processes.ranks import rank as ranks
 from gpucheck.processes.ranks.nodes import Nodes
@@ -166,10 +166,3 @@ def plan(
             "gpus", "gloo", f"torch {build} carries no NCCL: gloo moves the gradients through host memory"
         )
     return RankPlacement("gpus", "nccl", devices_used(world_size, visible_gpus))
-
-
-def not_across_gpus(result: SmokeResult) -> str:
-    """Return the code for why a run that is not placed on several GPUs was not."""
-    if result.placement != "cpu":
-        return "training.across-instances" if result.placement == "mig" else "training.across-one-gpu"
-    return "training.across-no-cuda" if result.versions.get("cuda") is None else "training.across-no-gpu"

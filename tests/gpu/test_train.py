@@ -10,8 +10,7 @@ from gpucheck.train import evaluate, run_smoke
 from gpucheck.train.run_plan import on_all_gpus, plan
 from gpucheck.train.smoke import conclude, rank_environment, train_in_ranks
 from gpucheck.train.spec import SmokeOptions, TrainingFault, unsupported
-from gpucheck.train.strategies import all_strategies, torch_ddp
-from tests.train import broken
+from gpucheck.train.strategies import all_strategies
 from tests.train.conftest import ROOT
 
 pytestmark = pytest.mark.gpu
@@ -69,6 +68,6 @@ def test_faults_of_the_communication_are_found_on_gpus_too(capabilities, name, c
     flipped = name == "flip-bit"
     options = SmokeOptions(timeout_s=90, fault=TrainingFault(kind="flip-bit", step=6) if flipped else None)
     environment, removed = rank_environment(os.environ | {"PYTHONPATH": str(ROOT), "BROKEN": name}, options)
-    program = torch_ddp.__name__ if flipped else broken.__name__
+    program = all_strategies()["torch", "ddp"].program if flipped else "tests.train.broken:run"
     outcome = conclude(train_in_ranks(program, options, environment), options, removed)
     assert cause in [finding.cause for finding in evaluate(outcome)]

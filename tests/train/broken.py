@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from gpucheck.train.progress import Progress, RankReport
 from gpucheck.train.session import Rank
 from gpucheck.train.spec import RankSpec
-from gpucheck.train.strategies import torch_ddp
+from gpucheck.train.strategies.torch_training import ddp
 from gpucheck.train.torch.training import Averaging, Training
 
 STEP = 6  # of the first training and of the one that it is compared with; a repeat is shorter
@@ -26,7 +26,7 @@ _leaked: list[Any] = []
 
 def run(spec: RankSpec, progress: Progress) -> RankReport:
     with broken(os.environ["BROKEN"], spec.rank):
-        return torch_ddp.run(spec, progress)
+        return ddp(spec, progress)
 
 
 @contextmanager

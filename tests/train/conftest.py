@@ -91,7 +91,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
             chosen = SmokeOptions(**({"steps": 10, "stall_s": 20.0, "fault": fault} | options))  # type: ignore[arg-type]
             environment, removed = rank_environment(os.environ, chosen)
             environment |= {"PYTHONPATH": str(ROOT), "TOY": toy} | marked.environment
-            return conclude(train_in_ranks("tests.train.toy", chosen, environment), chosen, removed)
+            return conclude(train_in_ranks("tests.train.toy:run", chosen, environment), chosen, removed)
 
         yield go
 

@@ -5,13 +5,13 @@ The options come as JSON in the variable MANY, the reports go to the folder that
 
 import gc
 import os
-from importlib import import_module
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from gpucheck.train.progress import Progress, RankReport
+from gpucheck.train.rank import function_of
 from gpucheck.train.spec import RankSpec, SmokeOptions
 from gpucheck.train.strategies import all_strategies
 from tests.train.broken import broken
@@ -25,9 +25,9 @@ def run(spec: RankSpec, progress: Progress) -> RankReport:
         gc.freeze()  # each training collects twice: not all of torch, again and again
         folder = Path(spec.folder, f"run-{name}")
         folder.mkdir(exist_ok=True)
-        program = import_module(all_strategies()[options.framework, options.strategy].program)
+        train = function_of(all_strategies()[options.framework, options.strategy].program)
         with broken(name, spec.rank):
-            report = program.run(replace(spec, options=options, folder=str(folder)), Progress(progress.sender))
+            report = train(replace(spec, options=options, folder=str(folder)), Progress(progress.sender))
         if dist.is_initialized():
             dist.destroy_process_group()
         Path(os.environ["MANY_REPORTS"], f"{name}-{spec.rank}.json").write_bytes(msgspec.json.encode(report))

@@ -68,7 +68,7 @@ def run_all(many: dict[str, SmokeOptions], factory: pytest.TempPathFactory, proc
 def _results(many: dict[str, SmokeOptions], folder: Path, processes: int) -> dict[str, SmokeResult]:
     environment, removed = rank_environment(os.environ, SHORT)
     environment |= {"PYTHONPATH": str(ROOT), "MANY": msgspec.json.encode(many).decode(), "MANY_REPORTS": str(folder)}
-    ending = train_in_ranks("tests.train.many", SHORT, environment, processes=processes)
+    ending = train_in_ranks("tests.train.many:run", SHORT, environment, processes=processes)
     assert ending.reason == "finished", [(end.error, end.output) for end in ending.ranks]
     assert {options.strategy for options in many.values()} <= {name for _, name in all_strategies()}
     return {
@@ -80,6 +80,7 @@ def _results(many: dict[str, SmokeOptions], folder: Path, processes: int) -> dic
             options,
             ending.seconds,
             removed,
+            ending.taken,
         )
         for name, options in many.items()
     }

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from gpucheck.model import Simulation, Verdict
 from gpucheck.model.smoke import Repeat, SmokeFailure
+from gpucheck.processes.ranks.nccl_log import Taken
 from gpucheck.train.evaluation import evaluate
 from gpucheck.train.progress import RankDevice, RankReport
 from gpucheck.train.results.merge import merge, performance
@@ -80,8 +81,11 @@ def host(gpus=EIGHT, **fields):
         ({}, {"CUDA_VISIBLE_DEVICES": ""}, 0),
     ],
 )
-def test_gpus_count_where_torch_will_find_them(fields, environment, number):
-    assert gpus_to_train_on(host(**fields), environment) == number
+def test_gpus_count_where_torch_will_find_them(monkeypatch, fields, environment, number):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert gpus_to_train_on(host(**fields)) == number
 
 
 def test_gpus_behind_switches_are_known_by_their_links():
@@ -130,12 +134,14 @@ def test_ranks_that_share_a_gpu_or_have_other_models_have_no_straggler(placement
 
 def test_the_speed_in_steps_and_the_digest_of_the_losses_are_kept():
     slow = replace(RANK, rank=1, samples_seconds=2.0)
-    one, other = (merge((RANK, slow), replace(SmokeOptions(steps=10), seed=seed), 3.0, ()) for seed in (1, 2))
+    one, other = (merge((RANK, slow), SmokeOptions(steps=10, seed=seed), 3.0, (), Taken()) for seed in (1, 2))
 
     assert one.performance is not None
     assert one.performance.steps_per_s == 4.5
     assert one.loss_digest == other.loss_digest
-    changed = merge((replace(RANK, losses=(*RANK.losses[:-1], 0.100001)), slow), SmokeOptions(steps=10), 3.0, ())
+    changed = merge(
+        (replace(RANK, losses=(*RANK.losses[:-1], 0.100001)), slow), SmokeOptions(steps=10), 3.0, (), Taken()
+    )
     assert changed.loss_digest != one.loss_digest
 
 

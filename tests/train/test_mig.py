@@ -47,10 +47,13 @@ TWO = host(divided(0, *UUIDS[:3]), divided(1, UUIDS[3]))
         (facts(), {}, ()),
     ],
 )
-def test_instances_that_train(there, environment, expected):
-    assert mig_instances(there, environment) == expected
+def test_instances_that_train(monkeypatch, there, environment, expected):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert mig_instances(there) == expected
     if any(gpu.health.mig for gpu in getattr(there.nvml, "gpus", ())):
-        assert gpus_to_train_on(there, environment) == len(expected)
+        assert gpus_to_train_on(there) == len(expected)
 
 
 def test_each_rank_sees_an_instance_of_its_own(tmp_path):
@@ -64,7 +67,7 @@ def test_each_rank_sees_an_instance_of_its_own(tmp_path):
     )
     options = SmokeOptions(steps=10, mig_uuids=UUIDS[:2])
     environment, _ = rank_environment(os.environ | {"PYTHONPATH": f"{ROOT}:{tmp_path}"}, options)
-    ending = train_in_ranks("visible", options, environment)
+    ending = train_in_ranks("visible:run", options, environment)
 
     assert [end.report and end.report.placement_reason for end in ending.ranks] == list(UUIDS[:2])
 

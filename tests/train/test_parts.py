@@ -97,22 +97,19 @@ def test_the_held_out_samples_are_not_among_those_trained_on():
     assert not any(image.tobytes() in trained for image in samples.held_out_images)
 
 
-def test_ranks_share_every_batch_without_overlap_and_an_epoch_shows_each_sample_once():
-    order = data.Order(seed=3, samples=64, global_batch=16)
-    epoch = [order.batch(step) for step in range(1, 5)]
+def test_an_epoch_shows_each_sample_once_and_the_next_is_shuffled_anew():
+    batches = data.order(seed=3, samples=70, size=16, steps=6)
 
-    for step, batch in enumerate(epoch, start=1):
-        shards = [order.shard(step, rank, 2) for rank in range(2)]
-        assert sorted(np.concatenate(shards)) == sorted(batch)
-    assert sorted(np.concatenate(epoch)) == list(range(64))
-    assert not np.array_equal(order.batch(5), epoch[0]), "the second epoch is shuffled anew"
-    assert np.array_equal(order.batch(1), epoch[0]), "and a step can be asked for again"
+    assert batches.shape == (6, 16)
+    assert len(set(batches[:4].ravel())) == 64, "what does not fill a batch is left out"
+    assert not np.array_equal(batches[4], batches[0])
+    assert np.array_equal(data.order(seed=3, samples=70, size=16, steps=1)[0], batches[0])
 
 
 @pytest.mark.parametrize("batch", [0, 65])
 def test_a_batch_that_the_data_cannot_fill_is_refused(batch):
     with pytest.raises(ValueError, match="the data set has 64"):
-        data.Order(seed=3, samples=64, global_batch=batch)
+        data.order(seed=3, samples=64, size=batch, steps=1)
 
 
 def test_positions_sort_by_how_far_a_rank_has_come():

@@ -13,7 +13,7 @@ from gpucheck.train.results.merge import merge
 from gpucheck.train.smoke import has_switch
 from gpucheck.train.spec import SmokeOptions
 from gpucheck.train.strategies import tensorflow_mirrored, torch_transfer
-from gpucheck.train.strategies.torch_dp import in_every_thread
+from gpucheck.train.strategies.torch_training import in_every_thread
 from gpucheck.train.torch.rank import nvls_only
 from gpucheck.train.transfer import FACTOR
 from tests.fakes import facts

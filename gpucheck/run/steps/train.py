@@ -1,6 +1,9 @@
 """Training: the steps of ``verify`` and the runs of ``smoke``. torch is imported in the ranks only."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -24,7 +27,6 @@ from gpucheck.train import (
     evaluate,
     gpus_to_train_on,
     has_switch,
-    is_settled,
     mig_instances,
     real_gpus,
     run_smoke,
@@ -50,14 +52,11 @@ MODELS_STEP, MODELS = "smoke-models", ("cnn", "gpt")
 
 
 def training_steps() -> tuple[RunStep, ...]:
-    consistency = RunStep(
-        VERSIONS,
-        frozenset({"software", "standard"}),
-        lambda source: Outcome(version_consistency(source), {}),
-        VERSIONS_S,
-        VERSIONS_TYPICAL_S,
-        versions.__doc__ or "",
-    )
+    def run(source: Source) -> Outcome:
+        return Outcome(version_consistency(source), {})
+
+    tags, about = frozenset({"software", "standard"}), versions.__doc__ or ""
+    consistency = RunStep(VERSIONS, tags, run, VERSIONS_S, VERSIONS_TYPICAL_S, about)
     return (consistency, *(_step(strategy) for strategy in all_strategies().values()), _models_step())
 
 
@@ -68,27 +67,20 @@ def _models_step() -> RunStep:
         f"Source and evaluation as for {strategy.check}, whose name the findings have. By itself: gpucheck smoke "
         f"--framework {REQUIRED} --model {MODELS[-1]}."
     )
-    typical_s = len(MODELS) * TYPICAL_S
-    return RunStep(
-        MODELS_STEP, TAGS | {"full"}, lambda source: _smoke(source, strategy, MODELS), DEADLINE_S, typical_s, about
-    )
+    run = partial(_smoke, strategy=strategy, models=MODELS)
+    return RunStep(MODELS_STEP, TAGS | {"full"}, run, DEADLINE_S, len(MODELS) * TYPICAL_S, about)
 
 
 def _step(strategy: Strategy) -> RunStep:
-    def run(source: Source) -> Outcome:
-        return _smoke(source, strategy)
-
-    # One step of them explains the finding that all of them may end with.
-    also = (PLACEMENT,) if strategy.default and strategy.framework == REQUIRED else ()
-    return RunStep(strategy.check, TAGS | {strategy.level}, run, DEADLINE_S, TYPICAL_S, _about(strategy), also)
-
-
-def _about(strategy: Strategy) -> str:
-    return (
+    about = (
         f"Training: {strategy.summary}: does it train, and come to the same result?\n\nSource: a short real run with "
         f"{strategy.framework}, every rank in a process of its own with deadlines from outside. How it is evaluated: "
         f"docs/training.md. By itself: gpucheck smoke --framework {strategy.framework} --strategy {strategy.name}."
     )
+    # One step of them explains the finding that all of them may end with.
+    also = (PLACEMENT,) if strategy.default and strategy.framework == REQUIRED else ()
+    run = partial(_smoke, strategy=strategy)
+    return RunStep(strategy.check, TAGS | {strategy.level}, run, DEADLINE_S, TYPICAL_S, about, also)
 
 
 class Training(NamedTuple):
@@ -101,33 +93,32 @@ class Training(NamedTuple):
 
 
 def train(
-    source: Source, runs: Iterable[tuple[Strategy, SmokeOptions]], on_start: Callable[[str], None] | None = None
+    source: Source, runs: Iterable[tuple[Strategy, SmokeOptions]], on_start: Callable[[str], None] = lambda _: None
 ) -> Iterator[Training]:
     """Yield each run in turn; one whose framework cannot use the GPUs of this host is not started.
 
     on_start: called with the name of each run.
     """
     blocked = refused(version_consistency(source))
-    before: Training | None = None
+    settled: Strategy | None = None  # its other variants would end the same
     gpus_here, instances = gpus_to_train_on(source), mig_instances(source)
     for strategy, options in on_all_gpus(runs, gpus_here, nvls=has_switch(source)):
-        if on_start is not None:
-            on_start(f"{strategy.framework} {strategy.name} {options.variant}")
+        on_start(f"{strategy.framework} {strategy.name} {options.variant}")
         stopped = blocked.get(strategy.framework) if options.visible_devices != "" else None
         if stopped is not None:
-            before = Training(strategy, None, (not_trained(strategy, stopped),), stopped)
-            yield before
+            yield Training(strategy, None, (not_trained(strategy, stopped),), stopped)
             continue
-        if before is not None and before.strategy == strategy and before.outcome and is_settled(before.outcome):
+        if strategy == settled:
             continue
         on_gpus = gpus_here > 0 and options.visible_devices != ""
         if instances and options.visible_devices is None and options.nodes is None:
             options = replace(options, mig_uuids=instances)
         start_s = START_S if machine_directory() is None else SIMULATED_START_S
         outcome = run_smoke(replace(options, start_s=start_s, first_s=start_s if on_gpus else 0.0))
+        if isinstance(outcome, SmokeFailure) and outcome.kind in ("missing-package", "no-device"):
+            settled = strategy
         gpus = real_gpus(source) if options.visible_devices is None else None
-        before = Training(strategy, outcome, evaluate(outcome, gpus=gpus))
-        yield before
+        yield Training(strategy, outcome, evaluate(outcome, gpus=gpus))
 
 
 INTERRUPTED = "interrupted: the remaining runs unknown"
@@ -155,7 +146,7 @@ def smoke(
             missing = Subject(check="smoke").unknown("training.runs-interrupted", INTERRUPTED)
             done.append(Training(done[-1].strategy, None, (missing,)))
         trainings = _with_indexes(source, tuple(done))
-        findings, _, _ = conclude(finding for training in trainings for finding in training.findings)
+        findings, _, _ = conclude(chain.from_iterable(training.findings for training in trainings))
         outcomes = tuple(training.outcome for training in trainings if training.outcome is not None)
         facts = source.read("system", "simulation")
         return SmokeReport(**clock.answer(facts, findings), outcomes=outcomes), trainings
@@ -188,15 +179,13 @@ def _smoke(source: Source, strategy: Strategy, models: tuple[str, ...] = ()) -> 
     ]
     trainings = tuple(train(source, runs))
     outcomes = [training.outcome for training in trainings if training.outcome is not None]
-    findings = tuple(finding for training in trainings for finding in training.findings)
+    findings = tuple(chain.from_iterable(training.findings for training in trainings))
     if not outcomes:
         return Outcome(findings[:1], {}, _unproven(strategy, f"{VERSIONS} fails"))
     first = outcomes[0]
     if isinstance(first, SmokeFailure) and first.kind == "missing-package":
-        reason = not_required(
-            source, strategy.framework, whole_gpus(source) or sum(d.is_nvidia_gpu for d in source.read("pci").pci)
-        )
-        return _missing(strategy, first, reason)
+        gpus = whole_gpus(source) or sum(device.is_nvidia_gpu for device in source.read("pci").pci)
+        return _missing(strategy, first, not_required(source, strategy.framework, gpus))
     return Outcome(findings, _measured(outcomes), _not_on_gpus(source, strategy, outcomes[-1]))
 
 
@@ -208,33 +197,21 @@ def _unproven(strategy: Strategy, reason: str, where: str = "") -> tuple[str, ..
 def _missing(strategy: Strategy, failure: SmokeFailure, reason: NotRequired | None) -> Outcome:
     (finding,) = evaluate(failure)
     package, framework = failure.missing or strategy.framework, strategy.framework
-    subject = Subject(check=finding.check)
+    subject, values = Subject(check=finding.check), {"framework": framework, "distribution": distribution(package)}
     if reason is not None:
         unproven = _unproven(strategy, reason.text) if framework == REQUIRED else ()
-        needed = distribution(package)
-        skipped = subject.skips(reason.code, finding.seen, finding.wanted, framework=framework, distribution=needed)
-        return Outcome((skipped,), msgspec.to_builtins(failure), unproven)
-    unknown = subject.unknown(
-        "training.package-needed",
-        f"training on GPUs unknown: package {package} is not installed",
-        f"a run with {framework}",
-        package=package,
-        framework=framework,
-        distribution=distribution(package),
-    )
-    return Outcome((unknown,), msgspec.to_builtins(failure), _unproven(strategy, f"{package} is not installed"))
+        made = subject.skips(reason.code, finding.seen, finding.wanted, **values)
+    else:
+        unproven, seen = _unproven(strategy, f"{package} is not installed"), f"training on GPUs unknown: {finding.seen}"
+        made = subject.unknown("training.package-needed", seen, f"a run with {framework}", package=package, **values)
+    return Outcome((made,), msgspec.to_builtins(failure), unproven)
 
 
 def _not_on_gpus(source: Source, strategy: Strategy, outcome: SmokeResult | SmokeFailure) -> tuple[str, ...]:
-    if (
-        not isinstance(outcome, SmokeResult)
-        or outcome.placement == "gpus"
-        or source.read("simulation").simulation is not None
-    ):
+    if not isinstance(outcome, SmokeResult) or source.read("simulation").simulation is not None:
         return ()
-    if whole_gpus(source) < (1 if outcome.placement == "cpu" else outcome.world_size):
-        return ()
-    return _unproven(strategy, outcome.placement_reason, " across GPUs")
+    wanted = {"gpus": math.inf, "cpu": 1}.get(outcome.placement, outcome.world_size)
+    return _unproven(strategy, outcome.placement_reason, " across GPUs") if whole_gpus(source) >= wanted else ()
 
 
 def _measured(outcomes: list[SmokeResult | SmokeFailure]) -> dict[str, Any]:
@@ -242,9 +219,8 @@ def _measured(outcomes: list[SmokeResult | SmokeFailure]) -> dict[str, Any]:
     first, *others = (
         replace(one, checkpoints=one.checkpoints[-1:]) if isinstance(one, SmokeResult) else one for one in outcomes
     )
-    more = {o.variant: msgspec.to_builtins(o) for o in others}
     measured: dict[str, Any] = msgspec.to_builtins(first)
-    return measured | ({"variants": more} if more else {})
+    return measured | ({"variants": {one.variant: msgspec.to_builtins(one) for one in others}} if others else {})
 
 
 def not_trained(strategy: Strategy, stopped: Finding) -> Finding:

@@ -22,7 +22,7 @@ from gpucheck.train.evaluation.root_cause import (
     subject_of,
 )
 from gpucheck.train.progress import CUDA_WHEELS
-from gpucheck.train.spec import NVLS, not_across_gpus
+from gpucheck.train.spec import NVLS
 
 
 def evaluate(outcome: SmokeResult | SmokeFailure, *, gpus: int | None = None) -> tuple[Finding, ...]:
@@ -50,57 +50,40 @@ def _with_scope(made: tuple[Finding, ...], result: SmokeResult, gpus: int | None
     return (replace(first, seen=f"{first.seen}, on {used} of {gpus} GPUs"), *others)
 
 
+# Where it ran -> what a run there tests, and the code for it.
+PROVES = {
+    "cpu": ("the software stack, not GPU communication", "training.across-no-gpu"),
+    "mig": ("the MIG instances and the software stack, not communication between GPUs", "training.across-instances"),
+    "shared-gpu": ("one GPU and the software stack, not communication between GPUs", "training.across-one-gpu"),
+}
+
+
 def _placement(result: SmokeResult, gpus: int | None) -> Iterator[Finding]:
     if result.placement == "gpus":
         return
-    if (
-        result.placement != "mig"
-        and gpus is not None
-        and gpus >= (1 if result.placement == "cpu" else result.world_size)
-    ):
-        yield _not_on_gpus(result, gpus)
+    framework, versions, ranks = result.framework, result.versions, describe_ranks(result)
+    cuda, on_cpu = versions.get("cuda"), result.placement == "cpu"
+    build = {"framework": framework, "version": versions.get(framework), "cuda": cuda, "ranks": result.world_size}
+    tests, code = PROVES[result.placement]
+    seen = f"{ranks}: this tests {tests}"
+    if gpus is None or result.placement == "mig" or gpus < (1 if on_cpu else result.world_size):
+        code = "training.across-no-cuda" if on_cpu and cuda is None else code
+        work = "training" if result.trained else "copies"
+        subject = Subject(check=PLACEMENT, name=subject_of(result))
+        yield subject.skips(code, seen, f"{result.world_size} GPUs", work=work, **build)
         return
-    seen, wanted = f"{describe_ranks(result)}: {_proves(result)}", f"{result.world_size} GPUs"
-    work = "training" if result.trained else "copies"
-    subject = Subject(check=PLACEMENT, name=subject_of(result))
-    yield subject.skips(not_across_gpus(result), seen, wanted, work=work, **_build(result))
-
-
-def _build(result: SmokeResult) -> dict[str, str | int | None]:
-    versions, framework = result.versions, result.framework
-    return {
-        "framework": framework,
-        "version": versions.get(framework),
-        "cuda": versions.get("cuda"),
-        "ranks": result.world_size,
-    }
-
-
-def _proves(result: SmokeResult) -> str:
-    if result.placement == "cpu":
-        return "this tests the software stack, not GPU communication"
-    if result.placement == "mig":
-        return "this tests the MIG instances and the software stack, not communication between GPUs"
-    return "this tests one GPU and the software stack, not communication between GPUs"
-
-
-def _not_on_gpus(result: SmokeResult, gpus: int) -> Finding:
-    framework, versions = result.framework, result.versions
-    subject = Subject(
-        check=PLACEMENT, evidence=(f"{framework} {versions.get(framework)}, CUDA {versions.get('cuda')}",)
-    )
-    ranks = describe_ranks(result)
+    subject = Subject(check=PLACEMENT, evidence=(f"{framework} {versions.get(framework)}, CUDA {cuda}",))
     wanted = f"training on the {counted(gpus, 'GPU')} of this host"
-    if versions.get("cuda") is not None and versions.get(CUDA_WHEELS, "") is not None:
-        code = "training.gpus-not-found" if result.placement == "cpu" else "training.one-gpu-used"
-        return subject.fails(code, f"{ranks}: {_proves(result)}", wanted, **_build(result))
+    if cuda is not None and versions.get(CUDA_WHEELS, "") is not None:
+        yield subject.fails("training.gpus-not-found" if on_cpu else "training.one-gpu-used", seen, wanted, **build)
+        return
     # The environment of gpucheck need not be the one that the jobs of this host use: no defect of the host.
     seen = f"training on GPUs unknown: {result.placement_reason}"
     if CUDA_WHEELS not in versions:
-        return subject.unknown("training.build-without-cuda", seen, wanted, framework=framework, ranks=ranks)
-    return subject.unknown(
-        "training.cuda-packages-missing", seen, wanted, distribution=distribution(framework), ranks=ranks
-    )
+        yield subject.unknown("training.build-without-cuda", seen, wanted, framework=framework, ranks=ranks)
+    else:
+        package = distribution(framework)
+        yield subject.unknown("training.cuda-packages-missing", seen, wanted, distribution=package, ranks=ranks)
 
 
 def evaluate_performance(result: SmokeResult) -> Iterator[Finding]:
@@ -112,36 +95,26 @@ def evaluate_performance(result: SmokeResult) -> Iterator[Finding]:
 
 
 def _pace(result: SmokeResult, measured: Performance) -> Finding:
-    ratio, limit = measured.straggler_ratio or 0.0, result.limits.straggler_ratio_max
-    slow = ratio > limit
-    rank = measured.slowest_rank or 0
+    ratio, limit, rank = measured.straggler_ratio or 0.0, result.limits.straggler_ratio_max, measured.slowest_rank or 0
+    wanted, evidence = f"{limit:.3g} times or less", tuple(describe_performance(measured))
+    if ratio <= limit:
+        seen = f"ranks compute equally fast: the slowest takes {ratio:.2f} times as long as the fastest"
+        return finding(result, seen, wanted, evidence=evidence)
     bus_id = result.bus_ids[rank] if rank < len(result.bus_ids) else None
-    return finding(
-        result,
-        f"rank {rank} on {result.devices[rank]} computes {ratio:.2f} times as long as the fastest"
-        if slow
-        else f"ranks compute equally fast: the slowest takes {ratio:.2f} times as long as the fastest",
-        f"{limit:.3g} times or less",
-        "training.rank-slow" if slow else None,
-        verdict=Verdict.WARN,
-        subject=f"gpu:{bus_id}" if slow and bus_id else None,
-        evidence=tuple(describe_performance(measured)),
-    )
+    seen = f"rank {rank} on {result.devices[rank]} computes {ratio:.2f} times as long as the fastest"
+    subject, code = f"gpu:{bus_id}" if bus_id else None, "training.rank-slow"
+    return finding(result, seen, wanted, code, verdict=Verdict.WARN, subject=subject, evidence=evidence)
 
 
 def _memory(result: SmokeResult) -> Finding:
     kept, limit = max(result.memory_kept_bytes), result.limits.memory_kept_max_bytes
-    much = kept > limit
+    wanted = f"{limit >> 20} MiB or less"
+    if kept <= limit:
+        seen = f"memory returned: a second training left {max(kept, 0) / 2**20:.1f} MiB more than the first"
+        return finding(result, seen, wanted)
     rank = result.memory_kept_bytes.index(kept)
-    return finding(
-        result,
-        f"memory returned: a second training left {max(kept, 0) / 2**20:.1f} MiB more than the first"
-        if not much
-        else f"rank {rank} keeps {kept / 2**20:.1f} MiB more after a second training",
-        f"{limit >> 20} MiB or less",
-        "training.memory-kept" if much else None,
-        verdict=Verdict.WARN,
-    )
+    seen = f"rank {rank} keeps {kept / 2**20:.1f} MiB more after a second training"
+    return finding(result, seen, wanted, "training.memory-kept", verdict=Verdict.WARN)
 
 
 # Zeros are what translated addresses look like (IOMMU); untouched: the copy was reported done.
@@ -161,28 +134,21 @@ def evaluate_transfer(result: SmokeResult) -> Iterator[Finding]:
 
 def _direction(result: SmokeResult, source: str, target: str, copies: list[Copy]) -> Finding:
     wrong = next((copy for copy in copies if copy.wrong), None)
-    evidence = tuple(_describe(copy) for copy in copies)
-    if wrong is None:
-        whole = sum(copy.bytes for copy in copies)
-        best = max((copy.gb_s for copy in copies if copy.gb_s is not None), default=None)
-        rate = f", up to {best:.3g} GB/s" if best is not None else ""
-        who = " and ".join(copies[0].checked_by)
-        path = {"peer access": ", by peer access", "host memory": ", through host memory", None: ""}[copies[0].path]
-        seen = f"{source} to {target}: {len(copies)} copies of {whole / 2**20:.3g} MiB together right{path}{rate}"
-        return finding(result, seen, f"every byte as sent, checked by {who}", evidence=evidence)
-    return finding(
-        result,
-        f"{source} to {target}: {wrong.wrong} of {wrong.bytes} bytes wrong, the first at {wrong.first_wrong}",
-        "every byte as sent",
-        DAMAGE.get(wrong.damage, DAMAGE["other"]),
-        evidence=evidence,
+    evidence = tuple(
+        f"{source} to {target}: {copy.bytes} bytes {f'{copy.wrong} wrong' if copy.wrong else 'right'}"
+        + (f", {copy.gb_s:.3g} GB/s" if copy.gb_s is not None else "")
+        for copy in copies
     )
-
-
-def _describe(copy: Copy) -> str:
-    rate = f", {copy.gb_s:.3g} GB/s" if copy.gb_s is not None else ""
-    state = f"{copy.wrong} wrong" if copy.wrong else "right"
-    return f"{copy.source} to {copy.target}: {copy.bytes} bytes {state}{rate}"
+    if wrong is not None:
+        seen = f"{source} to {target}: {wrong.wrong} of {wrong.bytes} bytes wrong, the first at {wrong.first_wrong}"
+        return finding(result, seen, "every byte as sent", DAMAGE[wrong.damage], evidence=evidence)
+    whole = sum(copy.bytes for copy in copies)
+    best = max((copy.gb_s for copy in copies if copy.gb_s is not None), default=None)
+    rate = f", up to {best:.3g} GB/s" if best is not None else ""
+    path = {"peer access": ", by peer access", "host memory": ", through host memory", None: ""}[copies[0].path]
+    seen = f"{source} to {target}: {len(copies)} copies of {whole / 2**20:.3g} MiB together right{path}{rate}"
+    wanted = f"every byte as sent, checked by {' and '.join(copies[0].checked_by)}"
+    return finding(result, seen, wanted, evidence=evidence)
 
 
 # NCCL's error where NCCL_ALGO allows only what these GPUs or their switch do not have (src/enqueue.cc).
@@ -233,72 +199,52 @@ def not_by_the_switch(outcome: SmokeResult | SmokeFailure, seen: str) -> Finding
 
 
 def _loss(result: SmokeResult) -> Finding:
-    limit = result.limits.loss_fraction_max
+    limit, precision = result.limits.loss_fraction_max, result.precision
     wanted = f"finite on every rank, at most {limit:.0%} of the first"
     if result.not_a_number or result.loss_first is None or result.loss_last is None:
         where = "; ".join(f"rank {stray.rank} from step {stray.step} on" for stray in result.not_a_number)
-        low = result.precision in ("fp16", "bf16")
-        return finding(
-            result,
-            f"the loss is not a number: {where}",
-            wanted,
-            "training.loss-overflowed" if low else "training.loss-not-a-number",
-        )
+        code = "training.loss-overflowed" if precision in ("fp16", "bf16") else "training.loss-not-a-number"
+        return finding(result, f"the loss is not a number: {where}", wanted, code)
     fraction = result.loss_last / result.loss_first
-    fell = fraction <= limit
-    return finding(
-        result,
+    seen = (
         f"loss {result.loss_first:.4g} in step 1, {result.loss_last:.4g} in step {result.steps}: {fraction:.2g} of it"
-        + (f", no NaN in {result.precision}" if result.precision != "fp32" else ""),
-        wanted,
-        None if fell else "training.loss-too-high",
     )
+    seen += f", no NaN in {precision}" if precision != "fp32" else ""
+    return finding(result, seen, wanted, None if fraction <= limit else "training.loss-too-high")
 
 
 def _accuracy(result: SmokeResult) -> Finding:
     limit, reached = result.limits.accuracy_min, result.accuracy
+    seen = f"{'no' if reached is None else format(reached, '.1%')} accuracy on {result.held_out} held-out samples"
     good = reached is not None and reached >= limit
-    return finding(
-        result,
-        f"{'no' if reached is None else format(reached, '.1%')} accuracy on {result.held_out} held-out samples",
-        f"{limit:.0%} or more",
-        None if good else "training.accuracy-too-low",
-    )
+    return finding(result, seen, f"{limit:.0%} or more", None if good else "training.accuracy-too-low")
 
 
 def _data(result: SmokeResult) -> Finding:
-    wrong = ", ".join(map(str, result.wrong_data_ranks))
-    return finding(
-        result,
-        f"rank {wrong} was fed other samples than planned" if wrong else "each rank was fed its share of each batch",
+    wrong, wanted = (
+        ", ".join(map(str, result.wrong_data_ranks)),
         "every sample to exactly one rank, in the planned order",
-        "training.data-order-differs" if wrong else None,
     )
+    if not wrong:
+        return finding(result, "each rank was fed its share of each batch", wanted)
+    return finding(result, f"rank {wrong} was fed other samples than planned", wanted, "training.data-order-differs")
 
 
 def _start(result: SmokeResult) -> Finding:
-    equal = len(set(result.checkpoints[0].parameters)) == 1
-    return finding(
-        result,
-        "parameters bit-equal after the first broadcast" if equal else hashes(result.checkpoints[0].parameters),
-        "the parameters of rank 0 on every rank",
-        None if equal else "training.start-differs",
-    )
+    parameters, wanted = result.checkpoints[0].parameters, "the parameters of rank 0 on every rank"
+    if len(set(parameters)) == 1:
+        return finding(result, "parameters bit-equal after the first broadcast", wanted)
+    return finding(result, hashes(parameters), wanted, "training.start-differs")
 
 
 def _gradients(result: SmokeResult) -> Finding:
-    step = result.gradients_differ_from_step
-    wanted = "bit-equal on all ranks after every all-reduce"
+    step, wanted = result.gradients_differ_from_step, "bit-equal on all ranks after every all-reduce"
     if step is None:
         return finding(result, f"averaged gradients bit-equal in all {result.steps} steps", wanted)
     chain = next((c for c in result.checkpoints if c.step >= step), result.checkpoints[-1])
-    return finding(
-        result,
-        f"averaged gradients differ between ranks, first in step {step}",
-        wanted,
-        "training.gradients-differ",
-        evidence=(f"up to step {chain.step}: {hashes(chain.gradients or ())}",),
-    )
+    evidence = (f"up to step {chain.step}: {hashes(chain.gradients or ())}",)
+    seen = f"averaged gradients differ between ranks, first in step {step}"
+    return finding(result, seen, wanted, "training.gradients-differ", evidence=evidence)
 
 
 # What of a checkpoint is compared -> the words where ranks differ, and the code.
@@ -328,12 +274,10 @@ def _equal(result: SmokeResult, what: str) -> Finding:
 
 
 def _communication(result: SmokeResult) -> Finding:
-    wanted = "the average of what all ranks sent, after every all-reduce"
-    wrong = result.miscommunication
+    wanted, wrong = "the average of what all ranks sent, after every all-reduce", result.miscommunication
     if wrong is None:
-        return finding(
-            result, f"all-reduce was the average of what was sent in all {result.summed_steps} steps", wanted
-        )
+        seen = f"all-reduce was the average of what was sent in all {result.summed_steps} steps"
+        return finding(result, seen, wanted)
     off = f"off by {wrong.error:.2g} of the gradients' norm" if wrong.error is not None else "not a number"
     seen, code = {
         "dropped": (f"the contribution of rank {wrong.rank} is missing from the average", "training.contribution-lost"),
@@ -345,33 +289,24 @@ def _communication(result: SmokeResult) -> Finding:
 
 def _reference(result: SmokeResult, reference: Reference) -> Finding:
     limit, apart = result.limits.parameter_tolerance, reference.max_abs_difference
-    good = apart is not None and apart <= limit
     relative = reference.max_relative_difference
-    # Another finding of the run explains it already, and the links are not suspected.
-    explained = bool(result.wrong_data_ranks) or result.miscommunication is not None
     return finding(
         result,
         f"parameters within {apart:.3g} of {reference.name}" if apart is not None else "not a number",
         f"{limit:.3g} or less",
-        None if good else "training.reference-differs",
-        explained=explained,
+        None if apart is not None and apart <= limit else "training.reference-differs",
+        # Another finding of the run explains it already, and the links are not suspected.
+        explained=bool(result.wrong_data_ranks) or result.miscommunication is not None,
         evidence=(f"{relative:.3g} of the distance travelled in training",) if relative is not None else (),
     )
 
 
 def _repeat(result: SmokeResult) -> Finding:
-    other = [rank for rank, repeat in enumerate(result.repeats) if repeat.first != repeat.second]
-    step = result.repeats[0].step
-    wanted = "the same parameters, bit for bit"
+    other = {rank: repeat for rank, repeat in enumerate(result.repeats) if repeat.first != repeat.second}
+    step, wanted = result.repeats[0].step, "the same parameters, bit for bit"
     if not other:
         return finding(result, f"trained again from the same seed: bit-equal after {step} steps", wanted)
     which = ", ".join(map(str, other))
-    return finding(
-        result,
-        f"trained again from the same seed: rank {which} reached other parameters after {step} steps",
-        wanted,
-        "training.repeat-differs",
-        evidence=tuple(
-            f"rank {r}: {result.repeats[r].first[:12]}, then {result.repeats[r].second[:12]}" for r in other
-        ),
-    )
+    seen = f"trained again from the same seed: rank {which} reached other parameters after {step} steps"
+    evidence = tuple(f"rank {rank}: {one.first[:12]}, then {one.second[:12]}" for rank, one in other.items())
+    return finding(result, seen, wanted, "training.repeat-differs", evidence=evidence)

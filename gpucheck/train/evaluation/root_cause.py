@@ -8,6 +8,7 @@ ended, the rank that is stopped, stuck in the kernel, or furthest behind.
 import re
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -140,18 +141,15 @@ def find_failing_rank(ending: Ending[RankReport], options: SmokeOptions, removed
     position = _at(failing) if failing else min((_at(e) for e in ending.ranks), key=lambda p: p.order())
     status = failing.status or 0 if failing else 0
     kinds = {error.kind for _, error in ending.errors}
-    return SmokeFailure(
-        framework=options.framework,
-        strategy=options.strategy,
-        variant=options.variant,
+    return failed(
+        options,
+        removed,
         kind=kind,
         detail=detail,
         rank=failing.rank if failing else None,
-        world_size=options.world_size,
-        device=_at(failing).device if failing else None,
-        bus_id=_at(failing).bus_id if failing else None,
+        device=position.device if failing else None,
+        bus_id=position.bus_id if failing else None,
         step=position.step,
-        steps=options.steps,
         phase=position.phase,
         missing=failing.error.missing if failing and failing.error and kind == "missing-package" else None,
         signal=signal_name(-status) if kind == "died" and status < 0 else None,
@@ -161,7 +159,23 @@ def find_failing_rank(ending: Ending[RankReport], options: SmokeOptions, removed
         stack=_stack(failing)[:STACK_FRAMES] if failing else (),
         evidence=_evidence(ending, options, failing),
         seconds=round(ending.seconds, 3),
+    )
+
+
+def failed(
+    options: SmokeOptions, removed: tuple[str, ...], *, phase: str | None = "start", seconds: float = 0.0, **seen: Any
+) -> SmokeFailure:
+    """Return the failure of a run with these options. seen: the other fields of it."""
+    return SmokeFailure(
+        framework=options.framework,
+        strategy=options.strategy,
+        variant=options.variant,
+        world_size=options.world_size,
+        steps=options.steps,
+        phase=phase,
+        seconds=seconds,
         environment_removed=removed,
+        **seen,
     )
 
 

@@ -9,6 +9,7 @@ with that rank's part of the step before is stale.
 import hashlib
 import math
 from collections.abc import Sequence
+from itertools import chain
 from statistics import fmean, median
 from typing import Literal
 
@@ -99,66 +100,55 @@ TOLERANCE = 1e-4
 
 def first_miscommunication(by_rank: Sequence[Sequence[Sums]]) -> Miscommunication | None:
     """The first step and rank whose average is not that of what all ranks sent; by_rank[rank][step - 1]."""
-    for index, row in enumerate(zip(*by_rank, strict=True)):
-        before = [sums[index - 1] for sums in by_rank] if index else None
-        found = _step(index + 1, row, before)
+    before: Sequence[Sums] = ()
+    for step, row in enumerate(zip(*by_rank, strict=True), start=1):
+        found = _step(step, row, before)
         if found is not None:
             return found
+        before = row
     return None
 
 
-def _step(step: int, row: Sequence[Sums], before: Sequence[Sums] | None) -> Miscommunication | None:
-    sent = [_numbers(sums.sent) for sums in row]
-    scale = math.hypot(*(sums.norm if sums.norm is not None else math.nan for sums in row))
-    if not math.isfinite(scale) or any(value is None for value in sent):
+def _step(step: int, row: Sequence[Sums], before: Sequence[Sums]) -> Miscommunication | None:
+    sent = [_floats(sums.sent) for sums in row]
+    scale = math.hypot(*_floats([sums.norm for sums in row]))
+    if not math.isfinite(scale) or any(map(math.isnan, chain(*sent))):
         return None  # a gradient that is NaN or infinite is the loss's finding, and nothing can be compared
     for rank, sums in enumerate(row):
-        received = _numbers(sums.received)
-        error = _apart(received, _mean_of(sent)) if received is not None else math.inf
-        if error <= TOLERANCE * scale:
-            continue
-        kind, guilty = _explain(received, sent, before, TOLERANCE * scale, rank)
-        relative = error / scale if scale else math.inf
-        return Miscommunication(step=step, kind=kind, rank=guilty, error=relative if math.isfinite(relative) else None)
+        received, wanted = _floats(sums.received), _mean_of(sent)
+        if not _is_near(received, wanted, TOLERANCE * scale):
+            kind, guilty = _explain(received, sent, before, TOLERANCE * scale, rank)
+            apart = [abs(a - b) for a, b in zip(received, wanted, strict=True)]
+            error = max(apart) / scale if scale and all(map(math.isfinite, apart)) else None
+            return Miscommunication(step=step, kind=kind, rank=guilty, error=error)
     return None
 
 
 def _explain(
-    received: list[float] | None,
-    sent: list[list[float] | None],
-    before: Sequence[Sums] | None,
-    allowed: float,
-    receiver: int,
+    received: list[float], sent: list[list[float]], before: Sequence[Sums], allowed: float, receiver: int
 ) -> tuple[Literal["dropped", "stale", "wrong"], int]:
-    if received is None:
-        return "wrong", receiver
+    nothing, earlier = [0.0] * len(received), [_floats(sums.sent) for sums in before]
     for rank in range(len(sent)):
-        without: list[list[float] | None] = [*sent]
-        without[rank] = [0.0] * len(received)
-        if _apart(received, _mean_of(without)) <= allowed:
+        if _is_near(received, _mean_of([*sent[:rank], nothing, *sent[rank + 1 :]]), allowed):
             return "dropped", rank
-        earlier = _numbers(before[rank].sent) if before else None
-        if earlier is not None:
-            without[rank] = earlier
-            if _apart(received, _mean_of(without)) <= allowed:
-                return "stale", rank
-    old = _numbers(before[receiver].received) if before else None
-    if old is not None and _apart(received, old) <= allowed:
+        if before and _is_near(received, _mean_of([*sent[:rank], earlier[rank], *sent[rank + 1 :]]), allowed):
+            return "stale", rank
+    if before and _is_near(received, _floats(before[receiver].received), allowed):
         return "stale", receiver
     return "wrong", receiver
 
 
-def _numbers(values: Sequence[float | None]) -> list[float] | None:
-    return None if any(value is None for value in values) else [value for value in values if value is not None]
+def _floats(values: Sequence[float | None]) -> list[float]:
+    return [math.nan if value is None else value for value in values]
 
 
-def _mean_of(rows: Sequence[list[float] | None]) -> list[float]:
-    known = [row for row in rows if row is not None]
-    return [sum(column) / len(rows) for column in zip(*known, strict=True)]
+def _mean_of(rows: Sequence[Sequence[float]]) -> list[float]:
+    return [sum(column) / len(rows) for column in zip(*rows, strict=True)]
 
 
-def _apart(some: Sequence[float], others: Sequence[float]) -> float:
-    return max((abs(a - b) for a, b in zip(some, others, strict=True)), default=0.0)
+def _is_near(some: Sequence[float], others: Sequence[float], allowed: float) -> bool:
+    """Whether all are equal up to rounding; "not a number" is near nothing."""
+    return all(abs(a - b) <= allowed for a, b in zip(some, others, strict=True))
 
 
 def merge(
@@ -166,7 +156,7 @@ def merge(
     options: SmokeOptions,
     seconds: float,
     removed: tuple[str, ...],
-    taken: Taken = Taken(),  # noqa: B008 - immutable
+    taken: Taken,
 ) -> SmokeResult:
     """The result of a run whose ranks all finished; reports in rank order, rank 0's with the references.
 
@@ -174,11 +164,13 @@ def merge(
     """
     first = reports[0]
     planned = first.references[0].data_hashes if first.references else ()
-    losses = tuple(_mean(step) for step in zip(*(report.losses for report in reports), strict=True))
+    by_step = zip(*(report.losses for report in reports), strict=True)
+    losses = tuple(None if None in step else fmean(step) for step in by_step)
     phases = {phase: None for report in reports for phase in report.seconds}
     slowest = {phase: round(max(r.seconds.get(phase, 0.0) for r in reports), 4) for phase in phases}
     devices = tuple(device for report in reports for device in report.devices)
     summed = all(report.sums for report in reports)
+    hashed = zip(*(report.gradient_hashes for report in reports), strict=True)
     return SmokeResult(
         framework=options.framework,
         strategy=options.strategy,
@@ -207,7 +199,7 @@ def merge(
         limits=options.limits,
         checkpoints=first.checkpoints,
         gradients_hashed=all(report.gradient_hashes for report in reports),
-        gradients_differ_from_step=_first_difference(tuple(report.gradient_hashes for report in reports)),
+        gradients_differ_from_step=next((step for step, row in enumerate(hashed, start=1) if len(set(row)) > 1), None),
         summed_steps=len(first.sums) if summed else 0,
         miscommunication=first_miscommunication([report.sums for report in reports]) if summed else None,
         wrong_data_ranks=tuple(
@@ -226,15 +218,3 @@ def merge(
         transports=taken.transports,
         algorithms=taken.algorithms,
     )
-
-
-def _mean(losses: tuple[float | None, ...]) -> float | None:
-    numbers = [loss for loss in losses if loss is not None]
-    return fmean(numbers) if len(numbers) == len(losses) else None
-
-
-def _first_difference(hashes: tuple[tuple[str, ...], ...]) -> int | None:
-    for step, row in enumerate(zip(*hashes, strict=True), start=1):
-        if len(set(row)) > 1:
-            return step
-    return None

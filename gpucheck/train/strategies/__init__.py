@@ -1,6 +1,7 @@
-"""The ways to train on several devices. One module here is one strategy of one framework; there is no list to keep."""
+"""The ways to train on several devices. Every module here has ``STRATEGIES``; there is no list to keep."""
 
 from importlib import import_module
+from itertools import chain
 from pkgutil import iter_modules
 from typing import Literal, NamedTuple
 
@@ -8,7 +9,7 @@ Key = tuple[str, str]
 
 
 class Strategy(NamedTuple):
-    """Declared as STRATEGY by each module here, next to its ``run(spec, progress)``.
+    """One way to train with a framework, by the function of its name in its module: ``ddp(spec, progress)``.
 
     process_per_device: one rank a device; otherwise one process drives all of them.
     level: of ``gpucheck verify``, from which on it is run.
@@ -18,10 +19,11 @@ class Strategy(NamedTuple):
 
     framework: str
     name: str
+    module: str
     summary: str
-    process_per_device: bool
-    level: Literal["standard", "full"]
     packages: tuple[str, ...]
+    process_per_device: bool = False
+    level: Literal["standard", "full"] = "full"
     trains: bool = True
     precisions: tuple[str, ...] = ("fp32", "tf32", "bf16", "fp16")
     default: bool = False
@@ -33,7 +35,8 @@ class Strategy(NamedTuple):
 
     @property
     def program(self) -> str:
-        return f"{__name__}.{self.framework}_{self.name.replace('-', '_')}"
+        """``module:function``, for ``gpucheck.train.rank``."""
+        return f"{self.module}:{self.name.replace('-', '_')}"
 
 
 def check_name(framework: str, strategy: str) -> str:
@@ -42,10 +45,10 @@ def check_name(framework: str, strategy: str) -> str:
 
 
 def all_strategies() -> dict[Key, Strategy]:
-    """Every STRATEGY here by framework and name: torch first, defaults first."""
+    """Every strategy here by framework and name: torch first, defaults first."""
     modules = (import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__))
     found = sorted(
-        (module.STRATEGY for module in modules),
+        chain.from_iterable(module.STRATEGIES for module in modules),
         key=lambda s: (s.framework != "torch", s.framework != "tensorflow", not s.default, s.level, s.name),
     )
     return {(strategy.framework, strategy.name): strategy for strategy in found}

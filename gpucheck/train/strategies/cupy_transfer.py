@@ -16,20 +16,21 @@ from gpucheck.train.transfer import FACTOR, POISON, Moved, copy_and_report
 
 ALREADY_ENABLED = 704  # cudaErrorPeerAccessAlreadyEnabled
 
-STRATEGY = Strategy(
-    framework="cupy",
-    name="transfer",
-    summary="checked copies between the devices with CuPy, both directions",
-    process_per_device=False,
-    level="full",
-    packages=("cupy", "numpy"),
-    trains=False,
-    precisions=("fp32",),
-    default=True,
+STRATEGIES = (
+    Strategy(
+        framework="cupy",
+        name="transfer",
+        module=__name__,
+        summary="checked copies between the devices with CuPy, both directions",
+        packages=("cupy", "numpy"),
+        trains=False,
+        precisions=("fp32",),
+        default=True,
+    ),
 )
 
 
-def run(spec: RankSpec, progress: Progress) -> RankReport:
+def transfer(spec: RankSpec, progress: Progress) -> RankReport:
     """Copy between every ordered pair of devices. Raises NoDevice where CuPy sees none, and whatever CuPy raises."""
     progress.enter("import")
     import cupy

@@ -20,19 +20,20 @@ from gpucheck.train.session import ONE_DEVICE, Rank, Trained, number, train_and_
 from gpucheck.train.spec import RankPlacement, RankSpec, SmokeOptions, devices_used
 from gpucheck.train.strategies import Strategy
 
-STRATEGY = Strategy(
-    framework="tensorflow",
-    name="mirrored",
-    summary="MirroredStrategy, one process for all devices",
-    process_per_device=False,
-    level="full",
-    packages=("tensorflow", "numpy"),
-    precisions=("fp32", "tf32"),
-    default=True,
+STRATEGIES = (
+    Strategy(
+        framework="tensorflow",
+        name="mirrored",
+        module=__name__,
+        summary="MirroredStrategy, one process for all devices",
+        packages=("tensorflow", "numpy"),
+        precisions=("fp32", "tf32"),
+        default=True,
+    ),
 )
 
 
-def run(spec: RankSpec, progress: Progress) -> RankReport:
+def mirrored(spec: RankSpec, progress: Progress) -> RankReport:
     """Train on all devices, again on one, and again for the repeat. Raises whatever TensorFlow raises."""
     progress.enter("import")
     import tensorflow as tf
@@ -47,7 +48,7 @@ def run(spec: RankSpec, progress: Progress) -> RankReport:
     progress.on_device(names[0], None)
     progress.enter("device")
     reducer = tf.distribute.NcclAllReduce if where.placement == "gpus" else tf.distribute.ReductionToOneDevice
-    mirrored = tf.distribute.MirroredStrategy(names, cross_device_ops=reducer())
+    together = tf.distribute.MirroredStrategy(names, cross_device_ops=reducer())
     alone = tf.distribute.OneDeviceStrategy(names[0])
     progress.enter("data")
     samples = data.load(options.data, options.seed)
@@ -58,7 +59,7 @@ def run(spec: RankSpec, progress: Progress) -> RankReport:
 
     return train_and_report(
         rank,
-        {ONE_DEVICE: partial(_train, tf, mirrored, rank)},
+        {ONE_DEVICE: partial(_train, tf, together, rank)},
         partial(_train, tf, alone, rank),
         predict,
         communication="inside the step (gradients summed between the devices), not measured separately",

@@ -14,19 +14,21 @@ from gpucheck.train.strategies import Strategy
 from gpucheck.train.torch.rank import open_rank, synchronize
 from gpucheck.train.transfer import FACTOR, POISON, Moved, copy_and_report
 
-STRATEGY = Strategy(
-    framework="torch",
-    name="transfer",
-    summary="checked copies between the devices, both directions",
-    process_per_device=False,
-    level="standard",
-    packages=("torch", "numpy"),
-    trains=False,
-    precisions=("fp32",),
+STRATEGIES = (
+    Strategy(
+        framework="torch",
+        name="transfer",
+        module=__name__,
+        summary="checked copies between the devices, both directions",
+        level="standard",
+        packages=("torch", "numpy"),
+        trains=False,
+        precisions=("fp32",),
+    ),
 )
 
 
-def run(spec: RankSpec, progress: Progress) -> RankReport:
+def transfer(spec: RankSpec, progress: Progress) -> RankReport:
     """Copy between every ordered pair of devices. Raises whatever torch raises."""
     rank = open_rank(spec, progress, group=False)
     words = "; two buffers of host memory stand for the devices" if rank.where.placement == "cpu" else ""
