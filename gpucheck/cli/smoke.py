@@ -1,6 +1,7 @@
 """Run a short training test on all GPUs"""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,32 +33,16 @@ DEFAULTS = SmokeOptions()
 STRATEGIES = all_strategies()
 FRAMEWORKS = [*dict.fromkeys(framework for framework, _ in STRATEGIES), "all"]
 NAMES = [*dict.fromkeys(name for _, name in STRATEGIES), "all"]
+EACH = ", ".join(f"{strategy.framework} {strategy.name}" for strategy in STRATEGIES.values() if strategy.default)
+_option = partial(click.option, show_default=True)
 
 
 @click.command()
-@click.option("--framework", type=click.Choice(FRAMEWORKS), default="all", show_default=True, help="Framework to test.")
-@click.option(
-    "--strategy",
-    type=click.Choice(NAMES),
-    help="Parallel strategy. Default: one per framework ("
-    + ", ".join(f"{s.framework} {s.name}" for s in STRATEGIES.values() if s.default)
-    + ").",
-)
+@_option("--framework", type=click.Choice(FRAMEWORKS), default="all", help="Framework to test.")
+@click.option("--strategy", type=click.Choice(NAMES), help=f"Parallel strategy. Default: one per framework ({EACH}).")
 @click.option("--devices", metavar="0,1|UUID,UUID|cpu,cpu", help="Devices to train on. 0,0: two ranks share a GPU.")
-@click.option(
-    "--model",
-    type=click.Choice(list(MODELS)),
-    default=DEFAULTS.model,
-    show_default=True,
-    help="Network to train.",
-)
-@click.option(
-    "--precision",
-    type=click.Choice(PRECISIONS),
-    default=DEFAULTS.precision,
-    show_default=True,
-    help="Numeric precision.",
-)
+@_option("--model", type=click.Choice(list(MODELS)), default=DEFAULTS.model, help="Network to train.")
+@_option("--precision", type=click.Choice(PRECISIONS), default=DEFAULTS.precision, help="Numeric precision.")
 @click.option(
     "--steps", type=click.IntRange(min=1), metavar="N", help="Optimizer steps. Default: 40, or 200 with --data."
 )
@@ -128,14 +113,12 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
 def _check_data(folder: Path | None) -> None:
     """Reject a damaged file before any rank starts: it is wrong usage, not a finding about this host."""
-    if folder is None:
-        return
     from importlib.util import find_spec
 
     from gpucheck.train.data import read
 
-    if find_spec("numpy") is None:
-        return  # the runs are skipped for its absence
+    if folder is None or find_spec("numpy") is None:  # the runs are skipped for its absence
+        return
     try:
         read(folder)
     except OSError as error:

@@ -9,7 +9,7 @@ from gpucheck.model.answer import Answer
 SCHEMA = "gpucheck.smoke/2"
 Placement = Literal["cpu", "shared-gpu", "mig", "gpus"]
 FailureKind = Literal["hang", "died", "raised", "garbage", "missing-package", "no-device", "timeout-start", "timeout"]
-Rejection = Literal["precision", "shared-memory", "sum"]
+Rejection = Literal["precision", "sum"]
 
 
 class SmokeLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -107,38 +107,25 @@ def _patches(torch: Any) -> Any:
     return Patches()
 
 
-# A small GPT. The attention is written out: products of matrices and a softmax repeat bit for bit on every GPU, and the
-# fused kernels of some torch versions do not.
+# A small GPT. The attention also returns its weights: so it is products of matrices and a softmax, which repeat bit for
+# bit on every GPU, and the fused kernels of some torch versions do not.
 def _gpt(torch: Any) -> list[Any]:
     nn = torch.nn
 
-    class Attention(nn.Module):  # type: ignore[misc, name-defined]  # torch is handed in
-        """Let each place [n, 16, 64] attend to itself and to those before it."""
+    class Block(nn.Module):  # type: ignore[misc, name-defined]  # torch is handed in
+        """Let each place [n, 16, 64] attend to itself and to those before it, then two linear layers."""
 
         def __init__(self) -> None:
             super().__init__()
-            self.inputs = nn.Linear(WIDTH, 3 * WIDTH)
-            self.output = nn.Linear(WIDTH, WIDTH)
+            self.before, self.between = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+            self.attention = nn.MultiheadAttention(WIDTH, HEADS, batch_first=True)
+            self.layers = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.GELU(), nn.Linear(2 * WIDTH, WIDTH))
             later = torch.ones(PATCHES, PATCHES, dtype=torch.bool).triu(1)
             self.register_buffer("later", later, persistent=False)
 
         def forward(self, x: Any) -> Any:
-            parts = self.inputs(x).unflatten(-1, (3, HEADS, WIDTH // HEADS))
-            query, key, value = parts.permute(2, 0, 3, 1, 4)
-            weights = query @ key.transpose(-2, -1) * (WIDTH // HEADS) ** -0.5
-            weights = weights.masked_fill(self.later, float("-inf")).softmax(-1)
-            return self.output((weights @ value).transpose(1, 2).flatten(2))
-
-    class Block(nn.Module):  # type: ignore[misc, name-defined]  # torch is handed in
-        """Attention, then two linear layers, each after a norm and added to what came in."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.before, self.attention, self.between = nn.LayerNorm(WIDTH), Attention(), nn.LayerNorm(WIDTH)
-            self.layers = nn.Sequential(nn.Linear(WIDTH, 2 * WIDTH), nn.GELU(), nn.Linear(2 * WIDTH, WIDTH))
-
-        def forward(self, x: Any) -> Any:
-            x = x + self.attention(self.before(x))
+            places = self.before(x)
+            x = x + self.attention(places, places, places, attn_mask=self.later)[0]
             return x + self.layers(self.between(x))
 
     return [_patches(torch), Block(), Block(), nn.LayerNorm(WIDTH), nn.Flatten(), nn.Linear(PATCHES * WIDTH, CLASSES)]

@@ -1,7 +1,6 @@
 """Plan the runs that the options request, or reject the options before any rank starts. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -16,50 +15,36 @@ REAL_DATA_STEPS, REAL_DATA_ACCURACY = 200, 0.8
 MOST_RANKS = 16  # their batches together are half of the synthetic set
 
 
-class Devices(NamedTuple):
-    """visible: CUDA_VISIBLE_DEVICES for the ranks, None leaves the caller's. number: how many ranks or devices."""
+def read_devices(text: str | None, uuids: Sequence[str]) -> tuple[str | None, int]:
+    """CUDA_VISIBLE_DEVICES for the ranks, None for the caller's, and how many ranks or devices.
 
-    visible: str | None
-    number: int
-
-
-def read_devices(text: str | None, uuids: Sequence[str]) -> Devices:
-    """``0,1``, UUIDs, ``0,0`` (two ranks share a GPU) or ``cpu,cpu``; None is two of whatever there is.
-
+    text: ``0,1``, UUIDs, ``0,0`` (two ranks share a GPU) or ``cpu,cpu``; None is two of whatever there is.
     uuids: of the host's GPUs in PCI order. Raises ValueError with the devices of the host.
     """
     if text is None:
-        return Devices(None, 2)
-    names = [name.strip() for name in text.split(",")]
-    there = f"this host has {counted(len(uuids), 'GPU')}, 0 to {len(uuids) - 1}" if uuids else "this host has no GPU"
-    if all(name == "cpu" for name in names):
-        return Devices("", _two_or_more(text, len(names)))
-    chosen = []
-    if "cpu" in names:
+        return None, 2
+    names, chosen = [name.strip() for name in text.split(",")], list[str]()
+    if "cpu" in names and set(names) != {"cpu"}:
         raise ValueError(
             f"--devices {text}: CPU ranks and GPUs cannot be combined. Use --devices cpu,cpu, or only GPUs."
         )
-    for name in names:
-        known = [str(number) for number in range(len(uuids))]
+    for name in names if "cpu" not in names else ():
         found = [
-            n for n, uuid in zip(known, uuids, strict=True) if name == n or (len(name) > 7 and uuid.startswith(name))
+            str(number)
+            for number, uuid in enumerate(uuids)
+            if name == str(number) or (len(name) > 7 and uuid.startswith(name))
         ]
         if len(found) != 1:
-            raise ValueError(
-                f"--devices {text}: there is no device {name or 'without a name'}; {there}. {_instead(uuids)}"
-            )
+            there, instead = "this host has no GPU", "Use --devices cpu,cpu for two CPU ranks."
+            if uuids:
+                there = f"this host has {counted(len(uuids), 'GPU')}, 0 to {len(uuids) - 1}"
+                instead = "Use one of them, or cpu,cpu for two CPU ranks."
+            wrong = f"there is no device {name or 'without a name'}"
+            raise ValueError(f"--devices {text}: {wrong}; {there}. {instead}")
         chosen += found
-    return Devices(",".join(dict.fromkeys(chosen)), _two_or_more(text, len(chosen)))
-
-
-def _two_or_more(text: str, count: int) -> int:
-    if count < 2:
+    if len(names) < 2:
         raise ValueError(f"--devices {text}: training needs two devices. {text},{text} lets two ranks share it")
-    return count
-
-
-def _instead(uuids: Sequence[str]) -> str:
-    return "Use one of them, or cpu,cpu for two CPU ranks." if uuids else "Use --devices cpu,cpu for two CPU ranks."
+    return ",".join(dict.fromkeys(chosen)), len(names)
 
 
 def plan(
@@ -89,12 +74,14 @@ def plan(
         parameter_tolerance=TOLERANCE[options.precision] * model.rounding,
         accuracy_min=REAL_DATA_ACCURACY if options.data else SmokeLimits().accuracy_min,
     )
-    runs = []
-    for each in _fitting(strategies, options) if framework == "all" else strategies:
-        _fits(each, options)
-        made = replace(options, framework=each.framework, strategy=each.name, steps=chosen, limits=limits)
-        runs.append((each, _with_batch(made)))
-    return tuple(runs)
+    reasons = [_why_not(each, options) for each in strategies]
+    fitting = [each for each, reason in zip(strategies, reasons, strict=True) if reason is None]
+    if not fitting or (framework != "all" and len(fitting) < len(strategies)):
+        raise ValueError(next(filter(None, reasons)))
+    return tuple(
+        (each, _with_batch(replace(options, framework=each.framework, strategy=each.name, steps=chosen, limits=limits)))
+        for each in fitting
+    )
 
 
 def on_all_gpus(
@@ -121,24 +108,15 @@ def _with_batch(options: SmokeOptions) -> SmokeOptions:
     return replace(options, batch_per_rank=max(1, min(options.batch_per_rank, most)))
 
 
-def _fitting(strategies: tuple[Strategy, ...], options: SmokeOptions) -> tuple[Strategy, ...]:
-    def fits(strategy: Strategy) -> bool:
-        try:
-            _fits(strategy, options)
-        except ValueError:
-            return False
-        return True
-
-    return tuple(strategy for strategy in strategies if fits(strategy)) or strategies
-
-
-def _fits(strategy: Strategy, options: SmokeOptions) -> None:
+def _why_not(strategy: Strategy, options: SmokeOptions) -> str | None:
+    """Return why a strategy cannot run with these options and what can; None if it can."""
     name = f"{strategy.framework} {strategy.name}"
     if strategy.framework == "tensorflow" and model_named(options.model).tensorflow is None:
         names = " or ".join(model.name for model in MODELS.values() if model.tensorflow is not None)
-        raise ValueError(f"--model {options.model}: {name} has {names}. Choose one, or add --framework torch.")
+        return f"--model {options.model}: {name} has {names}. Choose one, or add --framework torch."
     if options.precision not in strategy.precisions and strategy.trains:
         usable = " or ".join(strategy.precisions)
-        raise ValueError(f"--precision {options.precision}: {name} has {usable}. Choose one, or another strategy.")
+        return f"--precision {options.precision}: {name} has {usable}. Choose one, or another strategy."
     if options.nodes is not None and not strategy.process_per_device:
-        raise ValueError(f"--nodes: {name} is one process on one host. Use ddp or fsdp on several hosts.")
+        return f"--nodes: {name} is one process on one host. Use ddp or fsdp on several hosts."
+    return None

@@ -200,20 +200,18 @@ class _Rank(Generic[Report]):
                 self.progress = bytes(message.value)
             elif message.kind == "error":
                 self.error = msgspec.json.decode(message.value, type=RankError)
+            elif message.kind == "shared":
+                self.shared.append(msgspec.json.decode(message.value, type=self._type))
             else:
-                self._take_report(message.kind, msgspec.json.decode(message.value, type=self._type))
+                report = msgspec.json.decode(message.value, type=self._type)
+                if report.rank != self.rank:
+                    self.unreadable = f"its report is that of rank {report.rank}"
+                elif message.kind == "part":
+                    self.part = report
+                else:
+                    self.report = report
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             self.unreadable = f"its report cannot be read: {error}"
-
-    def _take_report(self, kind: str, report: Report) -> None:
-        if kind == "shared":
-            self.shared.append(report)
-        elif report.rank != self.rank:
-            self.unreadable = f"its report is that of rank {report.rank}"
-        elif kind == "part":
-            self.part = report
-        else:
-            self.report = report
 
     def is_sound(self) -> bool:
         self.listen()

@@ -93,24 +93,23 @@ def describe_placement(result: SmokeResult) -> Iterator[str]:
 def describe_facts(result: SmokeResult) -> Iterator[str]:
     """What ran where, with what, and how fast: one fact a line."""
     yield from describe_placement(result)
-    names = [name for name in dict.fromkeys(result.device_names) if name]
-    yield ", ".join([*names, *(f"{name} {version}" for name, version in result.versions.items() if version)])
+    versions = [f"{name} {version}" for name, version in result.versions.items() if version]
+    yield ", ".join([*filter(None, dict.fromkeys(result.device_names)), *versions])
     if result.trained:
         work = f"{result.model} in {result.precision}, {result.steps} steps of {result.batch_per_rank} samples a device"
         yield f"{work}, {result.data_source} data"
     if result.performance is not None:
         yield from describe_performance(result.performance)
-    yield "seconds: " + ", ".join(
-        f"{phase} {seconds:.2f}" for phase, seconds in result.seconds.items() if seconds >= 0.005
-    )
+    phases = (f"{phase} {seconds:.2f}" for phase, seconds in result.seconds.items() if seconds >= 0.005)
+    yield f"seconds: {', '.join(phases)}"
 
 
 def describe_performance(measured: Performance) -> Iterator[str]:
     """The figures, one fact a line."""
-    several = len(measured.samples_per_s) > 1
-    rates = ", ".join(
-        f"rank {rank} {rate:.0f}" if several else f"{rate:.0f}" for rank, rate in enumerate(measured.samples_per_s)
+    names = (
+        [f"rank {rank} " for rank in range(len(measured.samples_per_s))] if len(measured.samples_per_s) > 1 else [""]
     )
+    rates = ", ".join(f"{name}{rate:.0f}" for name, rate in zip(names, measured.samples_per_s, strict=True))
     alone = f"; one device alone {measured.single_samples_per_s:.0f}" if measured.single_samples_per_s else ""
     efficiency = f"; scaling efficiency {measured.scaling_efficiency:.0%}" if measured.scaling_efficiency else ""
     yield f"samples/s: {rates}{alone}{efficiency}"
@@ -131,6 +130,11 @@ STARTING_IS_SLOW_S = 10.0
 STEPPING_IS_SLOW_S = 2.0
 # On a busy machine a step takes seconds: a rank that stepped before is stuck only after so many of its own steps.
 STUCK_STEPS, PACE_FROM_STEP = 5, 5
+HELD = {
+    "T": "stopped by a signal (SIGSTOP)",
+    "t": "stopped by a debugger",
+    "D": "in a system call that cannot be interrupted",
+}
 STACK_FRAMES = 12
 MESSAGE_LINES = 8
 Rank = RankEnd[RankReport]
@@ -208,22 +212,18 @@ def _hanging(ending: Ending[RankReport], options: SmokeOptions) -> tuple[Failure
     # All ranks may have ended just as the time was up.
     running = [rank for rank in ending.ranks if rank.status is None] or list(ending.ranks)
     after = f"after {ending.seconds:.0f} s"
-    for letter, state in (
-        ("T", "stopped by a signal (SIGSTOP)"),
-        ("t", "stopped by a debugger"),
-        ("D", "in a system call that cannot be interrupted"),
-    ):
+    for letter, state in HELD.items():
         for rank in running:
             if rank.process_state == letter:
                 return "hang", rank, state
     behind = min(running, key=lambda r: _at(r).order())
     age = ending.ended - max(_at(rank).entered for rank in running)
     if ending.reason == "deadline":
+        phase, starting = _at(behind).phase, _at(behind).phase in BEFORE
         if options.framework == "tensorflow" and _at(behind).step == 1:
             return "timeout-start", behind, f"still compiling its first step {after}"
-        starting = _at(behind).phase in BEFORE
-        if starting and (_at(behind).phase in ("start", "import") or age < STARTING_IS_SLOW_S):
-            return "timeout-start", behind, f"still in {_at(behind).phase} {after}"
+        if starting and (phase in ("start", "import") or age < STARTING_IS_SLOW_S):
+            return "timeout-start", behind, f"still in {phase} {after}"
         if not starting and age < max(STEPPING_IS_SLOW_S, STUCK_STEPS * _pace(ending, running)):
             return "timeout", None, f"still at work {after}: {_at(behind).describe(options.steps)}"
     waiting = f"no rank moved for {age:.0f} s"
@@ -282,20 +282,15 @@ def _at(rank: Rank) -> Position:
 
 # Messages of CUDA, NCCL and the loader, with their meaning. First match wins.
 # Sources: CUDA runtime error strings (cudaGetErrorString), NCCL troubleshooting guide.
+DRIVER = "training.driver-mismatch"
 SYMPTOMS = (
     (r"no kernel image is available", "training.no-code-for-gpu"),
     (r"system not yet initialized", "training.fabric-not-ready"),
-    (
-        r"unsupported display driver / cuda driver combination|driver on your system is too old"
-        r"|driver version is insufficient|Driver/library version mismatch",
-        "training.driver-mismatch",
-    ),
+    (r"unsupported display driver / cuda driver combination|driver on your system is too old", DRIVER),
+    (r"driver version is insufficient|Driver/library version mismatch", DRIVER),
     (r"busy or unavailable", "training.gpu-exclusive"),
     (r"shared memory segment|/shm/|SIGBUS|[Bb]us error", "training.shared-memory-short"),
-    (
-        r"No space left on device|Disk quota exceeded|File too large|No usable temporary directory",
-        "training.no-disk-space",
-    ),
+    (r"No space left on device|Disk quota exceeded|File too large|No usable temporary", "training.no-disk-space"),
     (r"uncorrectable ECC", "training.ecc-uncorrected"),
     (r"uncorrectable NVLink", "training.nvlink-failed"),
     # As torch, the CUDA runtime and NCCL print it.
@@ -309,7 +304,6 @@ SYMPTOMS = (
 # What a rank found by itself before it trained.
 REJECTED: dict[Rejection, str] = {
     "precision": "training.precision-unsupported",
-    "shared-memory": "training.shared-memory-short",
     "sum": "training.sum-wrong",
 }
 FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGXCPU", "SIGXFSZ")
@@ -336,9 +330,10 @@ def evaluate_failure(failure: SmokeFailure, gpus: int | None = None) -> Finding:
     code = _code(failure)
     unknown = failure.kind in ("timeout-start", "timeout") or code in UNTESTED
     where = (
-        f"rank {failure.rank}" + (f" on {failure.device}" if failure.device else "") if failure.rank is not None else ""
+        f"rank {failure.rank}{f' on {failure.device}' if failure.device else ''}, " if failure.rank is not None else ""
     )
-    place, variant = _place(failure), f"{failure.variant}: " if failure.variant else ""
+    step = f"step {failure.step} of {failure.steps}, " if failure.step is not None else ""
+    variant = f"{failure.variant}: " if failure.variant else ""
     removed = tuple(f"kept from the ranks: {variable}" for variable in failure.environment_removed)
     stack = tuple(f"stack: {frame}" for frame in failure.stack)
     subject = Subject(
@@ -346,27 +341,16 @@ def evaluate_failure(failure: SmokeFailure, gpus: int | None = None) -> Finding:
         name=f"gpu:{failure.bus_id}" if failure.bus_id else "host",
         evidence=(*failure.evidence, *stack, *removed),
     )
-    seen = f"{variant}{failure.kind}: {', '.join(part for part in (where, place) if part)}: {failure.detail}"
+    seen = f"{variant}{failure.kind}: {where}in {step}{failure.phase}: {failure.detail}"
     wanted = f"{failure.world_size} ranks train {failure.steps} steps"
     return (subject.unknown if unknown else subject.fails)(code, seen, wanted)
 
 
-def _place(failure: SmokeFailure) -> str:
-    if failure.step is None:
-        return f"in {failure.phase}"
-    return f"in step {failure.step} of {failure.steps}, {failure.phase}"
-
-
 def _missing(failure: SmokeFailure) -> Finding:
-    package = failure.missing or failure.framework
-    return Subject(check=check_of(failure)).skips(
-        "training.package-missing",
-        f"package {package} is not installed",
-        f"{failure.framework} in the environment of gpucheck",
-        strategy=failure.strategy,
-        package=package,
-        distribution=distribution(package),
-    )
+    package, framework = failure.missing or failure.framework, failure.framework
+    values = {"strategy": failure.strategy, "package": package, "distribution": distribution(package)}
+    seen, wanted = f"package {package} is not installed", f"{framework} in the environment of gpucheck"
+    return Subject(check=check_of(failure)).skips("training.package-missing", seen, wanted, **values)
 
 
 def _no_device(failure: SmokeFailure, gpus: int) -> Finding:

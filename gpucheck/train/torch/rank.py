@@ -21,9 +21,6 @@ from gpucheck.train.spec import NVLS, RankPlacement, RankSpec, Rejected, plan, u
 
 # Added to the supervisor's deadline: it must be the shorter one, so that stacks are taken before a rank times out.
 PATIENCE_S = 60.0
-# What NCCL takes of /dev/shm for a pair of ranks, and a loader for a batch; measured figures vary with both.
-SHARED_MEMORY = "/dev/shm"  # noqa: S108  # the kernel's own name, nothing is written there
-SHARED_MEMORY_BYTES = 64 << 20
 
 
 class View(msgspec.Struct, frozen=True):
@@ -56,8 +53,6 @@ def open_rank(spec: RankSpec, progress: Progress, *, group: bool) -> Rank:
     for device in reversed(devices):  # the first one stays the current device
         _refuse(torch, device, options.precision)
         open_device(torch, device)
-    if where.backend == "nccl":
-        _room_for_shared_memory()
     progress.enter("connect")
     if options.variant == NVLS and where.backend == "nccl":
         os.environ["NCCL_ALGO"] = nvls_only(torch.cuda.nccl.version())
@@ -92,15 +87,6 @@ def _refuse(torch: Any, device: Any, precision: str) -> None:
     problem = unsupported(precision, capability)
     if problem is not None:
         raise Rejected("precision", problem)
-
-
-def _room_for_shared_memory(path: str = SHARED_MEMORY, wanted: int = SHARED_MEMORY_BYTES) -> None:
-    """Raises Rejected where shared memory is short, which NCCL meets as a bus error."""
-    state = os.statvfs(path)
-    free = state.f_bavail * state.f_frsize
-    if free < wanted:
-        short = f"shared memory is short: {path} has {free >> 20} MiB free, {wanted >> 20} MiB are needed"
-        raise Rejected("shared-memory", short)
 
 
 def view(torch: Any) -> View:

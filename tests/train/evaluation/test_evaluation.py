@@ -214,7 +214,6 @@ RAISED = (
             "shared-memory-short",
         ),
         ({"kind": "raised", "rejected": "precision"}, Verdict.FAIL, None, "precision-unsupported"),
-        ({"kind": "raised", "rejected": "shared-memory"}, Verdict.UNKNOWN, "shm-too-small", "shared-memory-short"),
         ({"kind": "raised", "rejected": "sum"}, Verdict.FAIL, "data-corruption", "sum-wrong"),
         ({"kind": "timeout-start", "phase": "import"}, Verdict.UNKNOWN, None, "start-slow"),
         ({"kind": "timeout-start", **ANONYMOUS}, Verdict.UNKNOWN, None, "ranks-not-started"),
