@@ -22,7 +22,7 @@ from gpucheck.processes.signals import FAULTS, signal_name
 # A killed child that is inside the driver (state D) cannot end before the driver releases it: it is left behind.
 GRACE_S = 0.3
 TAIL_BYTES = 8192
-LONGEST_LINE = 1 << 21
+LONGEST_LINE = 1 << 22  # bytes; a reading of 72 simulated GPUs has 1.2 MB. A longer one is returned as far as it came
 PIPE_BYTES = 1 << 20  # the kernel's default limit for unprivileged users: /proc/sys/fs/pipe-max-size
 
 
@@ -39,10 +39,7 @@ class Ending(NamedTuple):
 
 
 class Child:
-    """Started at once, in a session of its own. Raises OSError if it cannot start.
-
-    longest_line: bytes. A longer line is returned as far as it came.
-    """
+    """Started at once, in a session of its own. Raises OSError if it cannot start."""
 
     def __init__(
         self,
@@ -50,7 +47,6 @@ class Child:
         environment: Mapping[str, str],
         *arguments: str,
         stdin: int = subprocess.DEVNULL,
-        longest_line: int = LONGEST_LINE,
         folder: Path = ELSEWHERE,
     ) -> None:
         self._receive, send = os.pipe()
@@ -75,7 +71,6 @@ class Child:
         self.process = self.group.process
         assert self.process.stdout is not None  # noqa: S101 - a pipe was requested
         self._output = self.process.stdout
-        self._longest_line = longest_line
         self._lines: deque[bytes] = deque()
         self._unfinished = b""
         self._printed = b""
@@ -118,7 +113,7 @@ class Child:
 
     def _take(self, data: bytes) -> None:
         *lines, self._unfinished = (self._unfinished + data).split(b"\n")
-        if len(self._unfinished) > self._longest_line:
+        if len(self._unfinished) > LONGEST_LINE:
             lines.append(self._unfinished)
             self._unfinished = b""
         self._lines.extend(lines)

@@ -13,7 +13,7 @@ from importlib import import_module
 
 from gpucheck.processes.ranks.rank import Sender, run_rank
 from gpucheck.train.progress import Progress, RankReport
-from gpucheck.train.spec import RankSpec, SmokeOptions, TrainingFault, fault_of, kind_of
+from gpucheck.train.spec import RankSpec, SmokeOptions, TrainingFault, fault_of
 
 
 def main(descriptor: int, program: str) -> None:
@@ -28,7 +28,7 @@ def main(descriptor: int, program: str) -> None:
         progress.enter("done")
         return report
 
-    run_rank(descriptor, SmokeOptions, train, kind_of)
+    run_rank(descriptor, SmokeOptions, train)
 
 
 def function_of(program: str) -> Callable[[RankSpec, Progress], RankReport]:

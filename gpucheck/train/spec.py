@@ -105,20 +105,14 @@ RankSpec = ranks.RankSpec[SmokeOptions]
 
 
 class Rejected(RuntimeError):
-    """A rank found that it cannot train on its device. kind: the reason; the text is for people only."""
+    """A rank found that it cannot train on its device. kind: the reason; the text is for people only.
 
-    def __init__(self, kind: Rejection, text: str) -> None:
+    no-device: the framework sees none that it could train on, and has no CPU form.
+    """
+
+    def __init__(self, kind: Rejection | Literal["no-device"], text: str) -> None:
         super().__init__(text)
         self.kind = kind
-
-
-def kind_of(error: Exception) -> str:
-    """Return the kind of a rejection, empty for any other error."""
-    return error.kind if isinstance(error, Rejected) else ""
-
-
-class NoDevice(RuntimeError):
-    """The framework sees no device that it could train on, and has no CPU form."""
 
 
 class RankPlacement(NamedTuple):
@@ -153,16 +147,14 @@ def plan(
         return RankPlacement("cpu", "gloo", f"torch {build} is a build without CUDA")
     if visible_gpus == 0:
         return RankPlacement("cpu", "gloo", f"torch {build} (CUDA {build_cuda}) sees no CUDA device on this host")
+    through_host = "gloo moves the gradients through host memory"
     if mig:
         # No peer access between instances, and NCCL does not use them.
-        return RankPlacement("mig", "gloo", f"{world_size} MIG instances: gloo moves the gradients through host memory")
+        return RankPlacement("mig", "gloo", f"{world_size} MIG instances: {through_host}")
     if visible_gpus < world_size:
         # NCCL rejects two ranks on one GPU, so gloo carries the traffic through host memory.
-        return RankPlacement(
-            "shared-gpu", "gloo", f"{visible_gpus} CUDA device for {world_size} ranks: they share cuda:0"
-        )
+        why = f"{visible_gpus} CUDA device for {world_size} ranks: they share cuda:0"
+        return RankPlacement("shared-gpu", "gloo", why)
     if not nccl:
-        return RankPlacement(
-            "gpus", "gloo", f"torch {build} carries no NCCL: gloo moves the gradients through host memory"
-        )
+        return RankPlacement("gpus", "gloo", f"torch {build} carries no NCCL: {through_host}")
     return RankPlacement("gpus", "nccl", devices_used(world_size, visible_gpus))

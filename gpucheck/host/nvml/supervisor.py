@@ -18,7 +18,6 @@ from gpucheck.processes.exhausted import exhausted
 SECONDS_PER_GPU = 5.0
 INITIALISING = ("start of the NVML child", "dlopen", "nvmlInit", "nvmlDeviceGetHandleByIndex")
 LATECOMER_S = 0.2  # for a response that is there already
-LONGEST_READING = 1 << 26  # bytes; that of 72 simulated GPUs is 1.2 MB
 # msgspec imports typing_extensions where it is installed; none of what it adds is used, and it takes 10 ms.
 START = (
     "import os, sys; sys.path[:] = sys.argv[1].split(os.pathsep); sys.modules['typing_extensions'] = None; "
@@ -87,7 +86,7 @@ class NvmlChild:
         command = child_command() if command is None else command
         depth = "health" if health else "identity"
         try:
-            self.child = Child(command, os.environ, depth, str(os.getpid()), longest_line=LONGEST_READING)
+            self.child = Child(command, os.environ, depth, str(os.getpid()))
             atexit.register(self.child.kill)  # if the answer was never requested
         except OSError as error:
             self.failure = NvmlFailure(

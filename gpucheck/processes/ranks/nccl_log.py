@@ -20,15 +20,9 @@ DIRECT = "GDRDMA"
 # NCCL 2.20 to 2.22 log the line without the name of the collective, older ones not at all (src/enqueue.cc).
 CHOICE = re.compile(r"(?:(\w+): )?\d+ Bytes -> Algo (\w+) proto \w+")
 LAST_ERROR = "Last error:"
-ALGORITHM = {
-    "0": "TREE",
-    "1": "RING",
-    "2": "COLLNET_DIRECT",
-    "3": "COLLNET_CHAIN",
-    "4": "NVLS",
-    "5": "NVLS_TREE",
-    "6": "PAT",
-}
+# By their numbers, which some versions log in place of the names.
+NAMES = ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE", "PAT")
+ALGORITHM = {str(number): name for number, name in enumerate(NAMES)}
 MOST_CHARACTERS = 20_000_000
 SHOW = "GPUCHECK_NCCL_LOG"  # set: the text goes to stderr as well, for a recording
 

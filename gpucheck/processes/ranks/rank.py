@@ -78,11 +78,11 @@ def run_rank(
     descriptor: int,
     options: type[Options],
     work: Callable[[RankSpec[Options], Sender], msgspec.Struct],
-    classify: Callable[[Exception], str] = lambda _: "",
+    classify: Callable[[Exception], str] = lambda error: str(getattr(error, "kind", "")),
 ) -> NoReturn:
     """Do the work of one rank and exit: 0 with a report, 1 with a RankError; any other status is a finding.
 
-    descriptor: the first argument of the program. classify: gives the kind of an error.
+    descriptor: the first argument of the program. classify: gives the kind of an error, by default its own.
     """
     spec = setup_of(sys.stdin.buffer, RankSpec[options])  # type: ignore[valid-type]
     sender = Sender(descriptor)

@@ -20,7 +20,7 @@ from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.ranks.supervisor import Ending, RankEnd
 from gpucheck.processes.signals import signal_name
 from gpucheck.train.progress import AFTER, BEFORE, Position, RankReport, position_of
-from gpucheck.train.spec import NoDevice, SmokeOptions
+from gpucheck.train.spec import SmokeOptions
 from gpucheck.train.strategies import check_name
 
 # The finding about a run that did not use two GPUs: a name of its own, for the run's own findings may all pass.
@@ -188,7 +188,7 @@ def _verdict(ending: Ending[RankReport], options: SmokeOptions) -> tuple[Failure
     for rank in ranks:
         if rank.error and rank.error.missing:
             return "missing-package", rank, f"{rank.error.type}: {_first_line(rank.error.message)}"
-        if rank.error and rank.error.type == NoDevice.__name__:
+        if rank.error and rank.error.kind == "no-device":
             return "no-device", rank, _first_line(rank.error.message)
     # NCCL's watchdog ends its process with SIGABRT when a peer fails: a cause only if no rank raised.
     raised = ending.errors

@@ -10,7 +10,7 @@ from typing import Any
 
 from gpucheck.train.progress import Progress, RankDevice, RankReport
 from gpucheck.train.session import Rank
-from gpucheck.train.spec import NoDevice, RankPlacement, RankSpec, devices_used
+from gpucheck.train.spec import RankPlacement, RankSpec, Rejected, devices_used
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.transfer import FACTOR, POISON, Moved, copy_and_report
 
@@ -31,7 +31,7 @@ STRATEGIES = (
 
 
 def transfer(spec: RankSpec, progress: Progress) -> RankReport:
-    """Copy between every ordered pair of devices. Raises NoDevice where CuPy sees none, and whatever CuPy raises."""
+    """Copy between every ordered pair of devices. Raises Rejected where CuPy sees none, and whatever CuPy raises."""
     progress.enter("import")
     import cupy
 
@@ -40,7 +40,7 @@ def transfer(spec: RankSpec, progress: Progress) -> RankReport:
     try:
         there = runtime.getDeviceCount()
     except runtime.CUDARuntimeError as error:
-        raise NoDevice(f"CuPy {cupy.__version__} sees no CUDA device: {error}") from error
+        raise Rejected("no-device", f"CuPy {cupy.__version__} sees no CUDA device: {error}") from error
     used = spec.options.world_size
     reason = devices_used(used, there)
     where, numbers = RankPlacement("gpus", "memcpyPeer", reason), list(range(used))

@@ -23,15 +23,6 @@ from gpucheck.train.spec import NVLS, RankPlacement, RankSpec, Rejected, plan, u
 PATIENCE_S = 60.0
 
 
-class View(msgspec.Struct, frozen=True):
-    """What one rank's torch sees; all ranks must see the same."""
-
-    torch: str
-    cuda: str | None
-    gpus: int
-    nccl: bool
-
-
 def open_rank(spec: RankSpec, progress: Progress, *, group: bool) -> Rank:
     """From the import to the data. group: also join the process group. Raises whatever torch raises."""
     progress.enter("import")
@@ -51,7 +42,7 @@ def open_rank(spec: RankSpec, progress: Progress, *, group: bool) -> Rank:
 
     progress.enter("device")
     for device in reversed(devices):  # the first one stays the current device
-        _refuse(torch, device, options.precision)
+        refuse(torch, device, options.precision)
         open_device(torch, device)
     progress.enter("connect")
     if options.variant == NVLS and where.backend == "nccl":
@@ -82,30 +73,29 @@ def nvls_only(nccl: tuple[int, ...]) -> str:
     return "allreduce:nvls" if nccl >= (2, 24) else "NVLS"
 
 
-def _refuse(torch: Any, device: Any, precision: str) -> None:
+def refuse(torch: Any, device: Any, precision: str) -> None:
     capability = ".".join(map(str, torch.cuda.get_device_capability(device))) if device.type == "cuda" else None
     problem = unsupported(precision, capability)
     if problem is not None:
         raise Rejected("precision", problem)
 
 
-def view(torch: Any) -> View:
-    """What this process sees. Counting GPUs makes no CUDA context."""
-    gpus = torch.cuda.device_count() if torch.version.cuda else 0
-    return View(str(torch.__version__), torch.version.cuda, gpus, torch.distributed.is_nccl_available())
+def view(torch: Any) -> dict[str, Any]:
+    """What this process sees, as ``plan`` gets it. Counting GPUs makes no CUDA context."""
+    cuda = torch.version.cuda
+    gpus, nccl = torch.cuda.device_count() if cuda else 0, torch.distributed.is_nccl_available()
+    return {"visible_gpus": gpus, "build_cuda": cuda, "build": str(torch.__version__), "nccl": nccl}
 
 
-def agree(store: Any, spec: RankSpec, mine: View) -> RankPlacement:
+def agree(store: Any, spec: RankSpec, mine: dict[str, Any]) -> RankPlacement:
     """The plan that rank 0's view leads to. Raises RuntimeError when this rank sees something else."""
     if spec.rank == 0:
         store.set("view", msgspec.json.encode(mine))
-    of_rank_0 = msgspec.json.decode(store.get("view"), type=View)
+    of_rank_0 = msgspec.json.decode(store.get("view"))
     if of_rank_0 != mine:
         raise RuntimeError(f"rank {spec.rank} sees {mine}, rank 0 sees {of_rank_0}")
-    nodes = spec.options.nodes
-    here = spec.options.world_size // (nodes.count if nodes else 1)
-    mig = len(spec.options.mig_uuids) > 1 and spec.processes > 1
-    return plan(here, visible_gpus=mine.gpus, build_cuda=mine.cuda, build=mine.torch, nccl=mine.nccl, mig=mig)
+    here = spec.options.world_size // (spec.options.nodes.count if spec.options.nodes else 1)
+    return plan(here, mig=len(spec.options.mig_uuids) > 1 and spec.processes > 1, **mine)
 
 
 def share(rank: Rank, report: RankReport) -> RankReport:

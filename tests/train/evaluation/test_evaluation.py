@@ -14,8 +14,8 @@ from gpucheck.processes.ranks.supervisor import Ending, RankEnd
 from gpucheck.train import evaluate
 from gpucheck.train.evaluation.root_cause import find_failing_rank
 from gpucheck.train.progress import Position, position_of
-from gpucheck.train.spec import Rejected, SmokeOptions, kind_of
-from gpucheck.train.torch.rank import _refuse
+from gpucheck.train.spec import Rejected, SmokeOptions
+from gpucheck.train.torch.rank import refuse
 from tests.train.outcomes import HANG, ON_CPU, ON_GPUS, ON_ONE_GPU, REFERENCE, SAME, STEP_5, STEP_10, A, B
 
 
@@ -279,8 +279,8 @@ def test_of_two_ranks_that_ended_the_first_cause_is_named(one, other, expected):
 def test_what_a_rank_rejects_is_read_of_its_kind_and_not_of_its_words():
     """Also where another rank is the one that failed."""
     with pytest.raises(Rejected) as rejected:
-        _refuse(None, SimpleNamespace(type="cpu"), "tf32")
-    error = replace(raised(2.0, "Rejected", "any words"), kind=kind_of(rejected.value))
+        refuse(None, SimpleNamespace(type="cpu"), "tf32")
+    error = replace(raised(2.0, "Rejected", "any words"), kind=rejected.value.kind)
     answer = failure_of({"status": KILL}, {"status": 1, "error": error})
 
     assert (answer.kind, answer.rejected) == ("died", "precision")
