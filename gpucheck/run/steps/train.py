@@ -1,7 +1,7 @@
 """Training: the steps of ``verify`` and the runs of ``smoke``. torch is imported in the ranks only."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpucheck.host.simulated import machine_directory, surroundings
 from gpucheck.knowledge.causes import with_actions
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, Gpu, named
+from gpucheck.model import Finding, named
 from gpucheck.model.answer import Clock
 from gpucheck.model.facts import Source
 from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult
@@ -84,12 +84,11 @@ def _step(strategy: Strategy) -> RunStep:
 
 
 class Training(NamedTuple):
-    """One run of a plan. outcome: None if the versions rule out the training; stopped: the finding that does."""
+    """One run of a plan. outcome: None if the versions rule it out; the first finding is then the one that does."""
 
     strategy: Strategy
     outcome: SmokeResult | SmokeFailure | None
     findings: tuple[Finding, ...]
-    stopped: Finding | None = None
 
 
 def train(
@@ -106,7 +105,10 @@ def train(
         on_start(f"{strategy.framework} {strategy.name} {options.variant}")
         stopped = blocked.get(strategy.framework) if options.visible_devices != "" else None
         if stopped is not None:
-            yield Training(strategy, None, (not_trained(strategy, stopped),), stopped)
+            # In place of a training that would end in a CUDA error.
+            seen, wanted = f"training on GPUs unknown: {VERSIONS} fails", f"a run with {strategy.framework}"
+            unknown = in_place_of_a_run(strategy.check, stopped, seen, wanted)
+            yield Training(strategy, None, (stopped, unknown))
             continue
         if strategy == settled:
             continue
@@ -145,7 +147,7 @@ def smoke(
         if cut.signal is not None:
             missing = Subject(check="smoke").unknown("training.runs-interrupted", INTERRUPTED)
             done.append(Training(done[-1].strategy, None, (missing,)))
-        trainings = _with_indexes(source, tuple(done))
+        trainings = _with_indexes(source, done)
         findings, _, _ = conclude(chain.from_iterable(training.findings for training in trainings))
         outcomes = tuple(training.outcome for training in trainings if training.outcome is not None)
         facts = source.read("system", "simulation")
@@ -154,19 +156,11 @@ def smoke(
     return cut.report(report, keep)
 
 
-def _with_indexes(source: Source, trainings: tuple[Training, ...]) -> tuple[Training, ...]:
-    """Return the runs, each finding after the one that stopped its run and with the index of its GPU.
-
-    NVML is read only if a finding is about a GPU.
-    """
-    found = [(*((training.stopped,) if training.stopped else ()), *training.findings) for training in trainings]
-    gpus: Sequence[Gpu] = ()
-    if any(finding.subject != "host" for findings in found for finding in findings):
-        gpus = source.read("nvml").gpus
-    return tuple(
-        training._replace(findings=with_actions(named(findings, gpus)))
-        for training, findings in zip(trainings, found, strict=True)
-    )
+def _with_indexes(source: Source, trainings: list[Training]) -> tuple[Training, ...]:
+    """Return the runs, each finding with the index of its GPU. NVML is read only if a finding is about a GPU."""
+    found = chain.from_iterable(training.findings for training in trainings)
+    gpus = source.read("nvml").gpus if any(finding.subject != "host" for finding in found) else ()
+    return tuple(training._replace(findings=with_actions(named(training.findings, gpus))) for training in trainings)
 
 
 def _smoke(source: Source, strategy: Strategy, models: tuple[str, ...] = ()) -> Outcome:
@@ -181,7 +175,7 @@ def _smoke(source: Source, strategy: Strategy, models: tuple[str, ...] = ()) -> 
     outcomes = [training.outcome for training in trainings if training.outcome is not None]
     findings = tuple(chain.from_iterable(training.findings for training in trainings))
     if not outcomes:
-        return Outcome(findings[:1], {}, _unproven(strategy, f"{VERSIONS} fails"))
+        return Outcome(findings[-1:], {}, _unproven(strategy, f"{VERSIONS} fails"))
     first = outcomes[0]
     if isinstance(first, SmokeFailure) and first.kind == "missing-package":
         gpus = whole_gpus(source) or sum(device.is_nvidia_gpu for device in source.read("pci").pci)
@@ -221,12 +215,6 @@ def _measured(outcomes: list[SmokeResult | SmokeFailure]) -> dict[str, Any]:
     )
     measured: dict[str, Any] = msgspec.to_builtins(first)
     return measured | ({"variants": {one.variant: msgspec.to_builtins(one) for one in others}} if others else {})
-
-
-def not_trained(strategy: Strategy, stopped: Finding) -> Finding:
-    """In place of a training that would end in a CUDA error."""
-    seen, wanted = f"training on GPUs unknown: {VERSIONS} fails", f"a run with {strategy.framework}"
-    return in_place_of_a_run(strategy.check, stopped, seen, wanted)
 
 
 # As gpucheck.simulator.faults names them -> what the ranks of the real training do.
