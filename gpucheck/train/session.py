@@ -5,6 +5,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import msgspec
+
 from gpucheck.model.smoke import Checkpoint, Reference, Repeat
 from gpucheck.train.data import DataSet, order
 from gpucheck.train.progress import Aside, Progress, RankDevice, RankReport, Sums
@@ -61,21 +63,21 @@ class Rank(NamedTuple):
         )
 
 
-class Trained(NamedTuple):
-    """A training that is over. initial, final: the parameters as arrays. fed: hash of every sample it was fed.
+class Trained(msgspec.Struct, kw_only=True):
+    """What a training leaves. initial, final: the parameters as arrays. fed: hash of every sample it was fed.
 
     seconds: of all steps but the first, without the comparisons. The others as in RankReport.
     """
 
-    losses: list[float | None]
-    checkpoints: list[Checkpoint]
-    initial: list[Any]
-    final: list[Any]
-    seconds: float
+    losses: list[float | None] = []
+    gradients: list[str] = []
+    sums: list[Sums] = []
+    checkpoints: list[Checkpoint] = []
+    compute_seconds: list[float] = []
+    initial: list[Any] = []
+    final: list[Any] = []
     fed: str = ""
-    gradients: tuple[str, ...] = ()
-    sums: tuple[Sums, ...] = ()
-    compute_seconds: tuple[float, ...] = ()
+    seconds: float = 0.0
 
 
 Train = Callable[[str, Progress, int], Trained]
@@ -126,10 +128,10 @@ def train_and_report(
         options.model,
         more,
         losses=tuple(trained.losses),
-        gradient_hashes=trained.gradients,
+        gradient_hashes=tuple(trained.gradients),
         data_hash=trained.fed,
         data_source=options.data or "synthetic",
-        sums=trained.sums,
+        sums=tuple(trained.sums),
         checkpoints=tuple(trained.checkpoints),
         accuracy=learned,
         held_out=len(rank.samples.held_out_labels),
@@ -137,7 +139,7 @@ def train_and_report(
         repeat=Repeat(step=checkpoint.step, first=checkpoint.parameters[own], second=reached),
         memory_kept_bytes=in_use[1] - in_use[0] if in_use else None,
         # If communication was not measured apart, waiting for a slow rank looks like computing.
-        compute_seconds=trained.compute_seconds if trained.sums else (),
+        compute_seconds=tuple(trained.compute_seconds) if trained.sums else (),
         communication=communication,
         samples=(options.steps - 1) * options.batch_per_rank * (options.world_size // spec.processes),
         samples_seconds=trained.seconds,

@@ -83,7 +83,6 @@ class SmokeOptions(msgspec.Struct, frozen=True, kw_only=True):
     mig_uuids: tuple[str, ...] = ()
     steps: int = 40
     batch_per_rank: int = 64
-    micro_batches: int = 4
     seed: int = 20240229
     data: str | None = None
     check_every: int = 5

@@ -17,6 +17,7 @@ from gpucheck.model import Finding, Verdict
 from gpucheck.model.smoke import FailureKind, Performance, Rejection, SmokeFailure, SmokeResult
 from gpucheck.printable import counted
 from gpucheck.processes.exhausted import exhausted
+from gpucheck.processes.ranks.nccl_log import error_text
 from gpucheck.processes.ranks.supervisor import Ending, RankEnd
 from gpucheck.processes.signals import signal_name
 from gpucheck.train.progress import AFTER, BEFORE, Position, RankReport, position_of
@@ -187,9 +188,9 @@ def _verdict(ending: Ending[RankReport], options: SmokeOptions) -> tuple[Failure
     ranks = ending.ranks
     for rank in ranks:
         if rank.error and rank.error.missing:
-            return "missing-package", rank, f"{rank.error.type}: {_first_line(rank.error.message)}"
+            return "missing-package", rank, f"{rank.error.type}: {error_text(rank.error.message)}"
         if rank.error and rank.error.kind == "no-device":
-            return "no-device", rank, _first_line(rank.error.message)
+            return "no-device", rank, error_text(rank.error.message)
     # NCCL's watchdog ends its process with SIGABRT when a peer fails: a cause only if no rank raised.
     raised = ending.errors
     for rank in ranks:
@@ -200,7 +201,7 @@ def _verdict(ending: Ending[RankReport], options: SmokeOptions) -> tuple[Failure
             return "garbage", rank, rank.unreadable
     if raised:
         first, error = raised[0]
-        return "raised", first, f"{error.type}: {_first_line(error.message)}".removesuffix(": ")
+        return "raised", first, f"{error.type}: {error_text(error.message)}".removesuffix(": ")
     return _hanging(ending, options)
 
 
@@ -239,11 +240,6 @@ def _pace(ending: Ending[RankReport], running: list[Rank]) -> float:
     return (newest.entered - (ending.ended - ending.seconds)) / step if step >= PACE_FROM_STEP else 0.0
 
 
-def _first_line(message: str) -> str:
-    """torch appends native stacks of dozens of lines to its messages."""
-    return message.strip().partition("\n")[0]
-
-
 def _stack(rank: Rank) -> tuple[str, ...]:
     return rank.error.frames if rank.error else rank.stack
 
@@ -270,7 +266,7 @@ def _state(rank: Rank, ending: Ending[RankReport], options: SmokeOptions) -> str
         since = f" for {ending.ended - _at(rank).entered:.1f} s" if _at(rank).entered else ""
         return f"{where}{since}, process state {rank.process_state}"
     if rank.error:
-        return f"{where}, raised {rank.error.type}: {_first_line(rank.error.message)}"
+        return f"{where}, raised {rank.error.type}: {error_text(rank.error.message)}"
     if rank.unreadable:
         return f"{where}, {rank.unreadable}"
     return f"{where}, {_died(rank.status)}" if rank.status else f"finished ({AFTER[-1]})"

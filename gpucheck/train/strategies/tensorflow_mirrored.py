@@ -104,28 +104,28 @@ def _train(tf: Any, strategy: Any, rank: Rank, _: str, progress: Progress, steps
         variables = [tf.Variable(value) for value in values]
         velocities = [tf.Variable(tf.zeros_like(value), trainable=False) for value in values]
     step_of = _step(tf, strategy, forward, variables, velocities, model_named(options.model).learning_rate)
-    losses: list[float | None] = []
-    checkpoints = [Checkpoint(step=0, parameters=_hashes(strategy, variables))]
+    made = Trained(initial=values, checkpoints=[Checkpoint(step=0, parameters=_hashes(strategy, variables))])
     warm = 0.0
     for step, chosen in enumerate(rank.plan(steps), start=1):
         progress.enter("load", step)
         parts = [chosen[part::replicas] for part in range(replicas)]
         spread = strategy.experimental_distribute_values_from_function(
             lambda context, parts=parts: tuple(
-                tf.constant(values[parts[context.replica_id_in_sync_group]])
-                for values in (samples.images, samples.labels)
+                tf.constant(of_all[parts[context.replica_id_in_sync_group]])
+                for of_all in (samples.images, samples.labels)
             )
         )
         progress.enter("step", step)
         loss = strategy.reduce(tf.distribute.ReduceOp.SUM, step_of(spread), axis=None)
-        losses.append(number(float(loss) / replicas))
+        made.losses.append(number(float(loss) / replicas))
         progress.enter("check", step)
         warm = progress.busy() if step == 1 else warm
         if step % options.check_every == 0 or step == steps:
             parameters, state = _hashes(strategy, variables), _hashes(strategy, velocities)
-            checkpoints.append(Checkpoint(step=step, parameters=parameters, optimizer=state))
-    final = [strategy.experimental_local_results(variable)[0].numpy() for variable in variables]
-    return Trained(losses, checkpoints, values, final, progress.busy() - warm)
+            made.checkpoints.append(Checkpoint(step=step, parameters=parameters, optimizer=state))
+    made.final = [strategy.experimental_local_results(variable)[0].numpy() for variable in variables]
+    made.seconds = progress.busy() - warm
+    return made
 
 
 def _step(

@@ -24,6 +24,7 @@ from gpucheck.train.strategies import Strategy
 from gpucheck.train.torch.rank import autocast, build_layers, build_model, open_rank
 from gpucheck.train.torch.training import Averaging, Wrapped, report
 
+MICRO_BATCHES = 4
 _torch = partial(Strategy, framework="torch", module=__name__, packages=("torch", "numpy"))
 STRATEGIES = (
     _torch(
@@ -149,7 +150,7 @@ def model_parallel(spec: RankSpec, progress: Progress) -> RankReport:
         rank,
         {
             f"one device, layers split over {len(rank.devices)}": partial(wrap, 1),
-            f"one device, pipeline of {options.micro_batches} micro-batches": partial(wrap, options.micro_batches),
+            f"one device, pipeline of {MICRO_BATCHES} micro-batches": partial(wrap, MICRO_BATCHES),
         },
         communication="inside forward and backward (activations and their gradients), not measured separately",
     )

@@ -14,7 +14,7 @@ import msgspec
 
 from gpucheck.processes.ranks.nodes import leave_store, open_store
 from gpucheck.train import data
-from gpucheck.train.models import MOMENTUM, model_named
+from gpucheck.train.models import model_named
 from gpucheck.train.progress import Progress, RankDevice, RankReport
 from gpucheck.train.session import Rank
 from gpucheck.train.spec import NVLS, RankPlacement, RankSpec, Rejected, plan, unsupported
@@ -122,9 +122,6 @@ def settle(torch: Any, precision: str) -> None:
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
     torch.backends.cudnn.benchmark = False
-    # The fused attention kernels add up their gradients in no fixed order.
-    torch.backends.cuda.enable_flash_sdp(enabled=False)
-    torch.backends.cuda.enable_mem_efficient_sdp(enabled=False)
     # In torch 2.13 this is the call that imports torch._dynamo, 800 modules that DDP would import a moment later.
     torch.use_deterministic_algorithms(True)
 
@@ -172,11 +169,6 @@ def build_layers(torch: Any, name: str, seed: int) -> list[Any]:
 
 def build_model(torch: Any, name: str, seed: int, device: Any) -> Any:
     return torch.nn.Sequential(*build_layers(torch, name, seed)).to(device)
-
-
-def build_optimizer(torch: Any, parameters: Any, name: str) -> Any:
-    # Adam would divide rounding noise by its own size and blur the reference.
-    return torch.optim.SGD(parameters, lr=model_named(name).learning_rate, momentum=MOMENTUM)
 
 
 def autocast(torch: Any, device: Any, precision: str) -> Any:

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from gpucheck.model.smoke import Checkpoint
+from gpucheck.train.models import MOMENTUM, model_named
 from gpucheck.train.progress import Progress, RankReport, Sums
 from gpucheck.train.session import Rank, Trained, number, train_and_report
 from gpucheck.train.spec import fault_of
 from gpucheck.train.torch.rank import (
     autocast,
     build_model,
-    build_optimizer,
     digest,
     memory_in_use,
     raw,
@@ -189,11 +189,7 @@ class Training:
     def __init__(
         self, rank: Rank, progress: Progress, wrapped: Wrapped, batches: Iterator[tuple[Any, Any]], record: str
     ) -> None:
-        self._losses: list[float | None] = []
-        self._gradients: list[str] = []
-        self._sums: list[Sums] = []
-        self._checkpoints: list[Checkpoint] = []
-        self._compute_seconds: list[float] = []
+        self._made = Trained()
         self._fed = hashlib.sha256()
         self._parameters = list(wrapped.model.parameters())
         self._rank, self._progress = rank, progress
@@ -201,7 +197,9 @@ class Training:
         self._batches, self._record = batches, record
         # Gradients that are spread over the ranks cannot be hashed in each step.
         self._per_step = self._averaging is not None or not rank.group
-        self._optimizer = build_optimizer(rank.torch, self._parameters, rank.options.model)
+        # Adam would divide rounding noise by its own size and blur the reference.
+        rate = model_named(rank.options.model).learning_rate
+        self._optimizer = rank.torch.optim.SGD(self._parameters, lr=rate, momentum=MOMENTUM)
         self._scaler = rank.torch.amp.GradScaler(
             rank.device.type,
             enabled=rank.options.precision == "fp16",
@@ -211,10 +209,10 @@ class Training:
 
     def run(self, steps: int) -> Trained:
         """All steps, with a comparison across the ranks before the first and after every few."""
-        every = self._rank.options.check_every
-        initial = self._values()
+        every, made = self._rank.options.check_every, self._made
+        made.initial = self._values()
         (everybody,) = self._exchange("start", digest(self._parameters))
-        self._checkpoints.append(Checkpoint(step=0, parameters=everybody))
+        made.checkpoints.append(Checkpoint(step=0, parameters=everybody))
         warm = 0.0
         for step in range(1, steps + 1):
             self._train(step)
@@ -222,17 +220,8 @@ class Training:
                 self._compare(step)
             if step == 1:
                 warm = self._progress.busy()
-        return Trained(
-            losses=self._losses,
-            checkpoints=self._checkpoints,
-            initial=initial,
-            final=self._values(),
-            seconds=self._progress.busy() - warm,
-            fed=self._fed.hexdigest(),
-            gradients=tuple(self._gradients),
-            sums=tuple(self._sums),
-            compute_seconds=tuple(self._compute_seconds),
-        )
+        made.final, made.fed, made.seconds = self._values(), self._fed.hexdigest(), self._progress.busy() - warm
+        return made
 
     def _values(self) -> list[Any]:
         return [whole(parameter).detach().cpu().numpy().copy() for parameter in self._parameters]
@@ -266,7 +255,7 @@ class Training:
         self._wait()
         progress.enter("check", step)
         seconds = self._computed() - before
-        self._compute_seconds.append(seconds if on_gpu is None else seconds - queued + on_gpu)
+        self._made.compute_seconds.append(seconds if on_gpu is None else seconds - queued + on_gpu)
 
     def _computed(self, phases: tuple[str, ...] = COMPUTING) -> float:
         """Seconds in computing phases, without those in which other work had the CPU: that makes no rank slow."""
@@ -278,23 +267,23 @@ class Training:
             synchronize(self._rank.torch, device)
 
     def _keep(self, loss: Any, images: Any, labels: Any) -> None:
-        self._losses.append(number(loss.item()))
+        self._made.losses.append(number(loss.item()))
         if self._per_step:
-            self._gradients.append(digest(parameter.grad for parameter in self._parameters))
+            self._made.gradients.append(digest(parameter.grad for parameter in self._parameters))
         self._fed.update(raw(images))
         self._fed.update(raw(labels))
         if self._averaging is not None:
-            self._sums.append(self._averaging.collect())
+            self._made.sums.append(self._averaging.collect())
 
     def _compare(self, step: int) -> None:
         if self._per_step:
-            since = self._checkpoints[-1].step
-            gradients = hashlib.sha256("".join(self._gradients[since:]).encode()).hexdigest()
+            since = self._made.checkpoints[-1].step
+            gradients = hashlib.sha256("".join(self._made.gradients[since:]).encode()).hexdigest()
         else:
             gradients = digest(parameter.grad for parameter in self._parameters)
         state = digest(entry["momentum_buffer"] for entry in self._optimizer.state.values())
         everybody = self._exchange(f"step-{step}", digest(self._parameters), gradients, state)
-        self._checkpoints.append(
+        self._made.checkpoints.append(
             Checkpoint(step=step, parameters=everybody[0], gradients=everybody[1], optimizer=everybody[2])
         )
 
