@@ -62,9 +62,7 @@ class Verified(NamedTuple):
         return next((name for name in BAD if name in self.statuses), None)
 
 
-def gpg(
-    home: Path | None, *arguments: str | Path, seconds: float | None = None
-) -> "subprocess.CompletedProcess[bytes]":
+def gpg(home: Path | None, *arguments: str | Path, seconds: float | None = None) -> Finished:
     """Run gpg without questions. home: its directory, None for the user's. Raises NotInstalledError, HungError.
 
     In a directory of its own gpg has the agent that `agent` started, and needs none for public keys.

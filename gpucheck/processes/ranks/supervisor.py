@@ -65,8 +65,8 @@ class RankRun(msgspec.Struct, Generic[Report], frozen=True, kw_only=True):
     stall_s: Callable[[Sequence[bytes]], float] = lambda _: math.inf
 
 
-class RankEnd(msgspec.Struct, Generic[Report], frozen=True, kw_only=True):
-    """State of one rank at the end of the run.
+class RankEnd(msgspec.Struct, Generic[Report], kw_only=True):
+    """State of one rank, in an ending that at the end of the run.
 
     progress: its last progress, as JSON. status: exit status, negative for a signal as in subprocess; None if it was
     still running. process_state: the kernel's one-letter state, of a running rank. part: its last report of a part.
@@ -163,21 +163,13 @@ def rank_specs(run: RankRun[Any], folder: str) -> list[RankSpec[Any]]:
 class _Rank(Generic[Report]):
     def __init__(self, spec: RankSpec[Any], run: RankRun[Report], environment: Mapping[str, str]) -> None:
         module, *arguments = run.program
-        self.rank, self._type, self._stack = spec.rank, run.report, stack_file(spec.folder, spec.rank)
+        arguments.append(str(spec.rank))
         self.child = Child(
-            python_module(module),
-            environment,
-            *arguments,
-            str(spec.rank),
-            stdin=subprocess.PIPE,
-            folder=Path(spec.folder),
+            python_module(module), environment, *arguments, stdin=subprocess.PIPE, folder=Path(spec.folder)
         )
         self.child.send(msgspec.json.encode(spec))
-        self.ready, self.progress = False, b""
-        self.unreadable: str | None = None
-        self.part: Report | None = None
-        self.report: Report | None = None
-        self.error: RankError | None = None
+        self._type, self._stack = run.report, stack_file(spec.folder, spec.rank)
+        self.seen, self.ready = RankEnd[Report](rank=spec.rank), False
         self.shared: list[Report] = []
 
     @property
@@ -197,25 +189,25 @@ class _Rank(Generic[Report]):
             if message.kind == "ready":
                 self.ready = True
             elif message.kind == "at":
-                self.progress = bytes(message.value)
+                self.seen.progress = bytes(message.value)
             elif message.kind == "error":
-                self.error = msgspec.json.decode(message.value, type=RankError)
+                self.seen.error = msgspec.json.decode(message.value, type=RankError)
             elif message.kind == "shared":
                 self.shared.append(msgspec.json.decode(message.value, type=self._type))
             else:
                 report = msgspec.json.decode(message.value, type=self._type)
-                if report.rank != self.rank:
-                    self.unreadable = f"its report is that of rank {report.rank}"
+                if report.rank != self.seen.rank:
+                    self.seen.unreadable = f"its report is that of rank {report.rank}"
                 elif message.kind == "part":
-                    self.part = report
+                    self.seen.part = report
                 else:
-                    self.report = report
+                    self.seen.report = report
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            self.unreadable = f"its report cannot be read: {error}"
+            self.seen.unreadable = f"its report cannot be read: {error}"
 
     def is_sound(self) -> bool:
         self.listen()
-        return self.status == 0 and self.report is not None and self.unreadable is None
+        return self.status == 0 and self.seen.report is not None and self.seen.unreadable is None
 
     def stack(self) -> tuple[str, ...]:
         """Return the frames of the main thread, innermost first; empty if faulthandler wrote none."""
@@ -223,18 +215,15 @@ class _Rank(Generic[Report]):
 
     def end(self) -> RankEnd[Report]:
         self.listen()
-        status, missing = self.status, "it ended with exit status 0 and left no report"
+        status, seen, missing = self.status, self.seen, "it ended with exit status 0 and left no report"
         printed = ("".join(c for c in line if c.isprintable()) for line in self.child.printed().splitlines())
         output = [short for line in printed if (short := line[:OUTPUT_WIDTH].strip())]
-        return RankEnd(
-            rank=self.rank,
-            progress=self.progress,
+        return msgspec.structs.replace(
+            seen,
             status=status,
             process_state=self._state() if status is None else None,
-            report=self.report if self.is_sound() else None,
-            part=self.part,
-            unreadable=(self.unreadable or (None if self.report else missing)) if status == 0 else None,
-            error=self.error,
+            report=seen.report if self.is_sound() else None,
+            unreadable=(seen.unreadable or (None if seen.report else missing)) if status == 0 else None,
             stack=self.stack(),
             output=tuple(output[-OUTPUT_LINES:]),
         )
@@ -265,14 +254,14 @@ class _Since:
 def _watch(ranks: Sequence[_Rank[Report]], run: RankRun[Report], started: float) -> Reason:
     broken_since: float | None = None
     waiting = Waiting([rank.child.process.pid for rank in ranks])
-    lines, begun, moved = [rank.progress for rank in ranks], _Since(started), _Since(started)
+    lines, begun, moved = [rank.seen.progress for rank in ranks], _Since(started), _Since(started)
     limit_s = run.start_s + run.timeout_s
     while True:
         for rank in ranks:
             rank.listen()
         now = time.monotonic()
         waited = waiting.look(now)
-        if lines != (lines := [rank.progress for rank in ranks]):
+        if lines != (lines := [rank.seen.progress for rank in ranks]):
             moved = _Since(now, waited)
         if limit_s > run.timeout_s and run.has_begun(lines):
             begun, limit_s = _Since(now, waited), run.timeout_s
@@ -312,4 +301,4 @@ def _stop(ranks: Sequence[_Rank[Report]]) -> tuple[int, ...]:
     left = end([rank.child.group for rank in ranks], ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)), listen)
     for rank in ranks:
         rank.child.close()
-    return tuple(rank.rank for rank in ranks if rank.child.group in left)
+    return tuple(rank.seen.rank for rank in ranks if rank.child.group in left)
