@@ -138,9 +138,3 @@ _ALL = (
     Model("mlp", "multilayer perceptron, 101770 parameters", _mlp, 0.1, 10, tensorflow=_mlp_of_tensorflow),
 )
 MODELS = {model.name: model for model in _ALL}
-
-
-def model_named(name: str) -> Model:
-    if name not in MODELS:
-        raise LookupError(f"unknown model {name}. Available: {', '.join(MODELS)}")
-    return MODELS[name]

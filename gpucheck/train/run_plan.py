@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from gpucheck.model.smoke import SmokeLimits
 from gpucheck.printable import counted
-from gpucheck.train.models import MODELS, model_named
+from gpucheck.train.models import MODELS
 from gpucheck.train.spec import MIN_STEPS, NVLS, TOLERANCE, SmokeOptions, unsupported
 from gpucheck.train.strategies import Strategy, choose
 
@@ -61,7 +61,7 @@ def plan(
     Raises LookupError or ValueError with a complete sentence: what is invalid, and what is valid.
     """
     strategies = choose(framework, strategy)
-    model = model_named(options.model)
+    model = MODELS[options.model]
     for capability in capabilities:
         problem = unsupported(options.precision, capability)
         if problem is not None:
@@ -104,14 +104,14 @@ def on_all_gpus(
 
 
 def _with_batch(options: SmokeOptions) -> SmokeOptions:
-    most = model_named(options.model).largest_batch // options.world_size
+    most = MODELS[options.model].largest_batch // options.world_size
     return replace(options, batch_per_rank=max(1, min(options.batch_per_rank, most)))
 
 
 def _why_not(strategy: Strategy, options: SmokeOptions) -> str | None:
     """Return why a strategy cannot run with these options and what can; None if it can."""
     name = f"{strategy.framework} {strategy.name}"
-    if strategy.framework == "tensorflow" and model_named(options.model).tensorflow is None:
+    if strategy.framework == "tensorflow" and MODELS[options.model].tensorflow is None:
         names = " or ".join(model.name for model in MODELS.values() if model.tensorflow is not None)
         return f"--model {options.model}: {name} has {names}. Choose one, or add --framework torch."
     if options.precision not in strategy.precisions and strategy.trains:

@@ -33,35 +33,20 @@ class Event:
         return later.at - self.at
 
 
-class Torch:
-    """torch with the events of a GPU, and an all-reduce of one rank."""
-
-    cuda = SimpleNamespace(Event=Event)
-
-    def __init__(self):
-        future = torch.futures.Future()
-        future.set_result([torch.ones(4)])
-        work = SimpleNamespace(get_future=lambda: future)
-        self.distributed = SimpleNamespace(all_reduce=lambda share, async_op: work)
-
-    def __getattr__(self, name):
-        return getattr(torch, name)
-
-
-def averaging(device):
-    rank = SimpleNamespace(
-        torch=Torch(), spec=SimpleNamespace(processes=2, rank=0), device=device, options=SmokeOptions()
-    )
-    return Averaging(rank, Progress(SimpleNamespace(send=lambda *_: None)))
-
-
 def bucket(number, *, last):
     return SimpleNamespace(buffer=lambda: torch.ones(4), index=lambda: number, is_last=lambda: last)
 
 
 @pytest.mark.parametrize(("device", "seconds"), [(Device("cpu"), 0.007), (torch.device("cpu"), None)])
-def test_the_backward_pass_ends_where_its_last_gradients_are_computed(device, seconds):
-    hook = averaging(device)
+def test_the_backward_pass_ends_where_its_last_gradients_are_computed(monkeypatch, device, seconds):
+    future = torch.futures.Future()
+    future.set_result([torch.ones(4)])
+    work = SimpleNamespace(get_future=lambda: future)
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda share, async_op: work)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    spec = SimpleNamespace(processes=2, rank=0)
+    rank = SimpleNamespace(torch=torch, spec=spec, device=device, options=SmokeOptions())
+    hook = Averaging(rank, Progress(SimpleNamespace(send=lambda *_: None)))
     for step in (1, 2):
         hook.begin(step)
         hook.begin_backward()

@@ -60,13 +60,8 @@ def choose(framework: str, strategy: str | None) -> tuple[Strategy, ...]:
     Raises LookupError with what the framework has.
     """
     strategies = all_strategies().values()
-    frameworks = dict.fromkeys(s.framework for s in strategies)
-    if framework != "all" and framework not in frameworks:
-        raise LookupError(f"unknown framework {framework}. Available: {', '.join(frameworks)}")
     of_framework = [s for s in strategies if framework in ("all", s.framework)]
-    if strategy is None:
-        return tuple(s for s in of_framework if s.default)
-    chosen = tuple(s for s in of_framework if strategy in ("all", s.name))
+    chosen = tuple(s for s in of_framework if (s.default if strategy is None else strategy in ("all", s.name)))
     if not chosen:
         names = ", ".join(dict.fromkeys(s.name for s in of_framework))
         others = [s.framework for s in strategies if s.name == strategy]

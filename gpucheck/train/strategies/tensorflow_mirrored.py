@@ -14,7 +14,7 @@ from typing import Any
 from gpucheck.model.smoke import Checkpoint
 from gpucheck.printable import counted
 from gpucheck.train import data
-from gpucheck.train.models import MOMENTUM, model_named
+from gpucheck.train.models import MODELS, MOMENTUM
 from gpucheck.train.progress import CUDA_WHEELS, Progress, RankDevice, RankReport
 from gpucheck.train.session import ONE_DEVICE, Rank, Trained, number, train_and_report
 from gpucheck.train.spec import RankPlacement, RankSpec, SmokeOptions, devices_used
@@ -91,7 +91,7 @@ def place(tf: Any, options: SmokeOptions) -> tuple[RankPlacement, tuple[RankDevi
 
 
 def _network(tf: Any, options: SmokeOptions) -> tuple[list[Any], Callable[[list[Any], Any], Any]]:
-    model = model_named(options.model)
+    model = MODELS[options.model]
     assert model.tensorflow is not None  # noqa: S101 - the plan has rejected it
     return model.tensorflow(tf, options.seed)
 
@@ -103,7 +103,7 @@ def _train(tf: Any, strategy: Any, rank: Rank, _: str, progress: Progress, steps
     with strategy.scope():
         variables = [tf.Variable(value) for value in values]
         velocities = [tf.Variable(tf.zeros_like(value), trainable=False) for value in values]
-    step_of = _step(tf, strategy, forward, variables, velocities, model_named(options.model).learning_rate)
+    step_of = _step(tf, strategy, forward, variables, velocities, MODELS[options.model].learning_rate)
     made = Trained(initial=values, checkpoints=[Checkpoint(step=0, parameters=_hashes(strategy, variables))])
     warm = 0.0
     for step, chosen in enumerate(rank.plan(steps), start=1):

@@ -14,7 +14,7 @@ import msgspec
 
 from gpucheck.processes.ranks.nodes import leave_store, open_store
 from gpucheck.train import data
-from gpucheck.train.models import model_named
+from gpucheck.train.models import MODELS
 from gpucheck.train.progress import Progress, RankDevice, RankReport
 from gpucheck.train.session import Rank
 from gpucheck.train.spec import NVLS, RankPlacement, RankSpec, Rejected, plan, unsupported
@@ -164,7 +164,7 @@ def versions(torch: Any) -> dict[str, str | None]:
 def build_layers(torch: Any, name: str, seed: int) -> list[Any]:
     """The layers of the model on the CPU, in order; equal seeds give equal parameters whatever the device."""
     torch.manual_seed(seed)
-    return model_named(name).torch_layers(torch)
+    return MODELS[name].torch_layers(torch)
 
 
 def build_model(torch: Any, name: str, seed: int, device: Any) -> Any:

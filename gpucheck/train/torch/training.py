@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from gpucheck.model.smoke import Checkpoint
-from gpucheck.train.models import MOMENTUM, model_named
+from gpucheck.train.models import MODELS, MOMENTUM
 from gpucheck.train.progress import Progress, RankReport, Sums
 from gpucheck.train.session import Rank, Trained, number, train_and_report
 from gpucheck.train.spec import fault_of
@@ -198,7 +198,7 @@ class Training:
         # Gradients that are spread over the ranks cannot be hashed in each step.
         self._per_step = self._averaging is not None or not rank.group
         # Adam would divide rounding noise by its own size and blur the reference.
-        rate = model_named(rank.options.model).learning_rate
+        rate = MODELS[rank.options.model].learning_rate
         self._optimizer = rank.torch.optim.SGD(self._parameters, lr=rate, momentum=MOMENTUM)
         self._scaler = rank.torch.amp.GradScaler(
             rank.device.type,
