@@ -50,32 +50,14 @@ def test_a_cpu_build_is_not_reported_as_a_host_without_gpus():
 
 
 def test_leftovers_of_jobs_do_not_reach_the_ranks_and_are_named():
-    caller = {
-        "PATH": "/bin",
-        "NCCL_P2P_DISABLE": "1",
-        "TORCH_NCCL_BLOCKING_WAIT": "1",
-        "MASTER_ADDR": "node01",
-        "MASTER_PORT": "29500",
-        "LOCAL_RANK": "3",
-        "WORLD_SIZE": "8",
-        "TORCHELASTIC_RUN_ID": "x",
-        "CUDA_VISIBLE_DEVICES": "1,0",
-        "OMP_NUM_THREADS": "64",
-        "RANKED": "mine",
-    }
-    environment, removed = rank_environment(caller, SmokeOptions())
+    left = {"LOCAL_RANK": "3", "MASTER_ADDR": "node01", "MASTER_PORT": "29500", "NCCL_P2P_DISABLE": "1"}
+    left |= {"TORCHELASTIC_RUN_ID": "x", "TORCH_NCCL_BLOCKING_WAIT": "1", "WORLD_SIZE": "8"}
+    own = {"PATH": "/bin", "CUDA_VISIBLE_DEVICES": "1,0", "RANKED": "mine"}
+    environment, removed = rank_environment(left | own | {"OMP_NUM_THREADS": "64"}, SmokeOptions())
 
-    assert removed == (
-        "LOCAL_RANK=3",
-        "MASTER_ADDR=node01",
-        "MASTER_PORT=29500",
-        "NCCL_P2P_DISABLE=1",
-        "TORCHELASTIC_RUN_ID=x",
-        "TORCH_NCCL_BLOCKING_WAIT=1",
-        "WORLD_SIZE=8",
-    )
-    assert {"PATH", "CUDA_VISIBLE_DEVICES", "RANKED"} <= set(environment)
-    assert not {name.partition("=")[0] for name in removed} & set(environment)
+    assert removed == tuple(f"{name}={value}" for name, value in left.items())
+    assert own.items() <= environment.items()
+    assert not left.keys() & environment.keys()
     assert environment["OMP_NUM_THREADS"] == "1"
     assert environment["GLOO_SOCKET_IFNAME"] == "lo"
 
