@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,19 +44,18 @@ def rank_environment(caller: Mapping[str, str], nodes: "Nodes | None") -> tuple[
     loopback always resolves, the host's own name often does not.
     """
     several, interface = _several_hosts(nodes), nodes.interface if nodes else "lo"
-    removed = tuple(sorted(n for n in caller if _LEFTOVERS.fullmatch(n) and not (several and _NETWORK.fullmatch(n))))
-    kept = {name: value for name, value in caller.items() if name not in removed}
+    removed = (n for n in caller if _LEFTOVERS.fullmatch(n) and not (several and _NETWORK.fullmatch(n)))
+    kept, pairs = _without(caller, removed)
     network = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface} if interface else {}
     # In place of ~/.nccl.conf, where sites of several hosts name their network.
     file = {} if several else {"NCCL_CONF_FILE": "/dev/null"}
-    return network | kept | SET_FOR_RANKS | file, _pairs(caller, removed)
+    return network | kept | SET_FOR_RANKS | file, pairs
 
 
 def copying_environment(caller: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return what a process that copies between GPUs gets, and ``NAME=value`` of each variable that it does not get."""
-    removed = tuple(sorted(name for name in caller if _COPYING.fullmatch(name)))
-    kept = {name: value for name, value in caller.items() if name not in removed}
-    return kept | SET_FOR_COPIES, _pairs(caller, removed)
+    kept, pairs = _without(caller, filter(_COPYING.fullmatch, caller))
+    return kept | SET_FOR_COPIES, pairs
 
 
 def independent(caller: Mapping[str, str]) -> dict[str, str]:
@@ -97,8 +96,11 @@ def _settings(path: Path) -> Iterator[str]:
     yield from (f"{path}: {line.strip()}" for line in lines if "=" in line and not line.startswith("#"))
 
 
-def _pairs(caller: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(f"{name}={caller[name]}" for name in names)
+def _without(caller: Mapping[str, str], removed: Iterable[str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return the variables without these, and ``NAME=value`` of these."""
+    names = sorted(removed)
+    kept = {name: value for name, value in caller.items() if name not in names}
+    return kept, tuple(f"{name}={caller[name]}" for name in names)
 
 
 # The directory of this package, which may not be installed: python -m gpucheck in a checkout.

@@ -51,21 +51,15 @@ class CpuQueue:
     """
 
     def __init__(self) -> None:
-        self._file: int | None = None
+        self._file, self._before = -1, 0.0
         with suppress(OSError):  # a kernel without these statistics: nothing is known to have been waited for
             self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-        self._before = self._now()
+        self.since_last()
 
     def since_last(self) -> float:
-        now = self._now()
-        waited, self._before = now - self._before, now
-        return waited
-
-    def _now(self) -> float:
-        if self._file is None:
-            return 0.0
-        fields = os.pread(self._file, 100, 0).split()
-        return int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
+        fields = os.pread(self._file, 100, 0).split() if self._file >= 0 else []
+        before, self._before = self._before, int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
+        return self._before - before
 
 
 class Progress:

@@ -49,7 +49,7 @@ def test_the_backward_pass_ends_where_its_last_gradients_are_computed(monkeypatc
     hook = Averaging(rank, Progress(SimpleNamespace(send=lambda *_: None)))
     for step in (1, 2):
         hook.begin(step)
-        hook.begin_backward()
+        hook.mark()
         hook.average(bucket(0, last=False))
         hook.average(bucket(1, last=True))
 

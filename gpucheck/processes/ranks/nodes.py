@@ -13,6 +13,10 @@ from typing import Any
 import msgspec
 
 SIOCGIFADDR = 0x8915  # <linux/sockios.h>
+REFUSED = {
+    errno.EADDRINUSE: "the port is in use: choose another, the same on every host",
+    errno.EADDRNOTAVAIL: "this is host 0, and the address is not one of its own",
+}
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,12 +87,7 @@ def _try_port(family: int, address: tuple[object, ...], place: str) -> None:
         try:
             probe.bind(address)
         except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                why = "the port is in use: choose another, the same on every host"
-            elif error.errno == errno.EADDRNOTAVAIL:
-                why = "this is host 0, and the address is not one of its own"
-            else:
-                why = f"cannot listen there: {error.strerror}"
+            why = REFUSED.get(error.errno or 0, f"cannot listen there: {error.strerror}")
             raise ValueError(f"{place}: {why}.") from error
 
 

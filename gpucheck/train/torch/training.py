@@ -35,24 +35,16 @@ class Averaging:
     def __init__(self, rank: Rank, progress: Progress) -> None:
         self._torch, self._progress, self._fault = rank.torch, progress, fault_of(rank.options, rank.spec.rank)
         self._world, self._device = rank.spec.processes, rank.device
-        self._step = 0
-        self._began = 0.0
         self._signs: dict[int, Any] = {}
-        self._clear()
+        self.begin(0)
 
-    def _clear(self) -> None:
+    def begin(self, step: int) -> None:
+        """Forget what an earlier step left."""
+        self._step, self._began = step, time.monotonic()
         self._sent: list[Any] = []
         self._norms: list[Any] = []
         self._received: dict[int, Any] = {}
         self._backward: list[Any] = []
-
-    def begin(self, step: int) -> None:
-        self._clear()
-        self._step, self._began = step, time.monotonic()
-
-    def begin_backward(self) -> None:
-        """The backward pass is about to start, and the GPU has nothing to do."""
-        self._mark()
 
     def backward_seconds(self) -> float | None:
         """Return how long the GPU computed in the backward pass; None on CPUs, where the host's clock has it.
@@ -64,7 +56,8 @@ class Averaging:
             return None
         return float(self._backward[0].elapsed_time(self._backward[-1])) / 1e3
 
-    def _mark(self) -> None:
+    def mark(self) -> None:
+        """Put on the GPU's clock that the backward pass begins, when it has nothing to do, or ends."""
         if self._device.type == "cuda":
             event = self._torch.cuda.Event(enable_timing=True)
             event.record()
@@ -79,7 +72,7 @@ class Averaging:
             self._norms.append(wide.norm())
         self._slow_down()
         if bucket.is_last():
-            self._mark()
+            self.mark()
             self._progress.enter("allreduce", self._step)
         summed = self._torch.distributed.all_reduce(buffer.div_(self._world), async_op=True).get_future()
         return summed.then(self._arrived(number_))
@@ -240,7 +233,7 @@ class Training:
             loss = torch.nn.functional.cross_entropy(self._forward(images), labels)
         self._wait()
         if self._averaging is not None:
-            self._averaging.begin_backward()
+            self._averaging.mark()
         queued = self._computed(("backward",))
         progress.enter("backward", step)  # the averaging enters "allreduce" when the last gradients are ready
         self._scaler.scale(loss).backward()
