@@ -9,7 +9,6 @@ import pytest
 
 from gpucheck.processes.group import Group, end
 from tests.shared import END_S
-from tests.train.conftest import wait_until
 
 # Starts a grandchild that ignores SIGTERM, tells its number, and waits.
 FAMILY = """
@@ -65,12 +64,3 @@ def test_a_grandchild_that_ignores_sigterm_goes_with_its_family():
 
     assert end([group], PATIENCE) == ()
     assert state(grandchild) in ("Z", None), "init may take its time to collect it"
-
-
-def test_a_stopped_process_is_ended_too():
-    """SIGTERM does not reach it."""
-    group = started("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)")
-    wait_until(lambda: state(group.process.pid) == "T")
-
-    assert end([group], PATIENCE) == ()
-    assert group.status() == -signal.SIGKILL

@@ -1,5 +1,7 @@
 """Training on every GPU: how many ranks, what is repeated with NVLS, and when the clock starts."""
 
+from unittest.mock import MagicMock
+
 import pytest
 from msgspec.structs import replace
 
@@ -82,9 +84,7 @@ def host(gpus=EIGHT, **fields):
     ],
 )
 def test_gpus_count_where_torch_will_find_them(monkeypatch, fields, environment, number):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("os.environ", environment)
     assert gpus_to_train_on(host(**fields)) == number
 
 
@@ -153,38 +153,12 @@ def test_the_clock_starts_after_the_first_step(run: Run):
     assert (outcome.kind, outcome.step is None or outcome.step > 1) == ("timeout", True)
 
 
-class Tensorflow:
-    """The part of TensorFlow that places devices: it raises as TensorFlow does for differing memory growth."""
-
-    __version__ = "2.21"
-
-    def __init__(self, gpus):
-        self.config = self.experimental = self
-        self.all = [f"gpu{number}" for number in range(gpus)]
-        self.visible, self.growth = list(self.all), set()
-
-    def list_physical_devices(self, kind):
-        return self.all if kind == "GPU" else ["cpu"]
-
-    def set_visible_devices(self, devices, kind):
-        assert kind == "GPU"
-        self.visible = devices
-
-    def set_memory_growth(self, gpu, *, enable):
-        self.growth.add(gpu)
-
-    def start(self):
-        if self.growth not in (set(), set(self.visible)):
-            raise ValueError("Memory growth cannot differ between GPU devices")
-
-    def get_device_details(self, gpu):
-        return {"device_name": gpu}
-
-
 def test_tensorflow_sees_only_the_gpus_that_take_part():
-    tf = Tensorflow(8)
+    """It raises "Memory growth cannot differ between GPU devices" for others that it sees."""
+    tf = MagicMock(__version__="2.21")
+    tf.config.list_physical_devices.return_value = [f"gpu{number}" for number in range(8)]
     where, devices = tensorflow_mirrored.place(tf, SmokeOptions(world_size=2))
-    tf.start()
 
-    assert tf.visible == ["gpu0", "gpu1"]
+    growing = [call.args[0] for call in tf.config.experimental.set_memory_growth.call_args_list]
+    assert tf.config.set_visible_devices.call_args.args[0] == growing == ["gpu0", "gpu1"]
     assert (where.placement, [device.name for device in devices]) == ("gpus", ["GPU:0", "GPU:1"])

@@ -48,9 +48,7 @@ TWO = host(divided(0, *UUIDS[:3]), divided(1, UUIDS[3]))
     ],
 )
 def test_instances_that_train(monkeypatch, there, environment, expected):
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("os.environ", environment)
     assert mig_instances(there) == expected
     if any(gpu.health.mig for gpu in getattr(there.nvml, "gpus", ())):
         assert gpus_to_train_on(there) == len(expected)

@@ -1,6 +1,8 @@
 """A proof names the path that was taken, as the library itself reports it; without that it is a SKIP."""
 
 import threading
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -144,18 +146,12 @@ def test_tensorflow_without_its_cuda_wheels_names_them():
     assert with_wheels.verdict is Verdict.FAIL
 
 
-def test_tensorflow_reports_its_cuda_wheels(monkeypatch):
-    class Tensorflow:
-        __version__ = "2.21.0"
-        sysconfig = type("sysconfig", (), {"get_build_info": staticmethod(lambda: {"cuda_version": "12.5.1"})})
+@pytest.mark.parametrize(("wheel", "version"), [("tensorflow", None), ("nvidia-cuda-runtime-cu12", "12.5.82")])
+def test_tensorflow_reports_its_cuda_wheels(monkeypatch, wheel, version):
+    there = [SimpleNamespace(name=name, version="12.5.82") for name in ("numpy", wheel)]
+    monkeypatch.setattr(tensorflow_mirrored, "distributions", lambda: there)
 
-    def wheels(*names):
-        made = [type("Distribution", (), {"name": name, "version": "12.5.82"}) for name in names]
-        monkeypatch.setattr(tensorflow_mirrored, "distributions", lambda: made)
-        return tensorflow_mirrored.versions(Tensorflow)["CUDA wheels"]
-
-    assert wheels("numpy", "tensorflow") is None
-    assert wheels("numpy", "nvidia-cuda-runtime-cu12") == "12.5.82"
+    assert tensorflow_mirrored.versions(MagicMock(__version__="2.21"))["CUDA wheels"] == version
 
 
 @pytest.mark.parametrize(("gpus", "said"), [(2, ""), (8, ", on 2 of 8 GPUs"), (None, "")])

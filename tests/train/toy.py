@@ -109,7 +109,8 @@ def misbehave(how: str, peers: Peers, pipe: int) -> None:
 
 
 def report(spec: RankSpec, progress: Progress) -> RankReport:
-    same = ("ab" * 32,) * spec.options.world_size
+    same, fed = ("ab" * 32,) * spec.options.world_size, ("ef" * 32,) * spec.options.world_size
+    reference = Reference(max_abs_difference=0.0, max_relative_difference=0.0, loss_last=0.1, data_hashes=fed)
     return RankReport(
         rank=spec.rank,
         world_size=spec.options.world_size,
@@ -124,14 +125,7 @@ def report(spec: RankSpec, progress: Progress) -> RankReport:
         checkpoints=(Checkpoint(step=spec.options.steps, parameters=same, gradients=same, optimizer=same),),
         accuracy=1.0,
         held_out=10,
-        references=(
-            Reference(
-                max_abs_difference=0.0,
-                max_relative_difference=0.0,
-                loss_last=0.1,
-                data_hashes=("ef" * 32,) * spec.options.world_size,
-            ),
-        ),
+        references=(reference,),
         seconds=dict(progress.seconds),
         samples=10,
         samples_seconds=1.0,

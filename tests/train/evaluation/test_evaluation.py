@@ -312,12 +312,8 @@ def test_the_rank_furthest_behind_is_the_one_that_hangs(behind, ahead):
         {"progress": ahead, "process_state": "S"}, {"progress": behind, "process_state": "S"}, reason="deadline"
     )
 
-    assert (answer.kind, answer.rank, answer.phase, answer.step) == (
-        "hang",
-        1,
-        position_of(behind).phase,
-        position_of(behind).step,
-    )
+    place = position_of(behind)
+    assert (answer.kind, answer.rank, answer.phase, answer.step) == ("hang", 1, place.phase, place.step)
 
 
 @pytest.mark.parametrize(
