@@ -27,10 +27,6 @@ class StuckError(Exception):
         super().__init__(f"no end within {seconds:g} s, in {self.call}")
 
 
-class EndedError(Exception):
-    """A call ended with what would have ended the whole program, such as SystemExit."""
-
-
 class _LeaveError(BaseException):
     """Raised inside an abandoned call; no ``except Exception`` there may catch it."""
 
@@ -83,7 +79,8 @@ def in_time(name: str, call: Callable[[], Answer], seconds: float) -> Answer:
         raise stuck
     if isinstance(errors[0], Exception):
         raise errors[0]
-    raise EndedError(f"{type(errors[0]).__name__}: {errors[0]}") from errors[0]
+    # What would have ended the whole program, such as SystemExit.
+    raise RuntimeError(f"{type(errors[0]).__name__}: {errors[0]}") from errors[0]
 
 
 def _interrupt(thread: threading.Thread) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import platform
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -58,7 +59,7 @@ class Rank(NamedTuple):
             placement_reason=self.where.reason + more,
             devices=self.described,
             seconds=dict(self.progress.seconds),
-            versions=self.versions,
+            versions={"python": platform.python_version(), **self.versions},
             **found,
         )
 

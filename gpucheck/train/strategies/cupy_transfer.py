@@ -3,7 +3,6 @@
 CuPy has no CPU form: without a CUDA device nothing is run, and this is reported. CuPy is imported inside the functions.
 """
 
-import platform
 import time
 from functools import partial
 from typing import Any
@@ -42,10 +41,9 @@ def transfer(spec: RankSpec, progress: Progress) -> RankReport:
     except runtime.CUDARuntimeError as error:
         raise Rejected("no-device", f"CuPy {cupy.__version__} sees no CUDA device: {error}") from error
     used = spec.options.world_size
-    reason = devices_used(used, there)
-    where, numbers = RankPlacement("gpus", "memcpyPeer", reason), list(range(used))
+    numbers, where = list(range(used)), RankPlacement("gpus", "memcpyPeer", devices_used(used, there))
     if there < used:
-        where, numbers = RankPlacement("shared-gpu", "memcpyPeer", f"{reason}: copies within cuda:0"), [0] * used
+        numbers, where = [0] * used, RankPlacement("shared-gpu", "memcpyPeer", f"{where.reason}: copies within cuda:0")
     described = tuple(
         RankDevice(
             name=f"cuda:{number}",
@@ -55,11 +53,7 @@ def transfer(spec: RankSpec, progress: Progress) -> RankReport:
         for number in numbers
     )
     progress.on_device(described[0].name, described[0].bus_id)
-    versions = {
-        "python": platform.python_version(),
-        "cupy": cupy.__version__,
-        "cuda": str(runtime.runtimeGetVersion()),
-    }
+    versions = {"cupy": cupy.__version__, "cuda": str(runtime.runtimeGetVersion())}
     return copy_and_report(Rank(spec, progress, where, described, versions), partial(_move, cupy, numbers))
 
 

@@ -5,7 +5,6 @@ copies, which the report states. TensorFlow is imported inside the functions.
 """
 
 import hashlib
-import platform
 from collections.abc import Callable
 from functools import partial
 from importlib.metadata import distributions
@@ -166,7 +165,6 @@ def versions(tf: Any) -> dict[str, str | None]:
     """Versions of what took part; of CUDA that of the build, and of the wheels with its libraries."""
     build = tf.sysconfig.get_build_info()
     return {
-        "python": platform.python_version(),
         "tensorflow": tf.__version__,
         "cuda": build.get("cuda_version"),
         "cudnn": build.get("cudnn_version"),

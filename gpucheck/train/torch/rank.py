@@ -4,7 +4,6 @@ import ctypes
 import gc
 import hashlib
 import os
-import platform
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -153,7 +152,6 @@ def versions(torch: Any) -> dict[str, str | None]:
     nccl = torch.cuda.nccl.version() if cuda and torch.distributed.is_nccl_available() else None
     cudnn = torch.backends.cudnn.version() if cuda else None
     return {
-        "python": platform.python_version(),
         "torch": str(torch.__version__),
         "cuda": cuda,
         "nccl": ".".join(map(str, nccl)) if nccl else None,
