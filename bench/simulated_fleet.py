@@ -132,7 +132,7 @@ def main():
     templates = {fault: template(options.profile, fault) for fault in kinds}
     for host in hosts:
         made = report(host, templates[host.fault.machine if host.fault else None])
-        (options.folder / f"{host.name}.json").write_bytes(msgspec.json.encode(made))
+        (options.folder / f"{host.name}.json").write_bytes(msgspec.json.encode(made) + b"\n")
     labels = "".join(f"{host.name},{host.rack}\n" for host in hosts)
     (options.folder / "labels.csv").write_text(f"host,rack\n{labels}")
     truth = "".join(f'{h.name},{h.rack},"{h.fault.words if h.fault else ""}"\n' for h in hosts)

@@ -75,7 +75,7 @@ def report_command(sources: tuple[Path, ...], **options: object) -> int:
     """Merge SOURCES into one report and verdict.
 
     SOURCES are report files (.json), directories of them, or - for a stream as printed by
-    ansible, kubectl or srun. The exit status is the verdict of the fleet.
+    kubectl, srun or cat. The exit status is the verdict of the fleet.
     """
     return run(sources, ReportOptions(**options))  # type: ignore[arg-type]  # click made them
 

@@ -10,8 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from gpucheck.fleet.decode import MAX_BYTES
-from gpucheck.fleet.read import ENDINGS, read_file
+from gpucheck.fleet.read import ENDINGS, MAX_BYTES, read_file
 from gpucheck.fleet.row import is_of_few
 from gpucheck.foreign import UnreadableInput, read_text
 from gpucheck.model import Verdict

@@ -1,16 +1,14 @@
 """Many rows as one fleet. What is missing, stands twice or disagrees with itself is named, never left out."""
 
-from collections import Counter, defaultdict
-from collections.abc import Container, Hashable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import datetime, timedelta, timezone
-from itertools import count
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
 from gpucheck.fleet.causes import common_causes, shared_rails
 from gpucheck.fleet.compare import changes
-from gpucheck.fleet.decode import origin
 from gpucheck.fleet.digests import with_votes
 from gpucheck.fleet.outliers import find_outliers, with_outliers
 from gpucheck.fleet.row import LONGEST, REPORT, Labels, is_of_few, labelled
@@ -83,11 +81,11 @@ NAMES = 20
 def drift(rows: Sequence[FleetRow]) -> tuple[Drift, ...]:
     """One entry an attribute and scope where hosts differ; a value that one host lacks is a value too."""
     scopes: dict[tuple[str, str], list[FleetRow]] = defaultdict(list)
-    names = sorted({name for row in rows for name in row.attributes if not _is_place(name)})
+    names = sorted({name for row in rows for name in row.attributes if name not in PLACES})
     with_attributes = [row for row in rows if row.attributes]
     for name in names:
         for row in with_attributes:
-            scope = row.group and _models(row.group) if name in BY_GPU else row.system
+            scope = row.group and row.group.rpartition(", driver ")[0] if name in BY_GPU else row.system
             if scope:
                 scopes[name, scope].append(row)
     found = (_entry(name, scope, members) for (name, scope), members in scopes.items())
@@ -109,37 +107,8 @@ def _entry(name: str, scope: str, members: list[FleetRow]) -> Drift | None:
     )
 
 
-def _is_place(name: str) -> bool:
-    return name in PLACES or name.startswith("label ")
-
-
-def _models(group: str) -> str:
-    return group.rpartition(", driver ")[0]
-
-
-def about_share(row: FleetRow) -> list[FleetProblem]:
-    """Name a host of which there is only such a report, or one of a few checks."""
-    text = f"its report covers {row.gpus or 'no GPU'}: run verify outside jobs and containers."
-    less = f"its report does not prove {'; '.join(row.not_proven)}: run verify without --only."
-    problems = ((text, row.partial), (less, is_of_few(row)))
-    return [_problem(row, "partial", words) for words, found in problems if found]
-
-
 def _problem(row: FleetRow, kind: Literal["clock", "conflict", "name", "partial", "stale"], text: str) -> FleetProblem:
     return FleetProblem(kind=kind, subject=row.host, text=f"{row.host}: {text}")
-
-
-def about_partial(other: FleetRow, winner: FleetRow, report: str) -> tuple[Literal["duplicate", "conflict"], str]:
-    """Return the kind and text of a report that does not count. What it found later, or of other GPUs, is kept.
-
-    report: its name, time and verdict. The start times of reports are ISO 8601 in UTC, so they compare as text.
-    """
-    what = "covers some GPUs only" if other.partial else "is of a few checks only"
-    others = not winner.partial or set(other.gpu_uuids) <= set(winner.gpu_uuids)
-    old = others and (other.started or "") <= (winner.started or "")
-    if old or worst([winner.verdict, other.verdict]) is winner.verdict:
-        return "duplicate", f"{report} {what}, and does not count."
-    return "conflict", f"{report} {what}, and is worse than {winner.source}. Run verify on the host."
 
 
 # Clocks of a healthy fleet agree to a second; reports travel for minutes.
@@ -147,10 +116,6 @@ SKEW = timedelta(minutes=5)
 STALE = timedelta(days=7)
 # Kinds of problem that make the state of the host unknown.
 NOT_KNOWN = ("conflict", "clock")
-# Files that a problem names.
-NAMED = 8
-# Machines of one name in one place that get a row each; what comes after them makes the last one's row doubtful.
-MACHINES = 100
 
 
 def merge(
@@ -163,7 +128,7 @@ def merge(
 ) -> FleetReport:
     """One row a host (its newest report), compared with each other and with the previous merge.
 
-    Reports of one name from different places are a row each: none hides another.
+    Reports of one name that may be of different machines make its row UNKNOWN or worse: none hides another.
     expected: hosts that must have a report; one without is an UNKNOWN row. labels: attributes by host.
     now: the time here, to check the clocks of hosts; None skips that check.
     """
@@ -210,96 +175,48 @@ def _one_each(rows: list[FleetRow], now: datetime | None) -> tuple[dict[str, Fle
         if row.digest is None:
             text = str(row.problems[0].seen) if row.problems else row.host
             problems.append(FleetProblem(kind="unreadable", subject=row.source or row.host, text=f"{text}."))
-    newest = max((t for row in rows if (t := _time(row)) and (now is None or t <= now + SKEW)), default=None)
+    newest = max(filter(None, (_time(row, now) for row in rows)), default=None)
     chosen: dict[str, FleetRow] = {}
-    for host, candidates in by_host.items():
-        machines = _machines(candidates, now)
-        places = Counter(origin(reports[0].source) for reports in machines)
-        for reports in machines:
-            winner = max(reports, key=lambda row: _rank(row, now))
-            others, floor = _about_others(winner, reports, now)
-            found = [*_about_time(winner, now, newest), *about_share(winner), *others]
-            if winner.stated is not None:
-                found.append(_problem(winner, "name", f"its report ({winner.source}) is of {winner.stated}."))
-            if places[origin(winner.source)] > 1:
-                about = f"{winner.source or 'a report'} (started {winner.started})"
-                found.append(_problem(winner, "conflict", f"{about} is of another machine: two hosts have this name."))
-            problems += found
-            unsure = [p for p in found if p.kind in NOT_KNOWN]
-            row = _unsure(winner, unsure, floor) if unsure else winner
-            name = host if len(machines) == 1 else _distinguished(winner, chosen)
-            chosen[name] = replace(row, host=name)
-        if len(machines) > 1:
-            problems.append(_one_name(host, machines))
+    for host, reports in by_host.items():
+        winner = max(reports, key=lambda row: _rank(row, now))
+        found, floor = _about_others(winner, reports, now)
+        found += _about_itself(winner, now, newest)
+        problems += found
+        unsure = [problem for problem in found if problem.kind in NOT_KNOWN]
+        chosen[host] = _unsure(winner, unsure, floor) if unsure else winner
     return chosen, problems
 
 
-def _machines(candidates: list[FleetRow], now: datetime | None) -> list[list[FleetRow]]:
-    """Reports of one name, apart by where they come from, and by the GPUs in them."""
-    by_place: dict[str, list[FleetRow]] = defaultdict(list)
-    for row in candidates:
-        by_place[origin(row.source)].append(row)
-    found: list[list[FleetRow]] = []
-    for rows in by_place.values():
-        machines: list[list[FleetRow]] = []
-        for row in sorted(rows, key=lambda row: _rank(row, now), reverse=True):
-            same = next((machine for machine in machines if not _other_machine(row, machine[0])), None)
-            if same is None and len(machines) < MACHINES:
-                machines.append([row])
-            elif same is None:
-                machines[-1].append(row)
-            else:
-                same.append(row)
-        found += machines
-    return found
-
-
-def _distinguished(row: FleetRow, chosen: Container[str]) -> str:
-    names = (f"{row.host} ({row.source or 'no source'}{f', report {n}' if n > 1 else ''})" for n in count(1))
-    return next(name for name in names if name not in chosen)
-
-
-def _one_name(host: str, machines: list[list[FleetRow]]) -> FleetProblem:
-    sources = sorted({reports[0].source or "no source" for reports in machines})
-    more = f" and {len(sources) - NAMED} more" if len(sources) > NAMED else ""
-    text = (
-        f"{host}: {len(machines)} reports have this name, and each is a row: {', '.join(sources[:NAMED])}{more}. "
-        "Name each report's file after its host."
-    )
-    return FleetProblem(kind="name", subject=host, text=text)
-
-
 def _rank(row: FleetRow, now: datetime | None) -> tuple[bool, bool, bool, float, int, str, str]:
-    """A readable report beats none, a believable clock one from the future, a whole report one of a session or of a few
-    checks.
+    """A readable report beats none, a believable clock another, a whole report one of a session or of a few checks.
 
     Then the newest beats an older one, and the worst a better one.
     """
-    time = _time(row)
+    time = _time(row, now)
     bad = -RANK.index(row.verdict) if row.verdict in RANK else 0
-    stamp = time.timestamp() if time else 0.0
-    usable = row.digest is not None, not _is_future(time, now), not (row.partial or is_of_few(row))
-    return *usable, stamp, bad, row.digest or "", row.source or ""
+    usable = row.digest is not None, time is not None, not (row.partial or is_of_few(row))
+    return *usable, time.timestamp() if time else 0.0, bad, row.digest or "", row.source or ""
 
 
-def _is_future(time: datetime | None, now: datetime | None) -> bool:
-    return bool(now and time and time > now + SKEW)
-
-
-def _about_time(row: FleetRow, now: datetime | None, newest: datetime | None) -> list[FleetProblem]:
+def _about_itself(row: FleetRow, now: datetime | None, newest: datetime | None) -> list[FleetProblem]:
     if row.digest is None:
         return []
-    time = _time(row)
+    found, time = [], _time(row, now)
     if time is None:
-        text = f"its report has no valid start time ({row.started!r}): run verify again."
-        return [_problem(row, "clock", text)]
-    if now and time > now + SKEW:
-        text = f"its report was made {_span(time - now)} in the future: set its clock, run verify again."
-        return [_problem(row, "clock", text)]
-    if newest and newest - time > STALE:
-        text = f"its report is {_span(newest - time)} older than the newest: run verify again."
-        return [_problem(row, "stale", text)]
-    return []
+        text = f"its report starts at {row.started!r}, which is no time before now: set its clock, run verify again."
+        found.append(_problem(row, "clock", text))
+    elif newest and newest - time > STALE:
+        text = f"its report is {(newest - time).days} days older than the newest: run verify again."
+        found.append(_problem(row, "stale", text))
+    if row.partial:
+        text = f"its report covers {row.gpus or 'no GPU'}: run verify outside jobs and containers."
+        found.append(_problem(row, "partial", text))
+    if is_of_few(row):
+        text = f"its report does not prove {'; '.join(row.not_proven)}: run verify without --only."
+        found.append(_problem(row, "partial", text))
+    if row.stated is not None:
+        found.append(_problem(row, "name", f"its report ({row.source}) is of {row.stated}."))
+    return found
 
 
 def _about_others(
@@ -308,34 +225,36 @@ def _about_others(
     """Name what lost: the same report again, an older one, or one that contradicts the winner, and those' verdicts."""
     found: list[FleetProblem] = []
     floor: list[Verdict] = []
-    kind: Literal["duplicate", "conflict"]
     for other in reports:
         if other is winner or other.digest is None:
             continue
         report = f"{other.source or 'another report'} (started {other.started}, {other.verdict.name})"
-        time = _time(other)
-        unordered = time is None or _is_future(time, now)
+        conflict = True
         if other.digest == winner.digest:
-            kind, text = "duplicate", f"the same report again: {other.source}."
+            conflict, text = False, f"the same report again: {other.source}."
+        elif other.source != winner.source or _is_other_machine(other, winner):
+            text = f"{report} is of another machine: two hosts have this name. Name each file after its host."
         elif other.partial or is_of_few(other):
-            kind, text = about_partial(other, winner, report)
+            # What it found later, or of other GPUs, is kept. Start times are ISO 8601 in UTC, so they compare as text.
+            others = not winner.partial or set(other.gpu_uuids) <= set(winner.gpu_uuids)
+            is_old = others and (other.started or "") <= (winner.started or "")
+            conflict = not is_old and worst([winner.verdict, other.verdict]) is not winner.verdict
+            worse = f"is worse than {winner.source}. Run verify on the host" if conflict else "does not count"
+            text = f"{report} {'covers some GPUs' if other.partial else 'is of a few checks'} only, and {worse}."
         elif other.started == winner.started:
-            kind, text = "conflict", f"{report} has the same start time and differs. Remove the wrong one."
-        elif _other_machine(other, winner):
-            kind, text = "conflict", f"{report} is of another machine: two hosts have this name."
-        elif unordered and worst([winner.verdict, other.verdict]) is not winner.verdict:
-            kind, text = "conflict", f"{report} has no valid time, and is worse than {winner.source}."
-        elif unordered:
-            kind, text = "duplicate", f"{report} has no time that can be believed and does not count."
+            text = f"{report} has the same start time and differs. Remove the wrong one."
+        elif _time(other, now) is None:
+            text = f"{report} has no time that can be believed. Remove it, or set the clock of the host."
         else:
-            kind, text = "duplicate", f"{report} is older than {winner.source or 'the newest'} and does not count."
-        if kind == "conflict":
+            conflict, text = False, f"{report} is older than {winner.source or 'the newest'} and does not count."
+        if conflict:
             floor.append(other.verdict)
+        kind: Literal["conflict", "duplicate"] = "conflict" if conflict else "duplicate"
         found.append(FleetProblem(kind=kind, subject=winner.host, text=f"{winner.host}: {text}"))
     return found, floor
 
 
-def _other_machine(one: FleetRow, other: FleetRow) -> bool:
+def _is_other_machine(one: FleetRow, other: FleetRow) -> bool:
     """No GPU in common, both having some: a card is replaced one at a time, so these are two machines."""
     if one.partial or other.partial:  # two sessions of one host
         return False
@@ -365,14 +284,11 @@ def _missing(host: str) -> FleetRow:
     return FleetRow(host=host, verdict=Verdict.UNKNOWN, problems=(finding,))
 
 
-def _time(row: FleetRow) -> datetime | None:
+def _time(row: FleetRow, now: datetime | None) -> datetime | None:
+    """Return when the report was started, None if that is no time, or one of the future."""
     try:
         time = datetime.fromisoformat((row.started or "").replace("Z", "+00:00"))
-        return (time if time.tzinfo else time.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
+        time = (time if time.tzinfo else time.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
     except (ValueError, OverflowError):
         return None
-
-
-def _span(delta: timedelta) -> str:
-    minutes = int(delta.total_seconds() // 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h" if minutes < 2880 else f"{minutes // 1440} days"
+    return None if now and time > now + SKEW else time

@@ -1,12 +1,10 @@
 """Files, directories and streams -> rows, on all processors when there are many files. Nothing is dropped silently.
 
-In what fleet tools print JSON documents are found: NDJSON, concatenated JSON, and lines with a prefix a host. Known are
-``srun --label`` (``12: {``), ``kubectl logs --prefix`` (``[pod/gpucheck-x2x/gpucheck] {``) and ``ansible``
-(``node07 | CHANGED | rc=0 >>`` before the document). Lines of several hosts may be interleaved where each carries its
-prefix. Nothing larger than one document per prefix is held.
+A document comes from a host that may be broken or hostile. A file is one report; a stream holds many, as they are
+printed by ``srun --label`` (``12: {``), ``kubectl logs --prefix`` (``[pod/gpucheck-x2x/gpucheck] {``) or ``cat``.
 """
 
-import io
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,24 +15,28 @@ from typing import IO, NamedTuple
 
 import msgspec
 
-from gpucheck.fleet.decode import (
-    HOST_NAME,
-    MAX_BYTES,
-    OVERSIZED,
-    PACKED,
-    bare,
-    known_as,
-    names_of,
-    rows_of,
-    unreadable,
-)
+from gpucheck.fleet import document as documents
+from gpucheck.fleet.document import UNREADABLE
+from gpucheck.fleet.row import LONGEST, PROBLEMS, REPORT, row
 from gpucheck.foreign import UnreadableInput, opened
+from gpucheck.model import Verdict
+from gpucheck.model.fleet import SCHEMA as FLEET_SCHEMA
 from gpucheck.model.fleet import FleetRow
+from gpucheck.model.record import SCHEMA as REPORT_SCHEMA
 
-ENDINGS = (".json", ".ndjson", ".jsonl")
+# Written by provisioning next to the reports, by name and schema: what it did to each host, and what it would do.
+NO_REPORTS = (("provision", "gpucheck.provision/1"), ("plan", "gpucheck.dry-run/1"))
+# A report of an 8-GPU host is about 100 kB; anything near this is not one.
+MAX_BYTES = 16 * 1024 * 1024
+# 72 GPUs with a finding a pair have 3,000; beyond this a document only costs time.
+MAX_FINDINGS = 20_000
+MAX_GPUS = 1024
+MAX_HOST_NAME = 253
+STREAMS, PACKED = (".ndjson", ".jsonl"), (".gz", ".zst")
+ENDINGS = (".json", *STREAMS)
 REPORTS = tuple(f"{ending}{packed}" for ending in ENDINGS for packed in ("", *PACKED))
-# A saved stream may be larger than a report.
-MAX_STREAM_BYTES = 1024 * 1024 * 1024
+# What may be a name of an inventory.
+HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
 # Below this many files a second process costs more than it saves.
 PARALLEL = 400
 BATCH = 100
@@ -43,117 +45,99 @@ _ENCODER = msgspec.msgpack.Encoder()
 _ROWS = msgspec.msgpack.Decoder(list[FleetRow])
 
 
-# Documents in a stream.
-SRUN = re.compile(rb"^ *(\d{1,7}): ?")
-KUBECTL = re.compile(rb"^\[(?:pod/)?([^\]\s]{1,253})\] ?")
-ANSIBLE = re.compile(rb"^(\S{1,253}) \| ([A-Z]+)!?(?: \| rc=-?\d+)?(?: \| \(stdout\))? ?(?:>>|=>)?\s*")
-# Braces that count: outside of strings. In JSON a string never spans lines.
-TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]')
-MAX_PREFIXES = 200_000
-CUT = "the report is cut off: its end is missing"
-# What all that is open may hold together, looked at every so many lines.
-MAX_HELD = 1024 * 1024 * 1024
-LOOK = 1000
+class _Head(msgspec.Struct):
+    """The part of a document that identifies its kind."""
+
+    schema: str | None = None
+    host: str | None = None
+    msg: str | None = None
+    unreachable: bool = False
 
 
-class Found(NamedTuple):
-    """A document, or the reason why it is missing (document is None).
+_HEAD = msgspec.json.Decoder(_Head)
 
-    label: the prefix before it. number: which of the stream's documents it is, from 1.
+
+def rows_of(document: bytes, name: str, host: str | None = None, *, folder: str = "") -> Sequence[FleetRow]:
+    """Return the row of a report, none for a document of provisioning, or one UNKNOWN row with the reason.
+
+    name: the file or place in a stream, for messages. host: what its file is called; without it, the name in the report
+    counts. folder: of the file, which distinguishes files of one name whose reports are of another host.
     """
-
-    label: str
-    document: bytes | None
-    reason: str = ""
-    number: int = 0
-
-
-class _Open:
-    """What is open behind one prefix: the bytes so far and how many braces wait to be closed."""
-
-    __slots__ = ("depth", "parts", "size")
-
-    def __init__(self) -> None:
-        self.parts: list[bytes] = []
-        self.depth = 0
-        self.size = 0
-
-
-def documents(lines: Iterable[bytes]) -> Iterator[Found]:
-    """Every document in order of its end; then what was still open when the input ended. Other text is passed over."""
-    return (found._replace(number=number) for number, found in enumerate(_documents(lines), 1))
+    if len(document) > MAX_BYTES:
+        return (_oversized(name, host),)
+    try:
+        report = documents.read(document)
+        problems = documents.findings_of(document) if any(one.verdict in PROBLEMS for one in report.findings) else ()
+    except UNREADABLE as error:
+        return _no_report(document, name, host, _words(error))
+    if not 0 < len(report.host) <= MAX_HOST_NAME:
+        return _no_report(document, name, host, f"it names no host, or in more than {MAX_HOST_NAME} characters")
+    for count, most, what in (
+        (len(report.findings), MAX_FINDINGS, "findings"),
+        (len(report.gpus), MAX_GPUS, "GPUs"),
+    ):
+        if count > most:
+            return (unreadable(name, f"{count:,} {what}, and at most {most:,} are read", host=host),)
+    stated = None if host is None or _is_same(host, report.host) else report.host
+    source = f"{folder}/{name}" if folder and stated is not None else name
+    digest = hashlib.sha256(document).hexdigest()[:16]
+    return (row(report, problems, host=host or report.host, stated=stated, source=source, digest=digest),)
 
 
-def _documents(lines: Iterable[bytes]) -> Iterator[Found]:
-    open_: dict[str, _Open] = {}
-    current = ""
-    for number, line in enumerate(lines):
-        if number % LOOK == 0 and sum(state.size for state in open_.values()) > MAX_HELD:
-            largest = max(open_, key=lambda label: open_[label].size)
-            del open_[largest]
-            yield Found(largest, None, "not read: too many reports are interleaved in this stream")
-        if len(line) > MAX_BYTES:
-            yield Found(current, None, OVERSIZED)
-            open_.pop(current, None)
-            continue
-        header = None if current in open_ else ANSIBLE.match(line)
-        if header is None and line[:1] not in b'{}[" \t' and current in open_:
-            # A new host's header while a document is open: the one before was cut off.
-            header = ANSIBLE.match(line)
-            if header:
-                open_.pop(current)
-                yield Found(current, None, CUT)
-        if header:
-            current = _text(header[1])
-            label, rest = current, line[header.end() :]
-            if b"UNREACHABLE" in header[0] and not rest.strip():
-                yield Found(current, None, "unreachable")
-        else:
-            label, rest = _prefix(line, current)
-        yield from _feed(open_, label, rest)
-    for label in open_:
-        yield Found(label, None, CUT)
+def unreadable(name: str, reason: str, *, host: str | None = None, code: str = "fleet.report-unreadable") -> FleetRow:
+    """An UNKNOWN row for a file or stream without a report."""
+    finding = REPORT.unknown(code, f"{name}: {reason}"[:LONGEST])
+    return FleetRow(host=(host or name)[:MAX_HOST_NAME], verdict=Verdict.UNKNOWN, problems=(finding,), source=name)
 
 
-def _feed(open_: dict[str, _Open], label: str, text: bytes) -> Iterator[Found]:
-    """Add a line to what is open behind the label; a document ends where its braces are all closed."""
-    state = open_.get(label)
-    if state is None:
-        if not text.lstrip().startswith(b"{") or len(open_) >= MAX_PREFIXES:
-            return
-        state = open_[label] = _Open()
-    start = 0
-    for token in TOKEN.finditer(text):
-        brace = token[0]
-        if brace == b"{":
-            if not state.depth:
-                start = token.start()
-            state.depth += 1
-        elif brace == b"}" and state.depth:
-            state.depth -= 1
-            if not state.depth:
-                yield Found(label, b"".join((*state.parts, text[start : token.end()])))
-                state.parts, state.size, start = [], 0, token.end()
-    if not state.depth:
-        del open_[label]
-        return
-    state.parts.append(text[start:])
-    state.size += len(text) - start
-    if state.size > MAX_BYTES:
-        del open_[label]
-        yield Found(label, None, OVERSIZED)
+def _oversized(name: str, host: str | None) -> FleetRow:
+    reason = f"larger than {MAX_BYTES // 2**20} MiB, so it is not a host report"
+    return unreadable(name, reason, host=host, code="fleet.report-oversized")
 
 
-def _prefix(line: bytes, current: str) -> tuple[str, bytes]:
-    for pattern, name in ((SRUN, "task "), (KUBECTL, "")):
-        found = pattern.match(line)
-        if found:
-            return name + _text(found[1]), line[found.end() :]
-    return current, line
+def _no_report(document: bytes, name: str, host: str | None, reason: str) -> Sequence[FleetRow]:
+    """host: never the one that a broken document names where its file has a name."""
+    try:
+        head = _HEAD.decode(document)
+    except UNREADABLE as broken:
+        return (unreadable(name, f"not a host report: {_words(broken)}", host=host),)
+    if (_bare(name), head.schema) in NO_REPORTS:
+        return ()
+    host, code = host or head.host, "fleet.report-unreadable"
+    if head.schema == FLEET_SCHEMA:
+        reason, code = "a merged fleet report, not a host's", "fleet.report-merged"
+    elif head.schema is None and (head.msg or head.unreachable):
+        reason, code = f"the host gave no report: {head.msg or 'unreachable'}", "fleet.host-unreachable"
+    elif head.schema != REPORT_SCHEMA:
+        found = "no schema" if head.schema is None else f"schema {head.schema!r}"
+        reason = f"not a host report: {found}, this gpucheck reads {REPORT_SCHEMA!r}"
+        code = "fleet.schema-unknown"
+    else:
+        reason = f"not a host report: {reason}"
+    return (unreadable(name, reason, host=host, code=code),)
 
 
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "replace")
+def _words(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if "truncated" in str(error):
+        return "it is cut off, or it is not JSON"
+    if "trailing characters" in str(error):
+        return "it holds more than one document. Name a file of several .ndjson"
+    return str(error) or type(error).__name__
+
+
+def _bare(name: str) -> str:
+    """Return the file name without what a report's file ends in."""
+    for ending in (*PACKED, *ENDINGS):
+        name = name.removesuffix(ending)
+    return name
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two names are equal, or one is the short form of the other."""
+    one, other = one.casefold(), other.casefold()
+    return one == other or one == other.partition(".")[0] or one.partition(".")[0] == other
 
 
 # Files and directories.
@@ -181,81 +165,90 @@ def read_reports(paths: Iterable[Path]) -> Iterator[FleetRow]:
             yield from _ROWS.decode(packed)
 
 
-def read_stream(stream: IO[bytes], name: str = "stdin") -> Iterator[FleetRow]:
-    """Return rows of a stream of documents, as ansible, kubectl or srun print it. An empty stream is one such row."""
-    any_ = False
-    for found in documents(_lines(stream)):
-        any_ = True
-        yield from _found(found, name)
-    if not any_:
-        yield unreadable(name, "it holds no JSON document")
-
-
-def read_file(path: Path) -> Sequence[FleetRow]:
-    """Rows of one file: a report, or a stream that was saved."""
-    names = names_of(path)
-    if path.suffix in PACKED:
-        return (unreadable(path.name, "is packed", host=names[0], code="fleet.report-packed"),)
-    try:
-        return _rows(path, names)
-    except UnreadableInput as error:
-        return (unreadable(path.name, error.what, host=names[0]),)
-
-
-def _rows(path: Path, names: Sequence[str]) -> Sequence[FleetRow]:
-    """One report is held as a whole; a saved stream of any size is read a document at a time."""
-    with opened(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        if size <= MAX_BYTES:
-            # Not MAX_BYTES where the size is known: room for that costs more than all the rest.
-            return _content(file.read((size or MAX_BYTES) + 1), path, names)
-        # One document that is too large: what is inside it are no documents of their own.
-        found = documents(_lines(file)) if size <= MAX_STREAM_BYTES else iter(())
-        start = next(found, None)
-        if start is None or start.document is None:
-            return (unreadable(path.name, OVERSIZED, host=names[0], code="fleet.report-oversized"),)
-        return [row for each in (start, *found) for row in _found(each, path.name, names)]
-
-
 def _batch(paths: list[Path]) -> bytes:
     return _ENCODER.encode([row for path in paths for row in read_file(path)])
 
 
-def _content(content: bytes, path: Path, names: Sequence[str]) -> Sequence[FleetRow]:
-    rows = rows_of(content, path.name, names, folder=path.absolute().parent.name)
-    if len(rows) != 1 or rows[0].digest or not content.strip():
-        return rows
-    # Not one report: perhaps many in one file. A truncated file is distinguished from one without reports.
-    found = list(documents(io.BytesIO(content)))
-    if not found or (len(found) == 1 and found[0].document is not None):
-        return rows
-    if len(found) == 1 and not found[0].label:
-        return (unreadable(path.name, found[0].reason, host=names[0]),)
-    return [row for each in found for row in _found(each, path.name, names)]
+def read_file(path: Path) -> Sequence[FleetRow]:
+    """Rows of one file: a report, or a saved stream (``.ndjson``)."""
+    host = _bare(path.name)
+    if path.suffix in PACKED:
+        return (unreadable(path.name, "is packed", host=host, code="fleet.report-packed"),)
+    try:
+        with opened(path) as file:
+            if path.suffix in STREAMS:
+                return list(read_stream(file, path.name))
+            # Not MAX_BYTES where the size is known: room for that costs more than all the rest.
+            size = os.fstat(file.fileno()).st_size
+            content = file.read(min(size or MAX_BYTES, MAX_BYTES) + 1)
+    except UnreadableInput as error:
+        return (unreadable(path.name, error.what, host=host),)
+    return rows_of(content, path.name, host, folder=path.absolute().parent.name)
 
 
-def _found(found: Found, name: str, names: Sequence[str] = ()) -> Sequence[FleetRow]:
-    """Rows of a document of a stream. names: of the host whose file the stream was saved to, if it is one host's."""
-    where = f"{name}, {found.label or f'document {found.number}'}"
-    if found.document is None:
-        return (unreadable(where, found.reason, host=found.label or bare(name)),)
-    if HOST_NAME.fullmatch(found.label):
-        return rows_of(found.document, where, (found.label,))
-    rows = rows_of(found.document, where)
-    if len(rows) != 1:
-        return rows
-    (row,) = rows
-    if row.digest is None and row.host == bare(where):
-        return (msgspec.structs.replace(row, host=found.label or bare(name)),)
-    if not found.label and names and known_as(row.host, names)[1] is None:
-        # One host's file, written to again and again.
-        return (msgspec.structs.replace(row, host=known_as(row.host, names)[0], source=name),)
-    return rows
+# Streams. Whose a line is, of srun and of kubectl.
+LABEL = re.compile(rb"^(?: *(\d{1,7}): ?|\[(?:pod/)?([^\]\s]{1,253})\] ?)")
+# What all that is open may hold together.
+MAX_HELD = 1024 * 1024 * 1024
+CUT = "the report is cut off: its end is missing"
 
 
-def _lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Lines no longer than a document may be; the rest of a longer one is read and thrown away."""
-    while line := stream.readline(MAX_BYTES + 1):
-        yield line
-        while len(line) > MAX_BYTES and not line.endswith(b"\n"):
-            line = stream.readline(MAX_BYTES + 1)
+class Found(NamedTuple):
+    """A document of a stream, or the reason why it is missing (document is None). label: before each of its lines."""
+
+    label: str
+    document: bytes | None
+    reason: str = ""
+
+
+def read_stream(stream: IO[bytes], name: str = "stdin") -> Iterator[FleetRow]:
+    """Return rows of a stream of documents. An empty stream is one such row."""
+    number = 0
+    for number, found in enumerate(_documents(stream), 1):
+        where = f"{name}, {found.label or f'document {number}'}"
+        if found.document is None:
+            yield unreadable(where, found.reason)
+        else:
+            yield from rows_of(found.document, where)
+    if not number:
+        yield unreadable(name, "it holds no JSON document")
+
+
+def _documents(stream: IO[bytes]) -> Iterator[Found]:
+    """Yield every document in order of its end, then what was still open. Other text is passed over.
+
+    A document is one line, or begins with a line ``{`` and ends with a line ``}``, as gpucheck prints it.
+    """
+    open_: dict[str, bytearray] = {}
+    held = 0
+    for line in iter(lambda: stream.readline(MAX_BYTES + 1), b""):
+        label, text = _labelled(line)
+        if text.startswith(b"{"):
+            if label in open_:
+                held -= len(open_.pop(label))
+                yield Found(label, None, CUT)
+            open_[label] = bytearray()
+        if label not in open_:
+            continue
+        open_[label] += text
+        held += len(text)
+        last = text.rstrip()
+        is_whole = last == b"}" or (text.startswith(b"{") and last.endswith(b"}"))
+        if is_whole or len(open_[label]) > MAX_BYTES:
+            held -= len(open_[label])
+            yield Found(label, bytes(open_.pop(label)))
+        if held > MAX_HELD:
+            largest = max(open_, key=lambda one: len(open_[one]))
+            held -= len(open_.pop(largest))
+            yield Found(largest, None, "not read: too many reports are interleaved in this stream")
+    for label in open_:
+        yield Found(label, None, CUT)
+
+
+def _labelled(line: bytes) -> tuple[str, bytes]:
+    """Return whose a line is, and the line without that."""
+    mark = LABEL.match(line)
+    if mark is None:
+        return "", line
+    task, pod = mark.groups()
+    return f"task {task.decode()}" if task else pod.decode("utf-8", "replace"), line[mark.end() :]

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpucheck.fleet.decode import HOST_NAME
+from gpucheck.fleet.read import HOST_NAME
 from gpucheck.model import Verdict
 from gpucheck.model.fleet import FleetReport, FleetRow
 

@@ -5,7 +5,7 @@ import pytest
 
 from gpucheck import fleet
 from gpucheck.compute.engines.simulated import ComputeGpu, SimulatedBench
-from gpucheck.fleet.decode import rows_of
+from gpucheck.fleet import rows_of
 from gpucheck.model import Finding, Simulation, Verdict
 from gpucheck.model.compute import ComputeReport
 from gpucheck.model.device import Device
@@ -55,11 +55,11 @@ def burnt_in(host, seed, *, findings=(PASSED,), **first):
 
 
 def merged(*documents):
-    return fleet.merge([row for i, each in enumerate(documents) for row in rows_of(each, f"n{i}.json", [f"n{i}"])])
+    return fleet.merge([row for i, each in enumerate(documents) for row in rows_of(each, f"n{i}.json", f"n{i}")])
 
 
 def test_a_burn_in_is_a_host_with_its_findings_and_numbers():
-    (row,) = rows_of(burnt_in("n0", 0, findings=(SLOW,)), "n0.json", ["n0"])
+    (row,) = rows_of(burnt_in("n0", 0, findings=(SLOW,)), "n0.json", "n0")
 
     assert (row.host, row.verdict, row.simulated, row.gpu_count, row.system) == ("n0", Verdict.FAIL, True, 4, None)
     assert [(f.check, f.cause) for f in row.problems] == [("compute-matrix", "slow-compute")]
@@ -98,7 +98,7 @@ def test_results_of_burn_ins_are_compared_between_hosts():
 @pytest.mark.parametrize("change", [{"schema": "gpucheck.compute/9"}, {"host": "x" * 300}, {"host": ""}])
 def test_another_document_is_no_burn_in(change):
     content = msgspec.json.decode(burnt_in("n0", 0)) | change
-    (row,) = rows_of(msgspec.json.encode(content), "n0.json", ["n0"])
+    (row,) = rows_of(msgspec.json.encode(content), "n0.json", "n0")
 
     assert row.digest is None
     assert row.verdict is Verdict.UNKNOWN

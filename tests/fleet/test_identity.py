@@ -66,10 +66,9 @@ def test_a_file_of_provisioning_that_is_a_hosts_is_a_row(tmp_path, name, schema)
     assert hosts(read(beside, evil)) == {"evil": Verdict.UNKNOWN}
 
 
-@pytest.mark.parametrize("names", [["monday/a.json", "tuesday/a.json"], ["a-2026-11-20.json", "a-2026-11-21.json"]])
-def test_one_hosts_reports_over_time_are_one_row(tmp_path, names):
+def test_one_hosts_reports_over_time_are_one_row(tmp_path):
     """The file's name decides: an older failure that was repaired is named, and does not count."""
-    old, new = (tmp_path / name for name in names)
+    old, new = tmp_path / "monday/a.json", tmp_path / "tuesday/a.json"
     put(old, report("a", **SICK))
     put(new, report("a", started=LATER))
 
@@ -80,20 +79,16 @@ def test_one_hosts_reports_over_time_are_one_row(tmp_path, names):
     assert "FAIL) is older" in merged.problems[0].text
 
 
-def test_files_of_one_name_in_the_folders_of_their_hosts_are_hosts(tmp_path):
-    paths = [put(tmp_path / host / "report.json", report("vm", **more)) for host, more in (("n1", SICK), ("n2", {}))]
-
-    assert hosts(read(*paths)) == {"n1": Verdict.FAIL, "n2": Verdict.PASS}
-
-
-def test_files_of_one_wrong_name_in_several_folders_are_rows_each(tmp_path):
-    """Nothing says which hosts they are, so none may hide another."""
-    paths = [put(tmp_path / host / "out.json", report("vm", **more)) for host, more in (("n1", SICK), ("n2", {}))]
+def test_files_of_one_name_with_reports_of_another_do_not_hide_each_other(tmp_path):
+    """Nothing states which hosts they are, so the worst counts, though it is the oldest and has no GPU."""
+    folders = (("n1", SICK), ("n2", {"started": LATER}))
+    paths = [put(tmp_path / host / "out.json", report("vm", **more)) for host, more in folders]
 
     merged = read(*paths)
 
-    assert hosts(merged) == {"out (n1/out.json)": Verdict.FAIL, "out (n2/out.json)": Verdict.PASS}
-    assert ("name", "out") in [(p.kind, p.subject) for p in merged.problems]
+    assert hosts(merged) == {"out": Verdict.FAIL}
+    assert [(p.kind, p.subject) for p in merged.problems] == [("conflict", "out"), ("name", "out")]
+    assert "n1/out.json" in merged.problems[0].text
 
 
 @pytest.mark.parametrize("host", ["node07", "node07.cluster.example.com", "NODE07"])
@@ -108,31 +103,13 @@ def stream(*lines):
     return fleet.merge(fleet.read_stream(io.BytesIO(b"\n".join(lines))))
 
 
-def test_a_host_of_ansibles_output_is_what_the_inventory_calls_it():
-    one, two = (msgspec.json.encode(report("vm", **more)) for more in (SICK, {}))
-    merged = stream(b"n1 | CHANGED | rc=0 >>", one, b"n2 | CHANGED | rc=0 >>", two)
-
-    assert hosts(merged) == {"n1": Verdict.FAIL, "n2": Verdict.PASS}
-
-
 @pytest.mark.parametrize("labels", [(b"0: ", b"1: "), (b"[pod/g-a/g] ", b"[pod/g-b/g] "), (b"", b"")])
-def test_reports_of_one_name_in_a_stream_are_rows_each(labels):
-    one, two = (
-        label + msgspec.json.encode(report("vm", **more)) for label, more in zip(labels, (SICK, {}), strict=True)
-    )
+def test_reports_of_one_name_in_a_stream_do_not_hide_each_other(labels):
+    reports = (report("vm", **SICK), report("vm", started=LATER))
+    merged = stream(*(label + msgspec.json.encode(each) for label, each in zip(labels, reports, strict=True)))
 
-    merged = stream(one, two)
-
-    assert sorted(row.verdict.value for row in merged.hosts) == ["fail", "pass"]
-    assert all(row.host.startswith("vm (stdin, ") for row in merged.hosts)
-    assert [p.kind for p in merged.problems] == ["name"]
-
-
-def test_one_hosts_file_that_is_written_to_again_and_again_is_one_row(tmp_path):
-    path = tmp_path / "a.ndjson"
-    path.write_bytes(b"\n".join(msgspec.json.encode(report("a", **m)) for m in (SICK, {"started": LATER})))
-
-    assert hosts(read(path)) == {"a": Verdict.PASS}
+    assert hosts(merged) == {"vm": Verdict.FAIL}
+    assert [p.kind for p in merged.problems] == ["conflict"]
 
 
 def test_a_worse_report_whose_time_cannot_be_believed_counts():
@@ -154,7 +131,7 @@ def test_an_unreadable_report_beside_a_good_one_is_told(tmp_path):
 
     text = render(read(old, new), "text")
 
-    assert "unreadable a.json: the report is cut off" in text
+    assert "unreadable a.json: not a host report: it is cut off" in text
 
 
 def test_the_reason_of_a_missing_report_is_the_inventorys(tmp_path):

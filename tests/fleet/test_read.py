@@ -37,8 +37,10 @@ def test_a_stream_of_reports_is_read(form):
     assert [row.host for row in stream(b"\n".join(form(report(name)) for name in "abc"))] == ["a", "b", "c"]
 
 
-def test_reports_without_anything_between_them_are_read():
-    assert [row.host for row in stream(b"".join(map(msgspec.json.encode, (report("a"), report("b")))))] == ["a", "b"]
+def test_a_saved_stream_is_read(tmp_path):
+    (tmp_path / "all.ndjson").write_bytes(b"\n".join(msgspec.json.encode(report(name)) for name in "ab"))
+
+    assert [row.host for row in fleet.read_reports(fleet.report_files(tmp_path))] == ["a", "b"]
 
 
 @pytest.mark.parametrize("part", ["system", "measurements", "topology"])
@@ -73,51 +75,25 @@ def test_kubectl_prefixes_are_taken_off():
     assert [row.host for row in stream(b"\n".join(lines))] == ["a", "b"]
 
 
-def test_ansible_output_is_read_and_a_dead_host_is_a_row():
-    content = b"""n01 | CHANGED | rc=0 >>
-%s
-n02 | UNREACHABLE! => {
-    "changed": false,
-    "msg": "Failed to connect to the host via ssh",
-    "unreachable": true
-}
-n03 | FAILED | rc=127 >>
-gpucheck: not found non-zero return code
-n04 | CHANGED | rc=0 >>
-%s
-""" % (indented(report("n01")), indented(report("n04"))[:200])
-
-    found = {row.host: row for row in stream(content)}
-
-    assert found["n01"].verdict is Verdict.PASS
-    assert "Failed to connect" in seen(found["n02"])
-    assert "cut off" in seen(found["n04"])
-
-
 def test_a_report_that_is_cut_off_is_named_and_the_next_is_read():
-    content = (
-        b"n01 | CHANGED | rc=0 >>\n"
-        + indented(report("n01"))[:-30]
-        + b"\nn02 | CHANGED | rc=0 >>\n"
-        + indented(report("n02"))
-    )
+    lines = [*labelled(b"0: ", report("a"))[:-3], *labelled(b"0: ", report("b")), *labelled(b"1: ", report("c"))[:-3]]
 
-    found = {row.host: row for row in stream(content)}
+    first, whole, last = stream(b"\n".join(lines))
 
-    assert "cut off" in seen(found["n01"])
-    assert found["n02"].verdict is Verdict.PASS
+    assert whole.host == "b"
+    assert "stdin, task 0: the report is cut off" in seen(first)
+    assert "stdin, task 1: the report is cut off" in seen(last)
 
 
 def test_a_stream_cannot_fill_the_memory(monkeypatch):
     """Endless reports that are begun and never ended: the largest is given up, by name."""
     monkeypatch.setattr("gpucheck.fleet.read.MAX_HELD", 5000)
-    monkeypatch.setattr("gpucheck.fleet.read.LOOK", 10)
     lines = [line for i in range(50) for line in (b'%d: {"x": "%s"\n' % (i, b"y" * 1000),)]
 
     reasons = [seen(row) for row in stream(b"".join(lines))]
 
     assert len(reasons) == 50
-    assert any("too many reports are interleaved" in reason for reason in reasons)
+    assert sum("too many reports are interleaved" in reason for reason in reasons) == 46
 
 
 def test_an_empty_stream_says_so():

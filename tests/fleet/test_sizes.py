@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from gpucheck import fleet
@@ -73,11 +72,3 @@ def test_what_is_inside_a_document_that_is_too_large_is_no_report(tmp_path):
 
     assert row.host == "a"
     assert "larger than 16 MiB" in seen(row)
-
-
-def test_a_saved_stream_larger_than_one_report_is_read(tmp_path, monkeypatch):
-    path = tmp_path / "all.ndjson"
-    path.write_bytes(b"\n".join(msgspec.json.encode(report(f"n{i}")) for i in range(20)))
-    monkeypatch.setattr("gpucheck.fleet.read.MAX_BYTES", 20_000)
-
-    assert [row.host for row in fleet.read_file(path)] == [f"n{i}" for i in range(20)]

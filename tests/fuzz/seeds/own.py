@@ -159,7 +159,7 @@ def a_report() -> Report:
 @cache
 def merged() -> FleetReport:
     """fleet report --format json."""
-    rows = [row for n, content in enumerate(reports()) for row in fleet.decode.rows_of(content, f"{n}.json")]
+    rows = [row for n, content in enumerate(reports()) for row in fleet.rows_of(content, f"{n}.json")]
     return fleet.merge(rows, ["node99"])
 
 
@@ -179,13 +179,12 @@ def merges() -> tuple[bytes, ...]:
 
 @cache
 def streams() -> tuple[bytes, ...]:
-    """Reports as srun, kubectl and ansible print them."""
+    """Reports as srun, kubectl and cat print them."""
     smallest = sorted(reports(), key=len)[:3]
     content = [msgspec.json.format(one, indent=1) for one in smallest]
     tools = (b"12: ", b"[pod/gpucheck-x2x/gpucheck] ")
     labelled = [b"\n".join(tool + line for one in content for line in one.split(b"\n")) for tool in tools]
-    ansible = b"\n".join(b"node0%d | CHANGED | rc=0 >>\n%s" % (n, one) for n, one in enumerate(content))
-    return (*labelled, ansible, b"\n".join(smallest))
+    return (*labelled, b"\n".join(smallest))
 
 
 @cache

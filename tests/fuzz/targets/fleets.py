@@ -21,7 +21,7 @@ def fleet_report(data: bytes) -> None:
 
 @target(seeds=own.streams, format="text")
 def fleet_stream(data: bytes) -> None:
-    """What srun, kubectl or ansible printed."""
+    """What srun, kubectl or cat printed."""
     import io
 
     _merged([*fleet.read_stream(io.BytesIO(data)), *_good()])
