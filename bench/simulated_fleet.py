@@ -87,10 +87,15 @@ def report(host, template, noise=NOISE):
     pairs = []
     for pair in template.topology.pairs if template.topology else ():
         rate = spread * pair.expected.unidirectional_gb_s * _left(host.fault, pair) if pair.expected else 0.0
-        for a, b in ((pair.a, pair.b), (pair.b, pair.a)):
-            one, both = rate * rng.gauss(1.0, noise), 2 * BOTH_WAYS * rate * rng.gauss(1.0, noise)
-            rates = {"unidirectional_gb_s": round(one, 3), "bidirectional_gb_s": round(both, 3)}
-            pairs += [{"a": a, "b": b, "class": pair.cls, **rates}] if rate else []
+        for a, b in ((pair.a, pair.b), (pair.b, pair.a)) if rate else ():
+            one, both = (round(each * rng.gauss(1.0, noise), 3) for each in (rate, 2 * BOTH_WAYS * rate))
+            spread_of = {"mad_percent": 0.5, "slowest_gb_s": one, "fastest_gb_s": one, "samples": 15}
+            measured = {"gb_s": one, "size_bytes": 1 << 28, **spread_of}
+            of_pair = {"src": a, "dst": b, "class": pair.cls, "low_gb_s": pair.expected.low_gb_s}
+            pairs.append({**of_pair, "measured": measured, "both_ways_gb_s": both})
+    gpus = template.topology.gpus if template.topology else ()
+    devices = [{"index": gpu.index, "name": gpu.name, "bus_id": gpu.pci_bus_id} for gpu in gpus]
+    copies = {"engine": "simulated", "devices": devices, "pairs": pairs}
     simulation = template.simulation
     if host.fault and host.fault.machine is None:
         simulation = msgspec.structs.replace(simulation, faults=(*simulation.faults, host.fault.words))
@@ -99,7 +104,7 @@ def report(host, template, noise=NOISE):
         host=host.name,
         simulation=msgspec.structs.replace(simulation, stand_ins=(*simulation.stand_ins, "drawn bandwidths")),
         system=msgspec.structs.replace(template.system, hostname=host.name),
-        measurements={**template.measurements, **({"p2p-bandwidth": {"pairs": pairs}} if pairs else {})},
+        measurements={**template.measurements, **({"p2p": copies} if pairs else {})},
         attributes={**template.attributes, "rack": (host.rack,)},
     )
 

@@ -29,9 +29,10 @@ from gpucheck.comparison.rates import (
 )
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Gpu, PciDevice, PcieLink, Report, Verdict
+from gpucheck.model.compute import ComputeReport
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.network import PortCounters, RdmaDevice
-from gpucheck.model.measurements import ROUNDED, gpu_computed_of, gpu_trainings_of
+from gpucheck.model.measurements import ROUNDED, of_gpus
 from gpucheck.model.record import UPTIME, facts_of
 from gpucheck.model.smoke import SmokeResult
 
@@ -236,17 +237,15 @@ def _fewer(before: Gpu, now: Gpu, *, unread: bool) -> Iterator[Finding]:
 
 def changed_results(before: Report, now: Report) -> Iterator[Finding]:
     """Yield findings on results that changed, and the reason where they are not comparable."""
-    yield from _computed(before, now)
-    old = gpu_trainings_of(before.measurements)
-    for name, run in gpu_trainings_of(now.measurements).items():
-        if name in old and run.variant != ROUNDED:
-            yield from _losses(name, old[name], run)
+    old, new = of_gpus(before.measurements), of_gpus(now.measurements)
+    if old.compute is not None and new.compute is not None:
+        yield from _computed(old.compute, new.compute)
+    for name, run in new.trainings.items():
+        if name in old.trainings and run.variant != ROUNDED:
+            yield from _losses(name, old.trainings[name], run)
 
 
-def _computed(before: Report, now: Report) -> Iterator[Finding]:
-    old, new = gpu_computed_of(before.measurements), gpu_computed_of(now.measurements)
-    if old is None or new is None:
-        return
+def _computed(old: ComputeReport, new: ComputeReport) -> Iterator[Finding]:
     if old.versions != new.versions:
         yield _not_comparable("results of compute", changes(old.versions, new.versions))
         return

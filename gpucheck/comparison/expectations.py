@@ -18,10 +18,9 @@ from gpucheck.foreign.written import Hooks, Misplaced, Written, did_you_mean, wh
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Gpu, Partial, Report, Verdict
-from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Value as Scalar
-from gpucheck.model.measurements import COPIES, gpu_copies_of
+from gpucheck.model.measurements import COPIES, Number, numbers, of_gpus
 from gpucheck.model.record import facts_of
 from gpucheck.stack.versions import request
 
@@ -374,35 +373,26 @@ def _network(facts: Facts | None, share: Partial | None, stated: Stated) -> Iter
 
 # Slow pairs that a finding names; one slow switch makes hundreds.
 SHOWN = 12
-MATRICES = ("p2p_uni_gb_s", "p2p_bidir_gb_s", "p2p_latency_us")
-
-
-class Number(NamedTuple):
-    """One measured value. subject: as findings name it."""
-
-    subject: str
-    value: float
 
 
 def limits(report: Report, stated: Stated) -> Iterator[Finding]:
     """Yield one finding for each limit: PASS, or the worst value, with the others as evidence."""
-    wanted = list(_stated(stated))
-    if not wanted:
-        return
-    copies = gpu_copies_of(report.measurements)
-    for at, cls, limit, least in wanted:
+    measured = of_gpus(report.measurements)
+    copies = measured.copies
+    found = list(numbers(measured))
+    for at, cls, limit, least in _stated(stated):
         if copies is None:
             yield _nothing(report, at, limit, stated)
             continue
         name = at.split(".")[1]
-        numbers = list(_copies_between(copies, name, cls) if name in MATRICES else _host_links(copies, name))
-        between = sum(cls is None or pair.cls in (None, cls) for pair in copies.pairs)
-        asked = between if name in MATRICES else len(copies.host_device)
-        found = _evaluate(numbers, at, cls, limit, least=least, stated=stated)
-        if len(numbers) == asked or (numbers and found.verdict is Verdict.FAIL):
-            yield found
+        values = [one for one in found if one.key == name and (cls is None or one.words == cls)]
+        of_pairs = sum(cls is None or pair.cls in (None, cls) for pair in copies.pairs)
+        asked = of_pairs if name.startswith("p2p_") else len(copies.host_device)
+        judged = _evaluate(values, at, cls, limit, least=least, stated=stated)
+        if len(values) == asked or (values and judged.verdict is Verdict.FAIL):
+            yield judged
         else:
-            lost, code = asked - len(numbers), "comparison.copies-failed"
+            lost, code = asked - len(values), "comparison.copies-failed"
             yield stated.about(at).unknown(code, "not reported", limit, key=at, missing=lost, of=asked)
 
 
@@ -423,41 +413,20 @@ def _nothing(report: Report, at: str, limit: float, stated: Stated) -> Finding:
     return stated.not_measured("comparison.copies-skipped", at, limit)
 
 
-def _copies_between(copies: BandwidthReport, name: str, cls: str | None) -> Iterator[Number]:
-    matrix = copies.matrices.get(name) or ()
-    for pair in copies.pairs:
-        value: Any = None
-        if name == "p2p_uni_gb_s" and pair.measured is not None:
-            value = pair.measured.gb_s
-        elif name == "p2p_latency_us":
-            value = pair.latency_us
-        elif max(pair.src, pair.dst) < len(matrix):
-            value = matrix[pair.src][pair.dst]
-        if value is not None and cls in (None, pair.cls):
-            yield Number(f"pair:{copies.bus_id(pair.src)}-{copies.bus_id(pair.dst)}", value)
-
-
-def _host_links(copies: BandwidthReport, name: str) -> Iterator[Number]:
-    for link in copies.host_device:
-        value = getattr(link, name)
-        if value is not None:
-            yield Number(f"gpu:{copies.bus_id(link.device)}", value)
-
-
-def _evaluate(numbers: list[Number], at: str, cls: str | None, limit: float, *, least: bool, stated: Stated) -> Finding:
+def _evaluate(found: list[Number], at: str, cls: str | None, limit: float, *, least: bool, stated: Stated) -> Finding:
     unit = "us" if at.split(".")[1].endswith("_us") else "GB/s"
-    if not numbers and cls is not None:
+    if not found and cls is not None:
         return stated.about(at).fails("comparison.class-absent", f"no {cls} pair", limit, key=at, path=cls)
-    if not numbers:
+    if not found:
         return stated.not_reported("comparison.pair-missing", at, limit)
-    worst = (min if least else max)(numbers, key=lambda number: number.value)
-    bad = sorted((n for n in numbers if (n.value < limit) == least and n.value != limit), key=lambda n: n.value)
+    worst = (min if least else max)(found, key=lambda number: number.value)
+    bad = sorted((n for n in found if (n.value < limit) == least and n.value != limit), key=lambda n: n.value)
     if not bad:
         side = "slowest" if least else "longest"
-        return stated.about(at).passes(f"{side} of {len(numbers)}: {worst.value:g} {unit}", f"{limit:g} {unit}")
+        return stated.about(at).passes(f"{side} of {len(found)}: {worst.value:g} {unit}", f"{limit:g} {unit}")
     more = (f"{len(bad) - SHOWN} more",) if len(bad) > SHOWN else ()
     also = (*(f"{number.subject}: {number.value:g} {unit}" for number in bad[:SHOWN]), *more)
     code = "comparison.below-floor" if least else "comparison.above-ceiling"
     return stated.about(at, worst.subject, unit, also).fails(
-        code, round(worst.value, 2), limit, key=at, count=len(bad), of=len(numbers)
+        code, round(worst.value, 2), limit, key=at, count=len(bad), of=len(found)
     )

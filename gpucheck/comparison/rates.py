@@ -2,18 +2,17 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from gpucheck.checks.nvlink.links import NAME as NVLINK
 from gpucheck.checks.pcie.errors import PER_HOUR
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import AerCounts, Finding, Gpu, NvLink, PciDevice, PcieErrors, Report, Verdict, measurements
-from gpucheck.model.bandwidth import BandwidthReport
-from gpucheck.model.collectives import CollectivesReport
-from gpucheck.model.compute import ComputeDevice, ComputeReport, MatrixRate
-from gpucheck.model.measurements import Measurements
-from gpucheck.model.smoke import Performance, SmokeResult
+from gpucheck.model import AerCounts, Finding, Gpu, NvLink, PciDevice, PcieErrors, Report, Verdict
+from gpucheck.model.measurements import WAYS, Number, OfGpus, metric_title, numbers, of_gpus
+from gpucheck.model.smoke import SmokeResult
 
 # A counter that is lower than before was set to zero in between (a reboot, a reload of the driver, another board): then
 # all that it shows now came after that. The time in between is the reports' distance, or the uptime where that is less.
@@ -124,130 +123,128 @@ MAD_TO_SIGMA = 1.4826
 BETWEEN_RUNS = 0.03
 SHOWN = 12
 SETTINGS = ("model", "precision", "backend", "placement", "world_size", "batch_per_rank")
-WAYS = ("read", "write", "copy")
-CODES = {
-    "matrix products": "comparison.products-slower",
-    "memory": "comparison.memory-slower",
-    "training": "comparison.training-slower",
+# What is compared: what a finding names, its code and its unit, by the name of the value.
+KINDS = {
+    "p2p_uni_gb_s": ("{words} pairs", "comparison.links-slower", "GB/s"),
+    "h2d_gb_s": ("host to device", "comparison.links-slower", "GB/s"),
+    "d2h_gb_s": ("device to host", "comparison.links-slower", "GB/s"),
+    "tflops": ("matrix products", "comparison.products-slower", "TFLOPS"),
+    **dict.fromkeys((f"{way}_gb_s" for way in WAYS), ("memory", "comparison.memory-slower", "GB/s")),
+    "busbw_gb_s": ("collectives", "comparison.links-slower", "GB/s"),
+    "steps_per_s": ("training", "comparison.training-slower", "steps/s"),
 }
+# Parts of a report, as findings name them, and what must be equal for their numbers to be comparable.
+PARTS = (
+    ("copies", "copies", "engine"),
+    ("compute", "compute", "engine"),
+    ("collectives", "collectives", "ranks"),
+    ("trainings", "training on GPUs", ""),
+)
 HOST = Subject(check=NAME)
 
 
 class Drop(NamedTuple):
-    """One value, then and now. limit: the lost part from which noise of both runs does not explain it."""
+    """One number, then and now. clocks: of matrix products, as text."""
 
-    kind: str
-    subject: str
-    before: float
-    now: float
-    limit: float
-    unit: str = "GB/s"
-    what: str = ""
+    before: Number
+    now: Number
+    clocks: str
 
     @property
     def ratio(self) -> float:
-        return self.now / self.before
+        return self.now.value / self.before.value
+
+    def line(self) -> str:
+        title = metric_title(self.now.metric.removeprefix("p2p.matrices."))
+        return f"{self.now.subject}: {title}: {self.before.value:g} then, {self.now.value:g} now{self.clocks}"
 
 
 def slower(before: Report, now: Report) -> Iterator[Finding]:
     """Yield one finding for each kind of rate that is lower, and one for what is not comparable."""
-    kinds: dict[str, list[Drop]] = defaultdict(list)
-    for part in PARTS:
-        old, new = part.read(before.measurements), part.read(now.measurements)
-        if not old or not new:
-            yield from _missing(part, old, new)
+    old, new = of_gpus(before.measurements), of_gpus(now.measurements)
+    new, skipped = _comparable(old, new)
+    yield from skipped
+    then, today = ({_key(one): one for one in numbers(side)} for side in (old, new))
+    kinds: dict[tuple[str, str, str], list[Drop]] = defaultdict(list)
+    for key, one in today.items():
+        was = then.get(key)
+        if one.key in KINDS and was is not None and was.value > 0:
+            clock = (one.metric.replace(".tflops", ".clock_mhz"), one.at)
+            at = (
+                f", at {then[clock].value:.0f} and {today[clock].value:.0f} MHz"
+                if clock in then and clock in today
+                else ""
+            )
+            drop = Drop(was, one, at if one.key == "tflops" else "")
+            if drop.ratio < 1 - _limit(was, one):
+                kind, code, unit = KINDS[one.key]
+                kinds[kind.format(words=one.words or "P2P"), code, unit].append(drop)
+    for (kind, code, unit), drops in kinds.items():
+        yield _finding(kind, code, unit, sorted(drops, key=lambda drop: drop.ratio))
+
+
+def _key(one: Number) -> tuple[str, tuple[str, ...]]:
+    """Return what the same number has in another report: the path class of a pair may have changed."""
+    return one.key if len(one.at) == 2 else one.metric, one.at
+
+
+def _comparable(old: OfGpus, new: OfGpus) -> tuple[OfGpus, list[Finding]]:
+    """Return what of the new numbers can be compared with the old ones, and why the rest cannot."""
+    out: list[Finding] = []
+    for part, what, setting in PARTS:
+        was, run = getattr(old, part), getattr(new, part)
+        if not was or not run:
+            if bool(was) is not bool(run) and part != "copies":
+                out.append(HOST.skips("comparison.numbers-missing", what=what, report="report" if was else "baseline"))
             continue
-        then, today = (getattr(side, part.setting, None) for side in (old, new))
-        if then != today:
-            if part.setting == "ranks":
-                yield HOST.skips("comparison.ranks-changed", then=then, now=today)
-            else:
-                yield HOST.skips("comparison.engine-changed", what=part.what, then=then, now=today)
+        then, today = getattr(was, setting, None), getattr(run, setting, None)
+        if then == today:
             continue
-        for found in part.compare(old, new):
-            if isinstance(found, Finding):
-                yield found
-            elif found.ratio < 1 - found.limit:
-                kinds[found.kind].append(found)
-    for kind, drops in kinds.items():
-        yield _finding(kind, sorted(drops, key=lambda drop: drop.ratio))
+        nothing: dict[str, Any] = {part: None}
+        new = new._replace(**nothing)
+        if setting == "ranks":
+            out.append(HOST.skips("comparison.ranks-changed", then=then, now=today))
+        else:
+            out.append(HOST.skips("comparison.engine-changed", what=what, then=then, now=today))
+    new, swapped = _of_same_gpus(old, new)
+    out += swapped
+    reasons = {
+        name: _reason(name, old.trainings[name], run) for name, run in new.trainings.items() if name in old.trainings
+    }
+    out += [reason for reason in reasons.values() if reason is not None]
+    return new._replace(trainings={name: new.trainings[name] for name in reasons if reasons[name] is None}), out
 
 
-def _missing(part: "Compared", old: object, new: object) -> Iterator[Finding]:
-    if bool(old) is not bool(new) and part.read is not measurements.gpu_copies_of:
-        yield HOST.skips("comparison.numbers-missing", what=part.what, report="report" if old else "baseline")
+def _of_same_gpus(old: OfGpus, new: OfGpus) -> tuple[OfGpus, list[Finding]]:
+    """Return the new numbers without those of GPUs that were not in their slots, and which slots these are."""
+    out: list[Finding] = []
+    if old.copies is not None and new.copies is not None:
+        # Another model has other links.
+        models = {(one.bus_id, one.name) for one in old.copies.devices}
+        kept = {place for place, one in enumerate(new.copies.devices) if (one.bus_id, one.name) in models}
+        pairs = tuple(pair for pair in new.copies.pairs if {pair.src, pair.dst} <= kept)
+        links = tuple(link for link in new.copies.host_device if link.device in kept)
+        new = new._replace(copies=replace(new.copies, pairs=pairs, host_device=links))
+    if old.compute is not None and new.compute is not None:
+        slots = {gpu.bus_id: gpu.uuid for gpu in old.compute.gpus}
+        moved = [gpu for gpu in new.compute.gpus if slots.get(gpu.bus_id, gpu.uuid) != gpu.uuid]
+        out += [HOST.skips("comparison.slot-changed", slot=gpu.bus_id) for gpu in moved]
+        left = tuple(gpu for gpu in new.compute.gpus if gpu not in moved)
+        new = new._replace(compute=replace(new.compute, gpus=left))
+    return new, out
 
 
-def _copies(old: BandwidthReport, new: BandwidthReport) -> Iterator[Drop]:
-    """Of slots with the model that was in them; another one has other links."""
-    models = {(one.bus_id, one.name) for one in old.devices}
-    swapped = {new.bus_id(place) for place, one in enumerate(new.devices) if (one.bus_id, one.name) not in models}
-    pairs = {(old.bus_id(pair.src), old.bus_id(pair.dst)): pair.measured for pair in old.pairs}
-    for pair in new.pairs:
-        ends = (new.bus_id(pair.src), new.bus_id(pair.dst))
-        was = None if swapped.intersection(ends) else pairs.get(ends)
-        if was is not None and pair.measured is not None and was.gb_s > 0:
-            limit = max(1 - WARN_BELOW, _noise(was.mad_percent, pair.measured.mad_percent))
-            yield Drop(f"{pair.cls or 'P2P'} pairs", f"pair:{'-'.join(ends)}", was.gb_s, pair.measured.gb_s, limit)
-    links = {old.bus_id(link.device): link for link in old.host_device}
-    for link in new.host_device:
-        bus_id = new.bus_id(link.device)
-        for name, kind in (("h2d_gb_s", "host to device"), ("d2h_gb_s", "device to host")):
-            earlier, value = getattr(links.get(bus_id), name, None), getattr(link, name)
-            if earlier and value is not None and bus_id not in swapped:
-                yield Drop(kind, f"gpu:{bus_id}", earlier, value, 1 - WARN_BELOW)
-
-
-def _compute(old: ComputeReport, new: ComputeReport) -> Iterator[Drop | Finding]:
-    then = {gpu.bus_id: gpu for gpu in old.gpus}
-    for gpu in new.gpus:
-        was = then.get(gpu.bus_id)
-        if was is not None and was.uuid != gpu.uuid:
-            yield HOST.skips("comparison.slot-changed", slot=gpu.bus_id)
-        elif was is not None:
-            yield from _of_gpu(was, gpu)
-
-
-def _of_gpu(was: ComputeDevice, now: ComputeDevice) -> Iterator[Drop]:
-    subject = f"gpu:{now.bus_id}"
-    for type_, rate in now.gemm.items():
-        earlier = was.gemm.get(type_)
-        if earlier is not None and earlier.tflops and rate.tflops is not None:
-            clocks = f", {earlier.clock_mhz:.0f} and {rate.clock_mhz:.0f} MHz" if _both(earlier, rate) else ""
-            limit = _limit(earlier.mad_percent, rate.mad_percent)
-            yield Drop("matrix products", subject, earlier.tflops, rate.tflops, limit, "TFLOPS", f"{type_}{clocks}")
-    for way in WAYS:
-        earlier_gb_s, gb_s = getattr(was.memory, f"{way}_gb_s"), getattr(now.memory, f"{way}_gb_s")
-        if earlier_gb_s and gb_s is not None:
-            limit = _limit(was.memory.mad_percent.get(way), now.memory.mad_percent.get(way))
-            yield Drop("memory", subject, earlier_gb_s, gb_s, limit, "GB/s", way)
-
-
-def _both(earlier: MatrixRate, now: MatrixRate) -> bool:
-    return earlier.clock_mhz is not None and now.clock_mhz is not None
-
-
-def _collectives(old: CollectivesReport, new: CollectivesReport) -> Iterator[Drop]:
-    then = {(one.operation, one.size_bytes, one.variant): one for one in old.results}
-    for one in new.results:
-        was = then.get((one.operation, one.size_bytes, one.variant))
-        if was is not None and was.busbw_gb_s and one.busbw_gb_s is not None:
-            what = f"{one.operation} of {one.size_bytes / 2**20:g} MiB, {one.variant}"
-            limit = _limit(was.mad_percent, one.mad_percent)
-            yield Drop("collectives", "host", was.busbw_gb_s, one.busbw_gb_s, limit, "GB/s", what)
-
-
-def _trainings(old: dict[str, SmokeResult], new: dict[str, SmokeResult]) -> Iterator[Drop | Finding]:
-    for name in (name for name in new if name in old):
-        was, run = old[name], new[name]
-        settings = changed_settings(was, run, SETTINGS)
-        if was.device_names != run.device_names:
-            settings += ("GPUs",)
-        if settings:
-            what = f"steps per second of {name}"
-            yield HOST.skips("comparison.settings-changed", what=what, changes=settings)
-        elif was.performance is not None and run.performance is not None:
-            yield from _pace(name, was.performance, run.performance)
+def _reason(name: str, was: SmokeResult, run: SmokeResult) -> Finding | None:
+    """Return why the speeds of two trainings are not comparable."""
+    settings = changed_settings(was, run, SETTINGS)
+    if was.device_names != run.device_names:
+        settings += ("GPUs",)
+    if settings:
+        return HOST.skips("comparison.settings-changed", what=f"steps per second of {name}", changes=settings)
+    speeds = {"baseline": was.performance, "report": run.performance}
+    rated = all(speed is not None and speed.steps_per_s for speed in speeds.values())
+    which = next((side for side, speed in speeds.items() if speed and speed.steps_mad_percent is None), None)
+    return HOST.skips("comparison.spread-missing", training=name, report=which) if rated and which else None
 
 
 def changed_settings(then: SmokeResult, now: SmokeResult, keys: Iterable[str]) -> tuple[str, ...]:
@@ -264,59 +261,23 @@ def _or_none(value: object) -> object:
     return "none" if value in (None, "") else value
 
 
-def _pace(name: str, was: Performance, run: Performance) -> Iterator[Drop | Finding]:
-    if not was.steps_per_s or run.steps_per_s is None:
-        return
-    if was.steps_mad_percent is None or run.steps_mad_percent is None:
-        which = "baseline" if was.steps_mad_percent is None else "report"
-        yield HOST.skips("comparison.spread-missing", training=name, report=which)
-        return
-    limit = _limit(was.steps_mad_percent, run.steps_mad_percent)
-    yield Drop("training", "host", was.steps_per_s, run.steps_per_s, limit, "steps/s", name)
+def _limit(was: Number, now: Number) -> float:
+    """Return the lost part from which the spreads and the difference of healthy runs do not explain it."""
+    noise = SIGMAS * MAD_TO_SIGMA * math.hypot((was.mad_percent or 0.0) / 100, (now.mad_percent or 0.0) / 100)
+    return max(1 - WARN_BELOW, noise) if now.metric.startswith("p2p.") else math.hypot(noise, BETWEEN_RUNS)
 
 
-def _limit(*mad_percents: float | None) -> float:
-    """Return the lost part that the spreads of both runs, and the difference between healthy runs, do not explain."""
-    return math.hypot(_noise(*mad_percents), BETWEEN_RUNS)
-
-
-def _noise(*mad_percents: float | None) -> float:
-    return SIGMAS * MAD_TO_SIGMA * math.hypot(*((percent or 0.0) / 100 for percent in mad_percents))
-
-
-class Compared(NamedTuple):
-    """Measurements of one kind. setting: what must be equal for them to be comparable."""
-
-    what: str
-    read: Callable[[Measurements], Any]
-    compare: Callable[[Any, Any], Iterator[Drop | Finding]]
-    setting: str = ""
-
-
-PARTS = (
-    Compared("copies", measurements.gpu_copies_of, _copies, "engine"),
-    Compared("compute", measurements.gpu_computed_of, _compute, "engine"),
-    Compared("collectives", measurements.gpu_collectives_of, _collectives, "ranks"),
-    Compared("training on GPUs", measurements.gpu_trainings_of, _trainings),
-)
-
-
-def _line(drop: Drop) -> str:
-    what = f"{drop.what}: " if drop.what else ""
-    return f"{drop.subject}: {what}{drop.before:g} then, {drop.now:g} {drop.unit} now"
-
-
-def _finding(kind: str, drops: list[Drop]) -> Finding:
+def _finding(kind: str, code: str, unit: str, drops: list[Drop]) -> Finding:
     worst = drops[0]
     more = (f"{len(drops) - SHOWN} more",) if len(drops) > SHOWN else ()
     # Both directions of one pair are one subject.
-    places = {frozenset(drop.subject.partition(":")[2].split("-")) for drop in drops}
+    places = {frozenset(drop.now.at) for drop in drops}
     subject = Subject(
         check=NAME,
-        name=worst.subject if len(places) == 1 else "host",
-        unit=worst.unit,
-        evidence=(*map(_line, drops[:SHOWN]), *more),
+        name=worst.now.subject if len(places) == 1 else "host",
+        unit=unit,
+        evidence=(*(drop.line() for drop in drops[:SHOWN]), *more),
     )
     verdict = Verdict.FAIL if worst.ratio < FAIL_BELOW else Verdict.WARN
-    code, seen, wanted = CODES.get(kind, "comparison.links-slower"), round(worst.now, 2), round(worst.before, 2)
+    seen, wanted = round(worst.now.value, 2), round(worst.before.value, 2)
     return subject.finding(verdict, code, seen, wanted, kind=kind, count=len(drops))

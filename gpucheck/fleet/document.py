@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from gpucheck.model import Finding, Pair, Partial, Simulation, System, TopologyGpu, Verdict
+from gpucheck.model import Finding, Partial, Simulation, System, TopologyGpu, Verdict
 from gpucheck.model.compute import SCHEMA as COMPUTE_SCHEMA
 from gpucheck.model.compute import ComputeDevice
 from gpucheck.model.finding import Value
@@ -28,7 +28,6 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     simulated: bool = False
     gpus: tuple[TopologyGpu, ...]
-    pairs: tuple[Pair, ...] = ()
 
 
 class HostReport(msgspec.Struct, frozen=True, kw_only=True, rename={"devices": "gpus"}):
@@ -57,10 +56,6 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True, rename={"devices": "
     @property
     def gpus(self) -> tuple[TopologyGpu, ...]:
         return self.topology.gpus if self.topology else ()
-
-    @property
-    def pairs(self) -> tuple[Pair, ...]:
-        return self.topology.pairs if self.topology else ()
 
 
 class _Parts(msgspec.Struct):

@@ -13,7 +13,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, named, worst
 from gpucheck.model.device import Device
 from gpucheck.model.fleet import FleetRow, HostMetric, Level, MetricGroup, Outlier
-from gpucheck.model.measurements import metric_title
+from gpucheck.model.measurements import metric_title, metric_unit
 
 # 1 / 0.6745: makes the median absolute deviation of normal noise its standard deviation.
 NORMAL = 1.4826
@@ -96,17 +96,6 @@ LEAST = {"_c": 10.0, "_percent": 20.0, "_count": 10.0}
 # A part is the trouble, and not the whole, when it is off by this much more than the whole.
 PULLS = 1.5
 BINS = 24
-UNIT_WORDS = {
-    "tflops": "TFLOPS",
-    "_gb_s": "GB/s",
-    "_gbit_s": "Gb/s",
-    "_us": "us",
-    "_ms": "ms",
-    "_seconds": "s",
-    "_per_s": "per s",
-    "_percent": "%",
-    "_c": "C",
-}
 
 
 # Of a metric: its value and where it is, by level.
@@ -151,9 +140,7 @@ def with_findings(row: FleetRow, findings: Iterable[Finding]) -> FleetRow:
 
 def _finding(outlier: Outlier) -> Finding:
     subject = f"{outlier.level}:{outlier.at}" if outlier.at else "host"
-    unit = next(
-        (unit for suffix, unit in UNIT_WORDS.items() if outlier.metric.partition("[")[0].endswith(suffix)), None
-    )
+    unit = metric_unit(outlier.metric)
     off = outlier.value - outlier.normal
     size = f"{abs(off):.3g} {unit or ''}".strip() if _absolute(outlier.metric) else f"{abs(outlier.percent):g} %"
     if outlier.z is not None:

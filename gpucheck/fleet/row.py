@@ -19,7 +19,7 @@ from gpucheck.knowledge.codes import Subject, rows, words_of
 from gpucheck.model import Finding, Verdict, counted, follows, named, worst
 from gpucheck.model.finding import Step, Values, bus_ids
 from gpucheck.model.fleet import FleetRow
-from gpucheck.model.measurements import gpu_computed_of, gpu_trainings_of
+from gpucheck.model.measurements import of_gpus
 
 REPORT = Subject(check="report")
 
@@ -105,7 +105,7 @@ def row(
     # What leads comes first: of many findings the last are left out.
     problems = sorted(findings, key=lambda f: (RANK.index(f.verdict), follows(f)))
     names = [_cut(gpu.name or "GPU") for gpu in gpus]
-    computed = gpu_computed_of(report.measurements)
+    measured = of_gpus(report.measurements)
     share, driver = _share(report), _cut(report.versions.get("driver"))
     training = [f for f in report.findings if f.check.startswith("smoke-") and f.check != VERSIONS]
     found = FleetRow(
@@ -131,8 +131,8 @@ def row(
         problems=_bounded(problems),
         stand_ins=tuple(map(_cut, report.simulation.stand_ins[:MAX_VALUES])) if report.simulation else (),
         attributes=_attributes(report),
-        metrics=host_metrics(report, computed),
-        digests=digests_of(computed, gpu_trainings_of(report.measurements)),
+        metrics=host_metrics(measured, report.findings),
+        digests=digests_of(measured.compute, measured.trainings),
         source=source,
         digest=digest,
     )

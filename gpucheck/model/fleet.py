@@ -37,7 +37,7 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
     not_proven: as in Report.
     group: GPU models and driver branch; hosts of one group are compared with each other.
     attributes: what a host has in common with others, by name: ``kernel``, ``bios``, ``rack``, ``uplink``, ...
-    metrics: by name, ``p2p.unidirectional_gb_s[NV18]``.
+    metrics: by name, ``p2p.matrices.p2p_uni_gb_s[NV18]``.
     digests: of computed results, by bus id (``host`` for trainings) and operation, which names what must be equal to
     compare it.
     host: as its file or the inventory calls it. stated: the name in its own report, where that is another.

@@ -79,7 +79,13 @@ def test_memory_is_compared_by_itself():
     (only,) = loud(found(compute(), compute(way=0.8)))
 
     assert (only.subject, only.seen, only.wanted, only.unit) == (f"gpu:{BUS[1]}", 2400.0, 3000.0, "GB/s")
-    assert "read: 3000 then, 2400 GB/s now" in only.evidence[0]
+    assert only.evidence == (f"{only.subject}: compute memory read [torch] (GB/s): 3000 then, 2400 now",)
+
+
+def test_clocks_of_matrix_products_are_evidence():
+    (only,) = loud(found(compute(), compute(0.8)))
+
+    assert only.evidence[0].endswith("(TFLOPS): 700 then, 560 now, at 1800 and 1800 MHz")
 
 
 @pytest.mark.parametrize("measured", [lambda **f: compute(f.get("rate", 1), mad=f["mad"]),

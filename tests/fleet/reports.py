@@ -25,14 +25,24 @@ def topology(gpus=4, name="NVIDIA H100 80GB HBM3", cls="NV18"):
     return Topology(simulated=True, source="nvml", gpus=nodes, matrix=(), pairs=pairs)
 
 
+def copies(shape, rate, pairs):
+    """The step p2p of a report. pairs: rates that differ, both directions."""
+    rates = {"mad_percent": 0.1, "slowest_gb_s": rate, "fastest_gb_s": rate, "samples": 15, "size_bytes": 1 << 28}
+    ends = [(p, *ends) for p in shape.pairs for ends in ((p.a, p.b), (p.b, p.a))]
+    return {
+        "engine": "simulated",
+        "devices": [{"index": gpu.index, "name": gpu.name, "bus_id": gpu.pci_bus_id} for gpu in shape.gpus],
+        "pairs": [
+            {"src": a, "dst": b, "class": p.cls, "low_gb_s": EXPECTED.low_gb_s,
+             "measured": {"gb_s": pairs.get(f"{p.a}-{p.b}", rate), **rates}}
+            for p, a, b in ends
+        ],
+    }  # fmt: skip
+
+
 def report(host, rate=380.0, *, pairs=None, **changes):
     """A passing host whose pairs all reach `rate`; pairs: {"0-1": rate} for those that differ."""
     shape = topology()
-    entries = [
-        {"a": a, "b": b, "class": p.cls, "unidirectional_gb_s": (pairs or {}).get(f"{p.a}-{p.b}", rate)}
-        for p in shape.pairs
-        for a, b in ((p.a, p.b), (p.b, p.a))
-    ]
     system = msgspec.structs.replace(template().system, hostname=host)
     fields = {
         "host": host,
@@ -40,7 +50,7 @@ def report(host, rate=380.0, *, pairs=None, **changes):
         "started": STARTED,
         "topology": shape,
         "findings": (GOOD,),
-        "measurements": {"p2p-bandwidth": {"pairs": entries}},
+        "measurements": {"p2p": copies(shape, rate, pairs or {})},
         "versions": {"driver": "580.95.05"},
         "simulation": SIMULATED,
     }

@@ -50,7 +50,7 @@ def host(name: str) -> FleetRow:
     """As a report of eight GPUs leaves it: only the name and one number are its own."""
     ports = tuple(f"0000:{n:02x}:00.0 gen 5 x16" for n in range(24))
     metrics = {f"finding.check-{n}.links": HostMetric(n=8, host=18.0) for n in range(8)}
-    metrics["p2p.unidirectional_gb_s[NV18]"] = HostMetric(n=56, host=float(len(name)), pair=1.5, pair_at="0-1")
+    metrics["p2p.matrices.p2p_uni_gb_s[NV18]"] = HostMetric(n=56, host=float(len(name)), pair=1.5, pair_at="0-1")
     facts = {f"fact-{n}": (f"a version of {n}",) for n in range(10)}
     return read(FleetRow(host=name, verdict=Verdict.PASS, attributes={"uplink": ports, **facts}, metrics=metrics))
 

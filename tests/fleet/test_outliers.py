@@ -6,7 +6,7 @@ from gpucheck.fleet.outliers import LIMITS, fisher, middle_of, widened
 from gpucheck.model import Verdict
 from tests.fleet.reports import bad, merged, report, steady
 
-METRIC = "p2p.unidirectional_gb_s[NV18]"
+METRIC = "p2p.matrices.p2p_uni_gb_s[NV18]"
 
 
 def test_a_slow_host_stands_out_and_is_a_warning():
@@ -40,7 +40,7 @@ def test_a_fast_host_is_not_sick():
 
 def carded(host, gbit):
     """A host as its record has it: four network cards of a rate."""
-    card = {"device": {"model": "MT4129", "ports": [{"rate_gbit_s": gbit}]}}
+    card = {"device": {"name": "mlx5_0", "model": "MT4129", "ports": [{"rate_gbit_s": gbit}]}}
     return report(host, measurements={"gpu-health": {"nics": [card] * 4}})
 
 

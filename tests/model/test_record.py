@@ -111,7 +111,7 @@ def test_json_keeps_what_was_asked_apart_from_what_was_not():
 @pytest.mark.parametrize(
     ("key", "title"),
     [
-        ("p2p.unidirectional_gb_s[NV18]", "p2p unidirectional [NV18] (GB/s)"),
+        ("p2p.matrices.p2p_uni_gb_s[NV18]", "p2p matrices p2p uni [NV18] (GB/s)"),
         ("finding.bar1.mib", "bar1 (MiB)"),
         ("finding.clock-limit.mhz", "clock-limit (MHz)"),
         ("finding.processes.processes", "processes"),

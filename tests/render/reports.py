@@ -91,6 +91,7 @@ def copies(bus_ids, slow=()):
             ratio=round(gb_s / 382.5, 3),
             basis="18 NVLinks",
             latency_us=2.2,
+            both_ways_gb_s=gb_s,
         )
         for (a, b), gb_s in rate.items()
     ]

@@ -8,7 +8,7 @@ end. Base units, counters end in _total.
 
 import math
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from gpucheck.model import EXIT_STATUS, Finding, Report, Topology, Verdict, follows, worst
@@ -248,8 +248,7 @@ def _trainings(report: Report) -> Iterator[Family]:
 
 def fleet_to_prometheus(fleet: FleetReport) -> str:
     """The metrics of the merged report. A simulated host has a label."""
-    own = [*_hosts(fleet), *_fleet(fleet)]
-    return write([*own, *_metrics(fleet, {family.name for family in own})])
+    return write([*_hosts(fleet), *_fleet(fleet), *_metrics(fleet)])
 
 
 def _hosts(fleet: FleetReport) -> Iterator[Family]:
@@ -264,8 +263,8 @@ def _hosts(fleet: FleetReport) -> Iterator[Family]:
     yield Family("gpucheck_host_gpus", "GPUs that the host reported.", counts)
 
 
-def _metrics(fleet: FleetReport, taken: Container[str]) -> Iterator[Family]:
-    """One family a metric, its class a label. taken: names of our own families, which no report's metric may join."""
+def _metrics(fleet: FleetReport) -> Iterator[Family]:
+    """One family a metric, its class a label."""
     families: dict[str, list[tuple[dict[str, str], float]]] = {}
     for row in fleet.hosts:
         for metric, seen in row.metrics.items():
@@ -274,8 +273,6 @@ def _metrics(fleet: FleetReport, taken: Container[str]) -> Iterator[Family]:
             base, factor = BASE[unit] if unit else ("", 1.0)
             words = words.removesuffix("]")
             full = metric_name(f"gpucheck_host_{name.removesuffix(unit or '')}{base}")
-            if full in taken:
-                full = full.replace("gpucheck_host_", "gpucheck_host_measured_", 1)
             labels = {"host": row.host, **({"path": words} if words else {})}
             families.setdefault(full, []).append((labels, seen.host * factor))
     for name, samples in sorted(families.items()):

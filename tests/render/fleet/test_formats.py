@@ -68,7 +68,7 @@ def test_csv_has_a_line_a_host_and_a_column_a_metric(fleet):
 
     assert len(lines) == 14
     slow = next(line for line in lines if line["host"] == "slow")
-    assert (slow["stands_out"], float(slow["p2p unidirectional [NV18] (GB/s)"])) == ("true", 340.0)
+    assert (slow["stands_out"], float(slow["p2p matrices p2p uni [NV18] (GB/s)"])) == ("true", 340.0)
 
 
 def test_csv_cells_are_no_formulas():
@@ -81,7 +81,7 @@ def test_prometheus_is_in_base_units(fleet):
     samples = render(fleet, "prometheus").splitlines()
 
     assert 'gpucheck_host_status{host="sick",simulated="true"} 2' in samples
-    assert 'gpucheck_host_p2p_unidirectional_bytes_per_second{host="slow",path="NV18"} 340000000000' in samples
+    assert 'gpucheck_host_p2p_matrices_p2p_uni_bytes_per_second{host="slow",path="NV18"} 340000000000' in samples
 
 
 def test_junit_counts_what_is_wrong(fleet):

@@ -94,7 +94,7 @@ def test_the_table_is_paged_and_sorted(opened):
 def test_the_outlier_is_named_under_its_histogram_and_leads_to_the_host(opened):
     chart = find(opened, "#numbers .chart")
 
-    assert "p2p unidirectional [NV18] (GB/s)" in chart.text
+    assert "p2p matrices p2p uni [NV18] (GB/s)" in chart.text
     chart.find_element("css selector", "li button").click()
     assert find(opened, "#host-name").text == "n2001"
     assert "-15.8 %" in find(opened, "dialog").text

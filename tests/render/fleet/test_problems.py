@@ -105,7 +105,7 @@ def test_the_page_has_the_causes_and_no_consequence_among_the_findings(fleet):
     assert data["by_cause"][0] == ["driver-mismatch", "fail", 2]
     assert "throttle" not in checks
     assert checks["driver"][6] == "2 checks not run because of this: bar1, throttle"
-    assert data["titles"]["p2p.unidirectional_gb_s[NV18]"] == "p2p unidirectional [NV18] (GB/s)"
+    assert data["titles"]["p2p.matrices.p2p_uni_gb_s[NV18]"] == "p2p matrices p2p uni [NV18] (GB/s)"
     assert f"GPU 2 ({BUS[2]})" in json.dumps(data["hosts"])
 
 

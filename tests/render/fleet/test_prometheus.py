@@ -2,19 +2,12 @@
 
 import re
 
-import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gpucheck import fleet
-from gpucheck.model.fleet import HostMetric
 from gpucheck.render.machine.prometheus import Family, write
 from gpucheck.render.machine.prometheus import fleet_to_prometheus as to_prometheus
-from tests.fleet.reports import merged, report, rows
 from tests.fleet.test_digests import compared, measured, trained
-
-# Measurements whose metric would bear the name of one of gpucheck's own families.
-OWN = {"last_run": {"timestamp_seconds": 1.0}, "measured": {"last_run": {"timestamp_seconds": 2.0}}}
 
 
 def families(text):
@@ -29,29 +22,9 @@ def families(text):
     return found
 
 
-def test_a_measurement_cannot_bear_the_name_of_a_family_of_the_fleet():
-    found = families(to_prometheus(merged(report("a", measurements=OWN), report("b"))))
-
-    assert len(found["gpucheck_host_last_run_timestamp_seconds"].samples) == 2
-    (measured,) = found["gpucheck_host_measured_last_run_timestamp_seconds"].samples
-    assert (measured.labels, measured.value) == ({"host": "a"}, 1.0)
-
-
-@pytest.mark.parametrize("metric", ["status", "gpus", "status[x]", "last_run_timestamp_seconds"])
-def test_a_metric_of_a_row_cannot_either(metric):
-    (row,) = rows(report("a"))
-    found = families(
-        to_prometheus(fleet.merge([msgspec.structs.replace(row, metrics={metric: HostMetric(n=1, host=7.0)})]))
-    )
-
-    name, _, path = metric.partition("[")
-    (sample,) = found[f"gpucheck_host_measured_{name}"].samples
-    assert (sample.value, sample.labels.get("path", "")) == (7.0, path.removesuffix("]"))
-    assert [s.value for s in found["gpucheck_host_status"].samples] == [0]
-
-
 def test_compute_training_collectives_and_votes_are_families():
-    collectives = {"backend": "nccl", "ranks": 8, "results": [{"operation": "all_reduce", "busbw_gb_s": 400.0}]}
+    result = {"operation": "all_reduce", "size_bytes": 2**30, "variant": "as is", "busbw_gb_s": 400.0}
+    collectives = {"backend": "nccl", "ranks": 8, "results": [result]}
     rate = {"steps_per_s": 120.0}
     digests = ["e" * 64] + ["d" * 64] * 7
     hosts = [measured() | trained(digest, performance=rate) | {"collectives": collectives} for digest in digests]
