@@ -5,7 +5,7 @@ Raw, it could drive the terminal, begin a line that looks like one of gpucheck, 
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from operator import is_not
 from typing import Any, TypeVar
@@ -58,6 +58,11 @@ def bytes_text(count: int) -> str:
     """Return ``30.4 GB``; decimal units."""
     units = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
     return next((f"{count / unit:.1f} {name}" for unit, name in units if count >= unit), f"{count} B")
+
+
+def some(words: Sequence[str], most: int) -> str:
+    """Return ``a, b and 3 more``: the first words, and how many there are besides."""
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
 
 
 def one_line(text: str, limit: int = LONGEST) -> str:

@@ -269,8 +269,8 @@ def evidence_command(search: Path, nodes: tuple[str, ...], inventory: Path | Non
 
     from gpucheck.cli._shared.evidence import RECORD, RECORD_S, named_nodes, pack
     from gpucheck.foreign import UnreadableInput, read_bytes
-    from gpucheck.isolate.launch import Launcher, run_on_each
-    from gpucheck.isolate.run import peers_of
+    from gpucheck.isolate.launch import last_line, run_on_each
+    from gpucheck.isolate.run import launcher_of
     from gpucheck.model.isolation import IsolationReport
 
     with usage_errors(ValueError, msgspec.DecodeError):
@@ -278,11 +278,10 @@ def evidence_command(search: Path, nodes: tuple[str, ...], inventory: Path | Non
         wanted = nodes or named_nodes(found)
         if not wanted:
             raise Problem(f"{search}: names no node. Give --nodes.")
-        peers, slurm = peers_of(wanted, inventory, os.environ, least=1)
+        launcher = launcher_of(wanted, inventory, os.environ, least=1, gpucheck=remote)
     unknown = [name for name in wanted if name not in {one.name for one in found.nodes}]
     if unknown:
         raise Problem(f"{search}: {', '.join(unknown)}: not in this search.")
-    launcher = Launcher(peers={name: peers[name] for name in wanted}, slurm=slurm, gpucheck=remote)
     with steps(0) as progress:
         progress(f"{len(wanted)} nodes: recording")
         answers = run_on_each(launcher, shlex.join([remote, *RECORD]), RECORD_S)
@@ -291,8 +290,7 @@ def evidence_command(search: Path, nodes: tuple[str, ...], inventory: Path | Non
         try:
             content = pack(name, recorded, found)
         except UnreadableInput:
-            lines = errors.decode(errors="replace").strip().splitlines()
-            note(f"{name}: no recording: {lines[-1] if lines else 'no answer'}")
+            note(f"{name}: no recording: {last_line(errors)}")
             return False
         write_result(content, output / f"{name}.tar.gz", mode=PRIVATE)
         note(f"{output / name}.tar.gz: written. Read it before you send it.")

@@ -57,16 +57,16 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     from gpucheck.fleet.row import lemons, read_labels
     from gpucheck.isolate.gate import FAILING, choose, job_environment, vet, write_lists
-    from gpucheck.isolate.launch import AllocationEndedError, Launcher
-    from gpucheck.isolate.run import peers_of
+    from gpucheck.isolate.launch import AllocationEndedError
+    from gpucheck.isolate.run import launcher_of
 
     with usage_errors(ValueError):
         bad_before = lemons(read_labels(history)) if history else ()
-        peers, slurm = peers_of(nodes, inventory, os.environ)
+        launcher = launcher_of(nodes, inventory, os.environ, gpucheck=remote, sizes=sizes)
+    peers = launcher.peers
     wanted = len(peers) - spare
     if wanted < 1:
         raise Problem(f"--spare {spare}: {len(peers)} nodes leave none for the job.")
-    launcher = Launcher(peers=peers, slurm=slurm, gpucheck=remote, sizes=sizes)
     try:
         with steps(5) as progress:
             vetted = vet(launcher, within, progress)

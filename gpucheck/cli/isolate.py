@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -85,7 +85,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     from gpucheck.fleet.row import lemons, read_labels
     from gpucheck.isolate.launch import Launcher, SearchProblem
-    from gpucheck.isolate.run import SearchOptions, Watch, isolate, peers_of
+    from gpucheck.isolate.run import SearchOptions, Watch, isolate, launcher_of
     from gpucheck.isolate.search import Limits
     from gpucheck.isolate.simulated import SimulatedFleet, parse_spec
     from gpucheck.render.subjects.isolation import document
@@ -99,11 +99,10 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         of_switch = fleet.switch_of if fleet else {}
         labels = read_labels(switches) if switches is not None else {}
         of_switch = of_switch or {name: more["switch"] for name, more in labels.items() if more.get("switch")}
-        peers, slurm = ({}, False) if fleet else peers_of(nodes, inventory, os.environ)
+        test: dict[str, Any] = {"seconds": timeout, "gpucheck": remote, "sizes": sizes, "nics": tuple(nics)}
+        launcher = Launcher({}, slurm=False, **test) if fleet else launcher_of(nodes, inventory, os.environ, **test)
         options = SearchOptions(
-            launcher=Launcher(
-                peers=peers, slurm=slurm, seconds=timeout, gpucheck=remote, sizes=sizes, nics=tuple(nics)
-            ),
+            launcher=launcher,
             limits=Limits(expected, repeat=repeat),
             switch_of=of_switch,
             lemons=lemons(labels),

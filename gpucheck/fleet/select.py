@@ -8,6 +8,7 @@ from typing import NamedTuple
 from gpucheck.fleet.read import HOST_NAME
 from gpucheck.model import Verdict
 from gpucheck.model.fleet import FleetReport, FleetRow
+from gpucheck.printable import some
 
 # Names that mean more than one host, or the controller.
 NOT_HOSTS = frozenset({"all", "ungrouped", "localhost", "localhost.localdomain"})
@@ -62,10 +63,9 @@ def is_host_name(name: str) -> bool:
 
 def about_refused(names: Sequence[str]) -> str:
     """Return a sentence about hosts that were left out, which shows their names harmlessly."""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    shown = ", ".join(ascii(name[:80]) for name in names[:NAMED])
+    shown = some([ascii(name[:80]) for name in names], NAMED)
     hosts = "1 host that is fit is" if len(names) == 1 else f"{len(names)} hosts that are fit are"
-    return f"{hosts} left out, for a launcher would not take the name as one host: {shown}{more}"
+    return f"{hosts} left out, for a launcher would not take the name as one host: {shown}"
 
 
 def _nearest(rows: list[FleetRow]) -> list[FleetRow]:

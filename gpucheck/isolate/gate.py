@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpucheck.isolate.launch import Ended, Kind, Launcher, check_allocation, run_on_each, run_round
+from gpucheck.isolate.launch import Ended, Kind, Launcher, check_allocation, last_line, run_on_each, run_round
 from gpucheck.isolate.search import Known, Limits, Outcome, Results, Round, search
 from gpucheck.printable import one_line
 
@@ -91,8 +91,7 @@ def _unfit(answer: Ended) -> str | None:
     try:
         found = msgspec.json.decode(answer.output, type=_Report)
     except msgspec.DecodeError:
-        lines = answer.errors.decode(errors="replace").strip().splitlines()
-        return f"no report: {one_line(lines[-1])}" if lines else "no report in time"
+        return f"no report: {last_line(answer.errors)}" if answer.errors.strip() else "no report in time"
     if found.verdict != "fail":
         read = found.topology is not None and found.topology.gpus
         return "its quick checks did not end in time" if found.interrupted else None if read else "no GPU was read"

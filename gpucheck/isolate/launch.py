@@ -233,12 +233,12 @@ def read_test(nodes: Nodes, ended: Sequence[Ended], nics: Sequence[str] = ()) ->
     """
     silent = next((one for one in ended if one.status == FAILED_BY_SSH and not one.output), None)
     if silent is not None:
-        return GroupTest(nodes=nodes, state="silent", detail=f"{silent.node}: {_last(silent.errors)}")
+        return GroupTest(nodes=nodes, state="silent", detail=f"{silent.node}: {last_line(silent.errors)}")
     reports = _reports(ended[0].output)
     if not reports:
         late = [one for one in ended if one.status is None or one.status in ENDED_BY_TIMEOUT]
         failed = any(one.status not in EXIT_STATUS.values() for one in ended if one not in late)
-        why = next((f"{one.node}: {_last(one.errors)}" for one in ended if one.errors.strip()), "no report")
+        why = next((f"{one.node}: {last_line(one.errors)}" for one in ended if one.errors.strip()), "no report")
         state: State = "failed" if failed else "hung" if late else "unreadable"
         return GroupTest(nodes=nodes, state=state, detail=why)
     results = [_result(nodes, one) for one in reports]
@@ -280,7 +280,8 @@ def _result(nodes: Nodes, answer: _Answer) -> GroupTest:
     return GroupTest(nodes=nodes, state="done", busbw_gb_s=done[-1].busbw_gb_s, latency_us=done[0].time_us)
 
 
-def _last(errors: bytes) -> str:
+def last_line(errors: bytes) -> str:
+    """Return the last line that a program wrote to stderr."""
     lines = errors.decode(errors="replace").strip().splitlines()
     return one_line(lines[-1]) if lines else "no message"
 
@@ -303,7 +304,9 @@ def kinds(ended: Mapping[str, Ended]) -> tuple[dict[str, list[str]], dict[str, s
         try:
             kind = str(msgspec.json.decode(one.output, type=Kind))
         except msgspec.DecodeError:
-            silent[name] = f"exit status {one.status}: {_last(one.errors)}" if one.status is not None else "no answer"
+            silent[name] = (
+                f"exit status {one.status}: {last_line(one.errors)}" if one.status is not None else "no answer"
+            )
             continue
         by_kind.setdefault(kind, []).append(name)
     return by_kind, silent

@@ -7,6 +7,7 @@ from gpucheck.isolate.search import MOST_NOISE, Limits, Outcome
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Verdict, counted, worst
 from gpucheck.model.isolation import GroupTest, IsolatedNode, IsolationReport, State, Truth
+from gpucheck.printable import some
 
 CHECK = "isolate"
 # The worst first: a node that returns wrong data once is not only slow.
@@ -70,7 +71,9 @@ def _accused(tested: Searched, limits: Limits) -> Iterator[Finding]:
         subject = _of(f"node:{name}").with_evidence(*evidence)
         seen = f"{len(bad)} of {len(tests)} tests bad, with {len(set(others))} nodes"
         # Values that the text does not need would keep equal findings apart.
-        values: dict[str, Any] = {"others": _some(others), "node": name} if code in NOTHING_KNOWN else {"limit": low}
+        values: dict[str, Any] = (
+            {"others": some(others, OTHERS), "node": name} if code in NOTHING_KNOWN else {"limit": low}
+        )
         yield subject.finding(verdict, code, seen, **values)
     for a, b in outcome.links:
         yield _of(f"path:{a}-{b}").fails("isolate.path-slow", "each test of the two was bad")
@@ -89,7 +92,7 @@ def _doubts(tested: Searched) -> Iterator[Finding]:
     """Yield what the search could not decide: never a PASS."""
     outcome = tested.outcome
     if outcome.kinds:
-        seen = f"{len(outcome.kinds)} nodes: {_some(outcome.kinds)}"
+        seen = f"{len(outcome.kinds)} nodes: {some(outcome.kinds, OTHERS)}"
         yield _of("host").with_evidence(*outcome.kinds).unknown("isolate.two-kinds", seen)
     if outcome.noise is not None:
         seen = (
@@ -104,7 +107,7 @@ def _doubts(tested: Searched) -> Iterator[Finding]:
         ("isolate.not-tested", [name for name in outcome.open if name not in met]),
     ):
         if names:
-            seen = f"{len(names)} node{'s' * (len(names) != 1)}: {_some(names)}"
+            seen = f"{len(names)} node{'s' * (len(names) != 1)}: {some(names, OTHERS)}"
             yield _of("host").with_evidence(*names).unknown(code, seen)
     for a, b in outcome.once:
         yield _of(f"path:{a}-{b}").warns("isolate.bad-once", "bad, then good", node=a, peer=b)
@@ -113,10 +116,6 @@ def _doubts(tested: Searched) -> Iterator[Finding]:
         yield _of("host").unknown("isolate.together-unclear", "slow together")
     elif not explained and any(len(one.nodes) > 2 for one in outcome.bad):
         yield _of("host").unknown("isolate.together-unclear", "slow together once, later as expected")
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:OTHERS]) + (f" and {len(names) - OTHERS} more" if len(names) > OTHERS else "")
 
 
 def describe(test: GroupTest) -> str:
@@ -129,47 +128,45 @@ def describe(test: GroupTest) -> str:
 
 def report(
     tested: Searched,
-    found: Sequence[Finding],
+    limits: Limits,
     nodes: Sequence[str],
     *,
-    expected: bool,
     truth: Truth | None,
     host: str,
     started: str,
     seconds: float,
 ) -> IsolationReport:
-    """Return the report of a search. expected: all nodes together were tested. truth: of a simulated fleet."""
-    outcome = tested.outcome
+    """Return the report of a search. nodes: that took part. truth: of a simulated fleet."""
+    outcome, found, every = tested.outcome, findings(tested, limits, len(nodes)), (*nodes, *tested.silent)
     # Ends of what is slow are not faulty themselves.
     cause = dict.fromkeys((*outcome.on_switch, *outcome.together), "switch-slow")
     cause |= {name: "path-slow" for pair in outcome.links for name in pair}
     states: dict[str, tuple[Verdict, str | None]] = {name: (Verdict.WARN, key) for name, key in cause.items()}
     states |= dict.fromkeys((*outcome.kinds, *outcome.open), (Verdict.UNKNOWN, None))
     states |= {one.subject[5:]: (one.verdict, one.cause) for one in found if one.subject.startswith("node:")}
-    measured: dict[str, list[float | None]] = {name: [] for name in nodes}
+    measured: dict[str, list[float | None]] = {name: [] for name in every}
     for test in (one for each in tested.rounds for one in each if len(one.nodes) == 2):
         for name in test.nodes:
             measured[name].append(test.busbw_gb_s)
-    unproven = () if expected or len(nodes) < 3 else ("all nodes together (state their bandwidth with --expected)",)
+    is_whole = limits.expected_gb_s is not None or len(every) < 3
     return IsolationReport(
         host=host,
         simulated=truth is not None,
         started=started,
         seconds=round(seconds, 3),
-        nodes=tuple(_node(name, states.get(name, GOOD), measured[name]) for name in nodes),
+        nodes=tuple(
+            IsolatedNode(name=name, verdict=verdict, cause=key, measured=tuple(measured[name]))
+            for name in every
+            for verdict, key in (states.get(name, GOOD),)
+        ),
         rounds=tuple(tuple(one.nodes for one in each) for each in tested.rounds),
         tests=sum(map(len, tested.rounds)),
         results=tuple(tuple(each) for each in tested.rounds),
-        reference_gb_s=tested.outcome.reference_gb_s,
-        limit_gb_s=tested.outcome.limit_gb_s,
-        unproven=unproven,
+        reference_gb_s=outcome.reference_gb_s,
+        limit_gb_s=outcome.limit_gb_s,
+        unproven=() if is_whole else ("all nodes together (state their bandwidth with --expected)",),
         truth=truth,
         verdict=worst(one.verdict for one in found),
-        findings=tuple(found),
+        findings=found,
         counts=counted(found),
     )
-
-
-def _node(name: str, state: tuple[Verdict, str | None], measured: Sequence[float | None]) -> IsolatedNode:
-    verdict, cause = state
-    return IsolatedNode(name=name, verdict=verdict, cause=cause, measured=tuple(measured))

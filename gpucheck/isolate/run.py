@@ -26,15 +26,16 @@ from gpucheck.isolate.launch import (
     SearchProblem,
     check_allocation,
     kinds,
+    last_line,
     round_seconds,
     run_on_each,
     run_round,
 )
-from gpucheck.isolate.report import Cut, Searched, findings, report
+from gpucheck.isolate.report import Cut, Searched, report
 from gpucheck.isolate.search import Known, Limits, Results, Round, search
 from gpucheck.isolate.simulated import GB_S, SimulatedFleet
 from gpucheck.model.isolation import GroupTest, IsolationReport
-from gpucheck.printable import one_line
+from gpucheck.printable import some
 from gpucheck.processes.signals import TerminatedError
 
 MOST_STATE = 256 << 20
@@ -90,9 +91,8 @@ def isolate(options: SearchOptions, fleet: SimulatedFleet | None, watch: Watch) 
     tested = tested._replace(silent=silent)
     made = report(
         tested,
-        findings(tested, limits, len(nodes)),
-        (*nodes, *silent),
-        expected=limits.expected_gb_s is not None,
+        limits,
+        nodes,
         truth=truth,
         host=socket.gethostname(),
         started=started.isoformat(timespec="seconds"),
@@ -168,7 +168,7 @@ def _words(number: int, tests: Round) -> str:
 
 def _doubt(known: Known) -> str:
     names = known.doubtful()
-    return f"; in doubt: {_some(names)}" if names else ""
+    return f"; in doubt: {some(names, NAMED)}" if names else ""
 
 
 def _live(words: str, count: int, results: Collection[GroupTest], known: Known, left_s: float) -> str:
@@ -239,7 +239,7 @@ def _alike(launcher: Launcher) -> tuple[list[str], dict[str, str], bool]:
     command = shlex.join([launcher.gpucheck, "topo", "--format", "json"])
     by_kind, silent = kinds(run_on_each(launcher, command, FIRST_S))
     if len(by_kind) > 1:
-        listed = "; ".join(f"{kind}: {_some(names)}" for kind, names in sorted(by_kind.items()))
+        listed = "; ".join(f"{kind}: {some(names, NAMED)}" for kind, names in sorted(by_kind.items()))
         raise SearchProblem(f"the nodes have different GPUs, so their bandwidth differs. Search one kind: {listed}.")
     nodes = [name for names in by_kind.values() for name in names]
     if len(nodes) < 2:
@@ -252,17 +252,13 @@ def _alike(launcher: Launcher) -> tuple[list[str], dict[str, str], bool]:
     return nodes, silent, NO_GPU not in by_kind
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+def launcher_of(
+    nodes: Sequence[str], inventory: Path | None, environment: Mapping[str, str], *, least: int = 2, **options: Any
+) -> Launcher:
+    """Return what reaches the nodes that are meant: those of the present Slurm allocation if none are given.
 
-
-def peers_of(
-    nodes: Sequence[str], inventory: Path | None, environment: Mapping[str, str], *, least: int = 2
-) -> tuple[dict[str, Peer], bool]:
-    """Return the nodes that are meant, and whether they are of the present Slurm allocation.
-
-    Raises ValueError, with a sentence for the user, if there are none, or a name is not that of one host.
+    options: of the launcher. Raises ValueError, with a sentence for the user, if there are no nodes, or a name is not
+    that of one host.
     """
     slurm = not nodes and inventory is None
     if slurm:
@@ -279,13 +275,13 @@ def peers_of(
         names = list(nodes) or list(peers)
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise SearchProblem(f"{_some(twice)}: given twice. A node takes part in one test at a time.")
+        raise SearchProblem(f"{some(twice, NAMED)}: given twice. A node takes part in one test at a time.")
     for name in (*names, *(peer.address for peer in peers.values())):
         if not HOST.fullmatch(name):
             raise SearchProblem(f"{name[:80]!a}: not the name of one host.")
     if len(names) < least:
         raise SearchProblem(f"{len(names)} node: a search needs two.")
-    return peers, slurm
+    return Launcher(peers=peers, slurm=slurm, **options)
 
 
 def _of_inventory(path: Path, nodes: Sequence[str]) -> dict[str, Peer]:
@@ -301,7 +297,7 @@ def _of_inventory(path: Path, nodes: Sequence[str]) -> dict[str, Peer]:
     wanted = list(nodes) or group or sorted(hosts)
     missing = [name for name in wanted if name not in hosts]
     if missing:
-        raise SearchProblem(f"{path}: {_some(missing)}: not in this inventory.")
+        raise SearchProblem(f"{path}: {some(missing, NAMED)}: not in this inventory.")
     return {name: _peer(name, variables.get(name, {})) for name in wanted}
 
 
@@ -330,8 +326,7 @@ def _printed(command: Sequence[str]) -> str:
     except FileNotFoundError:
         raise SearchProblem(f"{Path(command[0]).name}: no such program here. It lists the nodes.") from None
     except subprocess.CalledProcessError as error:
-        lines = error.stderr.decode(errors="replace").strip().splitlines()
-        raise SearchProblem(f"{Path(command[0]).name}: {one_line(lines[-1] if lines else 'failed')}") from error
+        raise SearchProblem(f"{Path(command[0]).name}: {last_line(error.stderr)}") from error
     except subprocess.TimeoutExpired:
         raise SearchProblem(f"{Path(command[0]).name}: no end within 60 s.") from None
     return done.stdout.decode(errors="replace")

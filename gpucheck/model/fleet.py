@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.model.finding import Finding, Verdict
+from gpucheck.printable import some
 
 SCHEMA = "gpucheck.fleet/1"
 
@@ -191,8 +192,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         parts = [f"was {before}, is {after}." if before != after else f"is still {after}."]
         for label, signs in (("New:", self.appeared), ("Gone:", self.left)):
             if signs:
-                more = f" and {len(signs) - CHANGES} more" if len(signs) > CHANGES else ""
-                parts.append(f"{label} {', '.join(signs[:CHANGES])}{more}.")
+                parts.append(f"{label} {some(signs, CHANGES)}.")
         return " ".join(parts)
 
 

@@ -18,7 +18,7 @@ from gpucheck.isolate.launch import (
     read_test,
     run_round,
 )
-from gpucheck.isolate.run import peers_of
+from gpucheck.isolate.run import launcher_of
 from gpucheck.model.isolation import GroupTest
 from tests.shared import END_S
 
@@ -154,7 +154,7 @@ def test_what_no_report_says(status, errors, state):
 )
 def test_nodes_that_cannot_be_meant(names, message):
     with pytest.raises(ValueError, match=message):
-        peers_of(names, None, {})
+        launcher_of(names, None, {})
 
 
 def test_an_inventory_states_how_nodes_are_reached(tmp_path):
@@ -163,16 +163,16 @@ def test_an_inventory_states_how_nodes_are_reached(tmp_path):
         "[gpu]\nn1 ansible_host=10.0.0.1 ansible_user=u ansible_port=2222\nn2\n[all:vars]\n"
         "ansible_ssh_common_args='-o ProxyJump=bastion'\n[other]\nn3\n"
     )
-    peers, slurm = peers_of((), inventory, {})
+    found = launcher_of((), inventory, {})
     jump = ("-o", "ProxyJump=bastion")
-    assert not slurm
-    assert peers == {
+    assert not found.slurm
+    assert found.peers == {
         "n1": Peer("10.0.0.1", (*jump, "-p", "2222", "-l", "u", "--", "10.0.0.1")),
         "n2": Peer("n2", (*jump, "--", "n2")),
     }
-    assert set(peers_of(("n3", "n1"), inventory, {})[0]) == {"n3", "n1"}
+    assert set(launcher_of(("n3", "n1"), inventory, {}).peers) == {"n3", "n1"}
     with pytest.raises(ValueError, match="n9: not in this inventory"):
-        peers_of(("n9", "n1"), inventory, {})
+        launcher_of(("n9", "n1"), inventory, {})
 
 
 @pytest.mark.parametrize(
