@@ -4,7 +4,6 @@ import gc
 import os
 import shlex
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -77,7 +76,13 @@ def report_command(sources: tuple[Path, ...], **options: object) -> int:
     SOURCES are report files (.json), directories of them, or - for a stream as printed by
     kubectl, srun or cat. The exit status is the verdict of the fleet.
     """
-    return run(sources, ReportOptions(**options))  # type: ignore[arg-type]  # click made them
+    # Reports are trees: Python's search for cycles finds none in a million objects, and costs a quarter of the time.
+    # The processes that read inherit this.
+    gc.disable()
+    try:
+        return _report(sources, ReportOptions(**options))  # type: ignore[arg-type]  # click made them
+    finally:
+        gc.enable()
 
 
 ENDINGS = {
@@ -107,90 +112,54 @@ class ReportOptions(NamedTuple):
     output: Path | None
 
 
-def run(sources: tuple[Path, ...], options: ReportOptions) -> int:
-    """Merge the sources; the exit status of the command. Raises Problem."""
-    with _without_collector():
-        return _run(sources, options)
+def _report(sources: tuple[Path, ...], options: ReportOptions) -> int:
+    from gpucheck import fleet
+    from gpucheck.fleet.compare import read_previous
+    from gpucheck.fleet.row import read_labels
 
-
-@contextmanager
-def _without_collector() -> Iterator[None]:
-    """Reports are trees: Python's search for cycles finds none in a million objects, and costs a quarter of the time.
-
-    The processes that read inherit this.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-def _run(sources: tuple[Path, ...], options: ReportOptions) -> int:
     if options.gpu_model and options.select is None:
         raise Problem("--gpu-model requires --select. Add the number of GPUs: --select 64 --gpu-model H100.")
     wrong = [file for file in options.files if file.suffix not in ENDINGS]
     if wrong:
         raise Problem(f"--write {wrong[0]}: unknown file name extension. Available: {' '.join(ENDINGS)}.")
     expected = [host for host in options.expect_host if host]
-    rows = _rows(sources, expected)
-    merged = _merge(rows, expected, options)
+    with usage_errors(ValueError):
+        labels = read_labels(options.labels) if options.labels else None
+        previous = read_previous(options.baseline) if options.baseline else None
+    rows = _rows(sources, required=not expected)
+    merged = fleet.merge(rows, expected, labels=labels, previous=previous, now=datetime.now(timezone.utc))
     if options.select is not None:
         return _select(merged, options)
-    _write(merged, options)
+    for form, file in (*((ENDINGS[file.suffix], file) for file in options.files), (options.format_, options.output)):
+        write_rendered(merged, partial(_content, merged, options, columns(file)), form, file)
     verdicts = {row.verdict for row in merged.hosts} | {one.verdict for row in merged.hosts for one in row.problems}
     return exit_status(verdicts, options.fail_on)
 
 
-def _rows(sources: tuple[Path, ...], expected: list[str]) -> Iterator[FleetRow]:
-    """Rows of every source. Raises Problem before anything is read when a source is not there or all are empty."""
+def _rows(sources: tuple[Path, ...], *, required: bool) -> Iterator[FleetRow]:
+    """Yield the rows of every source. Raises Problem if one is not there, or all are empty and some are required."""
     from gpucheck import fleet
 
     files: list[Path] = []
-    streams: list[Path] = []
-    for source in sources:
-        if str(source) == "-" or descriptor(source) is not None:
-            streams.append(source)
-        elif source.is_dir():
-            files += fleet.report_files(source)
-        elif source.exists():
-            files.append(source)
-        else:
+    streams = [source for source in dict.fromkeys(sources) if str(source) == "-" or descriptor(source) is not None]
+    for source in (source for source in sources if source not in streams):
+        if not source.exists():
             raise Problem(
                 f"{source}: no such file or directory. Give report files, or the directory that contains them."
             )
-    if not files and not expected and not streams:
+        files += fleet.report_files(source) if source.is_dir() else [source]
+    if required and not files and not streams:
         folders = ", ".join(map(str, sources))
         raise Problem(
             f"{folders}: contains no *.json report. Run gpucheck verify --format json on the hosts first.", exit_code=3
         )
-    return _read(files, streams)
-
-
-def _read(files: list[Path], streams: list[Path]) -> Iterator[FleetRow]:
-    from gpucheck import fleet
-
     with steps(len(files), "report") as progress:
         for row in fleet.read_reports(files):
             progress(row.host)
             yield row
-    for source in dict.fromkeys(streams):
+    for source in streams:
         with opened(source) as stream:
             yield from fleet.read_stream(stream, shown(source))
-
-
-def _merge(rows: Iterator[FleetRow], expected: list[str], options: ReportOptions) -> FleetReport:
-    from gpucheck import fleet
-    from gpucheck.fleet.compare import read_previous
-    from gpucheck.fleet.row import read_labels
-
-    with usage_errors(ValueError):
-        labels = read_labels(options.labels) if options.labels else None
-        previous = read_previous(options.baseline) if options.baseline else None
-    now = datetime.now(timezone.utc)
-    return fleet.merge(rows, expected, labels=labels, previous=previous, now=now)
 
 
 def _select(merged: FleetReport, options: ReportOptions) -> int:
@@ -207,12 +176,6 @@ def _select(merged: FleetReport, options: ReportOptions) -> int:
         note(f"gpucheck: {about_refused(chosen.refused)}")
     note(f"gpucheck: {mark}{chosen.gpus} GPUs on {len(chosen.hosts)} hosts, all {chosen.group}")
     return 0
-
-
-def _write(merged: FleetReport, options: ReportOptions) -> None:
-    places = [*((ENDINGS[file.suffix], file) for file in options.files), (options.format_, options.output)]
-    for form, file in places:
-        write_rendered(merged, partial(_content, merged, options, columns(file)), form, file)
 
 
 def _content(
@@ -285,16 +248,14 @@ def evidence_command(search: Path, nodes: tuple[str, ...], inventory: Path | Non
     with steps(0) as progress:
         progress(f"{len(wanted)} nodes: recording")
         answers = run_on_each(launcher, shlex.join([remote, *RECORD]), RECORD_S)
-
-    def is_written(name: str, recorded: bytes, errors: bytes) -> bool:
+    status = 0
+    for name, answer in answers.items():
         try:
-            content = pack(name, recorded, found)
+            content = pack(name, answer.output, found)
         except UnreadableInput:
-            note(f"{name}: no recording: {last_line(errors)}")
-            return False
+            note(f"{name}: no recording: {last_line(answer.errors)}")
+            status = EXIT_STATUS[Verdict.UNKNOWN]
+            continue
         write_result(content, output / f"{name}.tar.gz", mode=PRIVATE)
         note(f"{output / name}.tar.gz: written. Read it before you send it.")
-        return True
-
-    written = [is_written(name, answer.output, answer.errors) for name, answer in answers.items()]
-    return 0 if all(written) else EXIT_STATUS[Verdict.UNKNOWN]
+    return status

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.foreign import read_bytes
-from gpucheck.model import Finding, Verdict, by_root, where
+from gpucheck.model import Verdict, by_root, where
 from gpucheck.model.finding import RANK
 from gpucheck.model.fleet import SCHEMA, Change, FleetReport, FleetRow
 
@@ -32,15 +32,10 @@ def changes(previous: FleetReport, rows: Sequence[FleetRow]) -> tuple[Change, ..
     before = {row.host: row for row in previous.hosts}
     after = {row.host: row for row in rows}
     found = (_change(host, before.get(host), after.get(host)) for host in sorted(before.keys() | after.keys()))
-    return tuple(change for change in found if change is not None)
+    return tuple(msgspec.structs.replace(one, text=f"{one.host} {one.words()}") for one in found if one is not None)
 
 
 def _change(host: str, old: FleetRow | None, new: FleetRow | None) -> Change | None:
-    found = _difference(host, old, new)
-    return None if found is None else msgspec.structs.replace(found, text=f"{host} {found.words()}")
-
-
-def _difference(host: str, old: FleetRow | None, new: FleetRow | None) -> Change | None:
     if new is None:
         return Change(host=host, kind="gone", before=old.verdict if old else None, after=None)
     if old is None:
@@ -48,29 +43,24 @@ def _difference(host: str, old: FleetRow | None, new: FleetRow | None) -> Change
     now, then = _signs(new), _signs(old)
     appeared = tuple(sorted({text for sign, text in now.items() if sign not in then}))
     left = tuple(sorted({text for sign, text in then.items() if sign not in now}))
-    if new.verdict is old.verdict and not appeared and not left:
-        return None
-    kind = _kind(old.verdict, new.verdict, bool(appeared), bool(left))
+    kind: Literal["fixed", "better", "worse", "broken"]
+    if new.verdict is old.verdict:
+        if not appeared and not left:
+            return None
+        kind = "worse" if appeared else "better"
+    elif Verdict.PASS in (new.verdict, old.verdict):
+        kind = "fixed" if new.verdict is Verdict.PASS else "broken"
+    else:
+        kind = "worse" if RANK.index(new.verdict) < RANK.index(old.verdict) else "better"
     return Change(host=host, kind=kind, before=old.verdict, after=new.verdict, appeared=appeared, left=left)
-
-
-def _kind(old: Verdict, new: Verdict, appeared: bool, left: bool) -> Literal["fixed", "better", "worse", "broken"]:
-    if new is not old:
-        if new is Verdict.PASS:
-            return "fixed"
-        if old is Verdict.PASS:
-            return "broken"
-        return "worse" if RANK.index(new) < RANK.index(old) else "better"
-    return "worse" if appeared or not left else "better"
 
 
 def _signs(row: FleetRow) -> dict[tuple[str, str], str]:
     """What is wrong, by check and subject (an index may change with a reboot), as text."""
-    return dict(_sign(lead) for lead, _ in by_root(row.problems)[0])
-
-
-def _sign(finding: Finding) -> tuple[tuple[str, str], str]:
-    metric = finding.values.get("metric")
-    if finding.check == "fleet" and isinstance(metric, str):
-        return (finding.check, metric), metric
-    return (finding.check, finding.subject), " ".join(filter(None, (finding.check, where(finding))))
+    found = {}
+    for lead, _ in by_root(row.problems)[0]:
+        metric = lead.values.get("metric") if lead.check == "fleet" else None
+        is_metric = isinstance(metric, str)
+        text = str(metric) if is_metric else " ".join(filter(None, (lead.check, where(lead))))
+        found[lead.check, text if is_metric else lead.subject] = text
+    return found

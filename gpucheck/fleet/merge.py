@@ -132,11 +132,18 @@ def merge(
     expected: hosts that must have a report; one without is an UNKNOWN row. labels: attributes by host.
     now: the time here, to check the clocks of hosts; None skips that check.
     """
-    ordered = _ordered(rows)
+    interner = Interner()
+    # The merge is the same for any order of reports.
+    ordered = sorted(map(interner.row, rows), key=lambda r: (r.host, r.started or "", r.digest or "", r.source or ""))
     known = {row.host for row in ordered}
     hosts, problems = _one_each(ordered, now)
     del ordered
-    missing = [_missing(host) for host in dict.fromkeys(expected) if host not in known]
+    none = REPORT.unknown("fleet.report-missing", "no report")
+    missing = [
+        FleetRow(host=host, verdict=Verdict.UNKNOWN, problems=(none,))
+        for host in dict.fromkeys(expected)
+        if host not in known
+    ]
     problems += [FleetProblem(kind="missing", subject=row.host, text=f"{row.host}: no report.") for row in missing]
     named = labelled(sorted([*hosts.values(), *missing], key=lambda row: row.host), labels or {})
     del hosts  # a second table of attributes for every host
@@ -160,12 +167,6 @@ def merge(
     )
 
 
-def _ordered(rows: Iterable[FleetRow]) -> list[FleetRow]:
-    """In an order that does not depend on who read what first, so that a merge is the same for any order of reports."""
-    interner = Interner()
-    return sorted(map(interner.row, rows), key=lambda r: (r.host, r.started or "", r.digest or "", r.source or ""))
-
-
 def _one_each(rows: list[FleetRow], now: datetime | None) -> tuple[dict[str, FleetRow], list[FleetProblem]]:
     """The row that counts for each host, and a problem for everything that had to be decided."""
     by_host: dict[str, list[FleetRow]] = defaultdict(list)
@@ -183,7 +184,11 @@ def _one_each(rows: list[FleetRow], now: datetime | None) -> tuple[dict[str, Fle
         found += _about_itself(winner, now, newest)
         problems += found
         unsure = [problem for problem in found if problem.kind in NOT_KNOWN]
-        chosen[host] = _unsure(winner, unsure, floor) if unsure else winner
+        if unsure:
+            doubts = (REPORT.unknown("fleet.report-doubtful", problem.text[:LONGEST]) for problem in unsure)
+            verdict = worst([winner.verdict, Verdict.UNKNOWN, *floor])
+            winner = replace(winner, verdict=verdict, problems=(*winner.problems, *doubts))
+        chosen[host] = winner
     return chosen, problems
 
 
@@ -272,16 +277,6 @@ def _shared_gpus(rows: Iterable[FleetRow]) -> list[FleetProblem]:
                 text = f"its GPU {uuid} is also in the report of {first}: one report is of the other machine."
                 found.setdefault((first, row.host), _problem(row, "conflict", text))
     return list(found.values())
-
-
-def _unsure(row: FleetRow, problems: list[FleetProblem], floor: list[Verdict]) -> FleetRow:
-    findings = tuple(REPORT.unknown("fleet.report-doubtful", p.text[:LONGEST]) for p in problems)
-    return replace(row, verdict=worst([row.verdict, Verdict.UNKNOWN, *floor]), problems=(*row.problems, *findings))
-
-
-def _missing(host: str) -> FleetRow:
-    finding = REPORT.unknown("fleet.report-missing", "no report")
-    return FleetRow(host=host, verdict=Verdict.UNKNOWN, problems=(finding,))
 
 
 def _time(row: FleetRow, now: datetime | None) -> datetime | None:
