@@ -190,8 +190,7 @@ def _forged(path: Path) -> str | None:
 
 def read_report(path: Path) -> "Report":
     """The one host report in a file. Raises Problem."""
-    from gpucheck.fleet.document import UNREADABLE
-    from gpucheck.fleet.read import MAX_BYTES, read_file
+    from gpucheck.fleet.read import MAX_BYTES, UNREADABLE, read_file
     from gpucheck.model import Report
 
     advice = "Give the JSON report of one host with --baseline: gpucheck verify --format json -o FILE"

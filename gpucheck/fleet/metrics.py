@@ -7,8 +7,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Literal
 
-from gpucheck.fleet.document import ComparedFinding
-from gpucheck.model import Verdict
+from gpucheck.model import Finding, Verdict
 from gpucheck.model.fleet import HostMetric
 from gpucheck.model.measurements import UNDER_LOAD, Number, OfGpus, numbers
 
@@ -35,7 +34,7 @@ def worse(metric: str) -> Worse:
     return "higher" if name.endswith(HIGHER_IS_WORSE) or name in UNDER_LOAD else "either"
 
 
-def host_metrics(measured: OfGpus, findings: Iterable[ComparedFinding]) -> dict[str, HostMetric]:
+def host_metrics(measured: OfGpus, findings: Iterable[Finding]) -> dict[str, HostMetric]:
     """Return what was measured and what findings saw, reduced; at most MAX_METRICS, by name.
 
     Names beyond MAX_NAME are dropped.

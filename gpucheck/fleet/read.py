@@ -11,17 +11,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Literal, NamedTuple
 
 import msgspec
 
-from gpucheck.fleet import document as documents
-from gpucheck.fleet.document import UNREADABLE
-from gpucheck.fleet.row import LONGEST, PROBLEMS, REPORT, row
+from gpucheck.fleet.row import LONGEST, REPORT, row
 from gpucheck.foreign import UnreadableInput, opened
-from gpucheck.model import Verdict
+from gpucheck.model import Report, System, Topology, TopologyGpu, Verdict
+from gpucheck.model.answer import Answer
+from gpucheck.model.compute import SCHEMA as COMPUTE_SCHEMA
+from gpucheck.model.compute import ComputeReport
 from gpucheck.model.fleet import SCHEMA as FLEET_SCHEMA
 from gpucheck.model.fleet import FleetRow
+from gpucheck.model.measurements import COMPUTE
 from gpucheck.model.record import SCHEMA as REPORT_SCHEMA
 
 # Written by provisioning next to the reports, by name and schema: what it did to each host, and what it would do.
@@ -54,7 +56,21 @@ class _Head(msgspec.Struct):
     unreachable: bool = False
 
 
+class _Verified(Report, frozen=True, kw_only=True):
+    """Only what calls itself a report is one."""
+
+    schema: Literal["gpucheck.report/1"]
+
+
+class _Computed(ComputeReport, frozen=True, kw_only=True):
+    """The report of a burn-in, or of another run of ``gpucheck compute``."""
+
+    schema: Literal["gpucheck.compute/1"]
+
+
 _HEAD = msgspec.json.Decoder(_Head)
+_VERIFIED, _COMPUTED = msgspec.json.Decoder(_Verified), msgspec.json.Decoder(_Computed)
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError)
 
 
 def rows_of(document: bytes, name: str, host: str | None = None, *, folder: str = "") -> Sequence[FleetRow]:
@@ -66,22 +82,41 @@ def rows_of(document: bytes, name: str, host: str | None = None, *, folder: str 
     if len(document) > MAX_BYTES:
         return (_oversized(name, host),)
     try:
-        report = documents.read(document)
-        problems = documents.findings_of(document) if any(one.verdict in PROBLEMS for one in report.findings) else ()
+        report = _report(document)
     except UNREADABLE as error:
         return _no_report(document, name, host, _words(error))
     if not 0 < len(report.host) <= MAX_HOST_NAME:
         return _no_report(document, name, host, f"it names no host, or in more than {MAX_HOST_NAME} characters")
-    for count, most, what in (
-        (len(report.findings), MAX_FINDINGS, "findings"),
-        (len(report.gpus), MAX_GPUS, "GPUs"),
-    ):
+    gpus = report.topology.gpus if report.topology else ()
+    for count, most, what in ((len(report.findings), MAX_FINDINGS, "findings"), (len(gpus), MAX_GPUS, "GPUs")):
         if count > most:
             return (unreadable(name, f"{count:,} {what}, and at most {most:,} are read", host=host),)
     stated = None if host is None or _is_same(host, report.host) else report.host
     source = f"{folder}/{name}" if folder and stated is not None else name
     digest = hashlib.sha256(document).hexdigest()[:16]
-    return (row(report, problems, host=host or report.host, stated=stated, source=source, digest=digest),)
+    return (row(report, host=host or report.host, stated=stated, source=source, digest=digest),)
+
+
+def _report(document: bytes) -> Report:
+    """Read the report of a host, or that of ``gpucheck compute`` as one without a system. Raises one of UNREADABLE."""
+    try:
+        return _VERIFIED.decode(document)
+    except msgspec.ValidationError:
+        if _HEAD.decode(document).schema != COMPUTE_SCHEMA:
+            raise
+    found = _COMPUTED.decode(document)
+    gpus = tuple(
+        TopologyGpu(index=gpu.index, name=gpu.name, uuid=gpu.uuid, pci_bus_id=gpu.bus_id)
+        for gpu in found.gpus
+        if gpu.is_gpu
+    )
+    return Report(
+        **{name: getattr(found, name) for name in Answer.__struct_fields__ if name != "schema"},
+        system=System(hostname=found.host, os_id="", os_version="", os_name="", arch="", kernel=""),
+        versions=found.versions,
+        measurements={COMPUTE: msgspec.to_builtins(found)},
+        topology=Topology(simulated=found.simulated, source="", gpus=gpus, matrix=()),
+    )
 
 
 def unreadable(name: str, reason: str, *, host: str | None = None, code: str = "fleet.report-unreadable") -> FleetRow:

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import overload
@@ -10,13 +10,12 @@ from typing import overload
 from msgspec.structs import replace
 
 from gpucheck.fleet.digests import digests_of
-from gpucheck.fleet.document import HostReport
 from gpucheck.fleet.metrics import host_metrics
 from gpucheck.foreign import read_text
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.causes import fix_of, with_actions
 from gpucheck.knowledge.codes import Subject, rows, words_of
-from gpucheck.model import Finding, Verdict, counted, follows, named, worst
+from gpucheck.model import Finding, Report, Verdict, counted, follows, named, worst
 from gpucheck.model.finding import Step, Values, bus_ids
 from gpucheck.model.fleet import FleetRow
 from gpucheck.model.measurements import of_gpus
@@ -24,12 +23,12 @@ from gpucheck.model.measurements import of_gpus
 REPORT = Subject(check="report")
 
 
-def is_simulated(report: HostReport) -> bool:
+def is_simulated(report: Report) -> bool:
     """Return whether any part of the report is marked as simulated: a simulated result must never look real."""
     return any(_simulated(report))
 
 
-def contradictions(report: HostReport) -> list[str]:
+def contradictions(report: Report) -> list[str]:
     """Return what in the report cannot be true together, each as the end of a sentence."""
     verdicts = {finding.verdict for finding in report.findings}
     listed = {Verdict(name): count for name, count in counted(report.findings).items()}
@@ -64,7 +63,7 @@ def doubted(row: FleetRow, found: Sequence[str]) -> FleetRow:
     return replace(row, verdict=verdict, problems=problems)
 
 
-def _simulated(report: HostReport) -> list[bool]:
+def _simulated(report: Report) -> list[bool]:
     parts = [report.simulated, report.simulation is not None]
     return parts if report.topology is None else [*parts, report.topology.simulated]
 
@@ -91,17 +90,14 @@ VERSIONS = "smoke-versions"
 OWN_CHECKS = ("fleet", "report")
 
 
-def row(
-    report: HostReport, findings: Iterable[Finding], *, host: str, stated: str | None, source: str, digest: str
-) -> FleetRow:
+def row(report: Report, *, host: str, stated: str | None, source: str, digest: str) -> FleetRow:
     """One host's report as a row of the fleet: never better than its findings.
 
-    findings: all that the report holds; of one without a problem they may be missing.
     host: what the fleet calls it. stated: the name in the report where that is another.
     """
-    gpus = report.gpus
+    gpus = report.topology.gpus if report.topology else ()
     # A report of an earlier gpucheck names a GPU by its bus id only.
-    findings = named((f for f in findings if f.verdict in PROBLEMS), gpus)
+    findings = named((f for f in report.findings if f.verdict in PROBLEMS), gpus)
     # What leads comes first: of many findings the last are left out.
     problems = sorted(findings, key=lambda f: (RANK.index(f.verdict), follows(f)))
     names = [_cut(gpu.name or "GPU") for gpu in gpus]
@@ -114,7 +110,7 @@ def row(
         verdict=report.verdict,
         simulated=is_simulated(report),
         simulation=_cut(report.simulation.profile) if report.simulation else None,
-        system=(_cut(report.system.os_name) or None) if report.system else None,
+        system=_cut(report.system.os_name) or None,
         driver=driver,
         gpus=_cut((", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) + share).strip())
         or None,
@@ -139,7 +135,7 @@ def row(
     return doubted(found, contradictions(report))
 
 
-def _share(report: HostReport) -> str:
+def _share(report: Report) -> str:
     """Mark the GPUs of a session that may not use all of them, in every format."""
     share = report.partial
     return "" if share is None else f" (partial, host has {len(share.usable) + len(share.hidden)})"
@@ -183,18 +179,18 @@ def _cut(text: str | None) -> str | None:
     return text if text is None or len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
-def _attributes(report: HostReport) -> dict[str, tuple[str, ...]]:
+def _attributes(report: Report) -> dict[str, tuple[str, ...]]:
     """What the host has in common with others: versions, system, and what the report itself lists."""
     listed = sorted(report.attributes.items())[:MAX_VALUES]
     found = {_cut(name): tuple(map(_cut, values[:MAX_VALUES])) for name, values in listed}
     versions = sorted(report.versions.items())[:MAX_VALUES]
     found |= {_cut(name): (_cut(version),) for name, version in versions if version}
     system = report.system
-    about = {"system": system.os_name, "kernel": system.kernel, "arch": system.arch} if system else {}
+    about = {"system": system.os_name, "kernel": system.kernel, "arch": system.arch}
     return found | {name: (_cut(value),) for name, value in about.items() if value}
 
 
-def _training(report: HostReport, verdict: Verdict) -> str:
+def _training(report: Report, verdict: Verdict) -> str:
     """Return the training verdict with its devices: a pass on CPU ranks is no evidence about the GPUs."""
     run = next((m for name, m in report.measurements.items() if name.startswith("smoke-")), {})
     devices = run.get("devices")

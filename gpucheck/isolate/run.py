@@ -9,11 +9,12 @@ import socket
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -32,7 +33,7 @@ from gpucheck.isolate.launch import (
     run_round,
 )
 from gpucheck.isolate.report import Cut, Searched, report
-from gpucheck.isolate.search import Known, Limits, Results, Round, search
+from gpucheck.isolate.search import Known, Limits, Nodes, Results, Round, search
 from gpucheck.isolate.simulated import GB_S, SimulatedFleet
 from gpucheck.model.isolation import GroupTest, IsolationReport
 from gpucheck.printable import some
@@ -44,6 +45,11 @@ FIRST_S = 60.0  # importing gpucheck and reading the GPUs of a node
 NAMED = 4
 # A launcher or a shell could read others as options, patterns or several hosts.
 HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,252}")
+
+
+# Results by round and nodes, and what keeps one of a round.
+ByRound = defaultdict[int, dict[Nodes, GroupTest]]
+Add = Callable[[int, GroupTest], None]
 
 
 class SearchOptions(NamedTuple):
@@ -127,13 +133,12 @@ def _search(
         nonlocal seconds, stopped, cut
         words, began = _words(len(rounds) + 1, tests), time.monotonic()
         watch.progress(f"{words}{_doubt(knowledge)}")
-        known = state.of_round(len(rounds)) if state else {}
+        known = results[len(rounds)]
         try:
             left = [test for test in tests if test not in known]
             for result in _results(options.launcher, fleet, left, len(rounds)):
                 known[result.nodes] = result
-                if state:
-                    state.add(len(rounds), result)
+                add(len(rounds), result)
                 left_s = seconds - (time.monotonic() - began)
                 watch.during(_live(words, len(tests), known.values(), knowledge, left_s))
         except (KeyboardInterrupt, TerminatedError) as signal:
@@ -146,8 +151,7 @@ def _search(
         seconds = max(time.monotonic() - began, 1.0)  # the next one takes about as long
         return rounds[-1]
 
-    with ExitStack() as stack:
-        state = stack.enter_context(_State(options.state, nodes, options, limits)) if options.state else None
+    with _state(options, nodes, limits) as (results, add):
         outcome = search(knowledge, run)
     return Searched(rounds, outcome, {}, cut), stopped
 
@@ -178,57 +182,48 @@ def _live(words: str, count: int, results: Collection[GroupTest], known: Known, 
     return f"{words}: {ended}{_doubt(known)}; about {max(left_s, 1.0):.0f} s left in this round"
 
 
-class _State:
-    """Results of a search, a line each, written as they come; the first line is what was searched."""
+@contextmanager
+def _state(options: SearchOptions, nodes: Sequence[str], limits: Limits) -> Iterator[tuple[ByRound, Add]]:
+    """Yield the results that the file of the state has, and what adds one: a line each, written as they come.
 
-    def __init__(self, path: Path, nodes: Sequence[str], options: SearchOptions, limits: Limits) -> None:
-        self.path = path
-        self._file: BinaryIO | None = None
-        self._head = {
-            "schema": "gpucheck.isolation-state/1",
-            "nodes": list(nodes),
-            "switches": {name: options.switch_of[name] for name in nodes if name in options.switch_of},
-            "lemons": list(options.lemons),
-            "limits": list(limits),
-            "test": [options.launcher.sizes, list(options.launcher.nics)],
-        }
-        self._known: dict[int, dict[tuple[str, ...], GroupTest]] = {}
+    The first line is what was searched. Without a file there are none.
+    """
+    known: ByRound = defaultdict(dict)
+    path = options.state
+    if path is None:
+        yield known, lambda *_: None
+        return
+    head = {
+        "schema": "gpucheck.isolation-state/1",
+        "nodes": list(nodes),
+        "switches": {name: options.switch_of[name] for name in nodes if name in options.switch_of},
+        "lemons": list(options.lemons),
+        "limits": list(limits),
+        "test": [options.launcher.sizes, list(options.launcher.nics)],
+    }
+    lines = read_text(path, MOST_STATE).splitlines(keepends=True) if path.exists() else []
+    whole = [line for line in lines if line.endswith("\n")]
+    try:
+        if whole and json.loads(whole[0]) != head:
+            raise SearchProblem(
+                f"{path}: state of a search of other nodes or options. Remove it, or choose another FILE."
+            )
+        for line in whole[1:]:
+            at, result = msgspec.json.decode(line, type=tuple[int, GroupTest])
+            known[at][result.nodes] = result
+    except (json.JSONDecodeError, msgspec.DecodeError) as error:
+        raise SearchProblem(f"{path}: not the state of a search: {error}. Remove it.") from error
+    with path.open("ab") as file:
 
-    def __enter__(self) -> "_State":  # noqa: PYI034 - Self is of Python 3.11
-        lines = read_text(self.path, MOST_STATE).splitlines(keepends=True) if self.path.exists() else []
-        whole = [line for line in lines if line.endswith("\n")]
-        try:
-            if whole and json.loads(whole[0]) != self._head:
-                raise SearchProblem(
-                    f"{self.path}: state of a search of other nodes or options. Remove it, or choose another FILE."
-                )
-            for line in whole[1:]:
-                at, result = msgspec.json.decode(line, type=tuple[int, GroupTest])
-                self._known.setdefault(at, {})[result.nodes] = result
-        except (json.JSONDecodeError, msgspec.DecodeError) as error:
-            raise SearchProblem(f"{self.path}: not the state of a search: {error}. Remove it.") from error
-        file = self._file = self.path.open("ab")
+        def write(line: bytes) -> None:
+            file.write(line + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
         file.truncate(sum(len(line.encode()) for line in whole))  # a last line that was cut off
         if not whole:
-            self._write(json.dumps(self._head).encode())
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-
-    def of_round(self, at: int) -> dict[tuple[str, ...], GroupTest]:
-        return dict(self._known.get(at, {}))
-
-    def add(self, at: int, result: GroupTest) -> None:
-        """Write the result of a test of one round."""
-        self._write(msgspec.json.encode((at, result)))
-
-    def _write(self, line: bytes) -> None:
-        if self._file is not None:
-            self._file.write(line + b"\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            write(json.dumps(head).encode())
+        yield known, lambda at, result: write(msgspec.json.encode((at, result)))
 
 
 def _alike(launcher: Launcher) -> tuple[list[str], dict[str, str], bool]:
