@@ -56,9 +56,11 @@ GPUCHECK = """#!/bin/sh
 case $1 in
 verify) sleep 2; echo '{"verdict": "pass", "findings": []}' ;;
 *) sleep 8
-   [ "$GROUP_RANK" != 0 ] || echo '{"schema": "gpucheck.collectives/1", "nodes": 2, "findings": [], "results": [
-{"operation": "all_reduce", "size_bytes": 8192, "time_us": 30.0, "busbw_gb_s": 1.0},
-{"operation": "all_reduce", "size_bytes": 134217728, "time_us": 9.0, "busbw_gb_s": 390.0}]}' ;;
+   [ "$GROUP_RANK" != 0 ] || echo '{"schema": "gpucheck.collectives/1", "host": "a", "simulated": true, "started": "",
+"seconds": 8, "verdict": "pass", "findings": [], "counts": {}, "backend": "nccl", "kind": "", "ranks": 2, "nodes": 2,
+"devices": [], "versions": {}, "results": [
+{"operation": "all_reduce", "size_bytes": 8192, "variant": "as is", "time_us": 30.0, "busbw_gb_s": 1.0},
+{"operation": "all_reduce", "size_bytes": 134217728, "variant": "as is", "time_us": 9.0, "busbw_gb_s": 390.0}]}' ;;
 esac
 """
 

@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from math import exp, lgamma, log
+from math import exp, log
 
-from gpucheck.fleet.outliers import fisher
+from gpucheck.fleet.outliers import fisher, log_choose
 from gpucheck.model import Verdict, by_root
 from gpucheck.model.fleet import CommonCause, FleetRow, Outlier
 from gpucheck.model.measurements import metric_title
@@ -56,8 +56,7 @@ def shared_rails(rows: Sequence[FleetRow]) -> tuple[CommonCause, ...]:
         everyone = len(set().union(*places.values()))
         for place, hosts in sorted(places.items()):
             many = len(hosts)
-            ways = lgamma(everyone + 1) - lgamma(many + 1) - lgamma(everyone - many + 1)
-            p = min(1.0, exp(ways - (many - 1) * log(len(rails))))
+            p = min(1.0, exp(log_choose(everyone, many) - (many - 1) * log(len(rails))))
             if many >= ENOUGH_FAILING and p < LIKELY:
                 text = (
                     f"{many} of the {everyone} hosts with {cause} have it at the same network card, {place}"

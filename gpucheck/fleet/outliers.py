@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import Literal, NamedTuple
 
@@ -12,7 +12,7 @@ from gpucheck.fleet.metrics import worse
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, named, worst
 from gpucheck.model.device import Device
-from gpucheck.model.fleet import FleetRow, HostMetric, Level, MetricGroup, Outlier
+from gpucheck.model.fleet import FleetRow, Level, MetricGroup, Outlier
 from gpucheck.model.measurements import metric_title, metric_unit
 
 # 1 / 0.6745: makes the median absolute deviation of normal noise its standard deviation.
@@ -72,15 +72,15 @@ def fisher(failing_with: int, failing: int, others_with: int, others: int) -> fl
     The upper tail of the hypergeometric distribution, summed in logarithms: exact to rounding for any fleet.
     """
     total, having = failing + others, failing_with + others_with
-    all_tables = _choose(total, failing)
+    all_tables = log_choose(total, failing)
     terms = (
-        _choose(having, k) + _choose(total - having, failing - k) - all_tables
+        log_choose(having, k) + log_choose(total - having, failing - k) - all_tables
         for k in range(failing_with, min(failing, having) + 1)
     )
     return min(1.0, math.fsum(math.exp(term) for term in terms))
 
 
-def _choose(n: int, k: int) -> float:
+def log_choose(n: int, k: int) -> float:
     if k < 0 or k > n:
         return -math.inf
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
@@ -96,14 +96,6 @@ LEAST = {"_c": 10.0, "_percent": 20.0, "_count": 10.0}
 # A part is the trouble, and not the whole, when it is off by this much more than the whole.
 PULLS = 1.5
 BINS = 24
-
-
-# Of a metric: its value and where it is, by level.
-LEVELS: dict[Level, tuple[Callable[[HostMetric], float | None], Callable[[HostMetric], str | None]]] = {
-    "host": (lambda m: m.host, lambda _: None),
-    "gpu": (lambda m: m.gpu, lambda m: m.gpu_at),
-    "pair": (lambda m: m.pair, lambda m: m.pair_at),
-}
 
 
 def find_outliers(rows: Sequence[FleetRow]) -> tuple[tuple[MetricGroup, ...], tuple[Outlier, ...]]:
@@ -178,8 +170,8 @@ def _compared(group: str, name: str, members: list[FleetRow]) -> Iterator[Outlie
     it is what pulls the whole down.
     """
     named: dict[str, Outlier] = {}
-    for level, (value_of, _) in LEVELS.items():
-        having = [(row, v) for row in members if (v := value_of(row.metrics[name])) is not None]
+    for level in LIMITS:
+        having = [(row, v) for row in members if (v := getattr(row.metrics[name], level)) is not None]
         if len(having) < ENOUGH:
             continue
         normal = middle_of([v for _, v in having], LIMITS[level])
@@ -219,8 +211,8 @@ def _modelled(group: str, name: str, members: list[FleetRow]) -> Iterator[Outlie
     """Too few hosts for a normal of their own: only what the model of the machine does not allow is named."""
     for row in members:
         low = row.metrics[name].low
-        for level, (value_of, _) in LEVELS.items():
-            value = value_of(row.metrics[name])
+        for level in LIMITS:
+            value = getattr(row.metrics[name], level)
             if value is not None and low is not None and value < low * (1 - MATTERS):
                 yield _outlier(group, name, row, level, value, low, None)
                 break
@@ -235,7 +227,7 @@ def _outlier(
         group=group,
         metric=name,
         level=level,
-        at=LEVELS[level][1](row.metrics[name]),
+        at=getattr(row.metrics[name], f"{level}_at", None),
         value=value,
         normal=normal,
         percent=round(100 * off / abs(normal), 1) if normal else 0.0,

@@ -5,7 +5,7 @@ import io
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import overload
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -23,9 +23,7 @@ from gpucheck.model.measurements import of_gpus
 REPORT = Subject(check="report")
 
 
-def is_simulated(report: Report) -> bool:
-    """Return whether any part of the report is marked as simulated: a simulated result must never look real."""
-    return any(_simulated(report))
+Text = TypeVar("Text", str, str | None)
 
 
 def contradictions(report: Report) -> list[str]:
@@ -108,7 +106,8 @@ def row(report: Report, *, host: str, stated: str | None, source: str, digest: s
         host=host,
         stated=stated,
         verdict=report.verdict,
-        simulated=is_simulated(report),
+        # A simulated result must never look real.
+        simulated=any(_simulated(report)),
         simulation=_cut(report.simulation.profile) if report.simulation else None,
         system=_cut(report.system.os_name) or None,
         driver=driver,
@@ -171,11 +170,7 @@ def _kept(finding: Finding) -> Finding:
     return with_actions((advised(kept),))[0]
 
 
-@overload
-def _cut(text: str) -> str: ...
-@overload
-def _cut(text: str | None) -> str | None: ...
-def _cut(text: str | None) -> str | None:
+def _cut(text: Text) -> Text:
     return text if text is None or len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 

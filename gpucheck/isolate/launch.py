@@ -13,7 +13,8 @@ import msgspec
 
 from gpucheck.isolate.search import Nodes, Round
 from gpucheck.model.collectives import SCHEMA as COLLECTIVES
-from gpucheck.model.finding import EXIT_STATUS
+from gpucheck.model.collectives import CollectivesReport
+from gpucheck.model.finding import EXIT_STATUS, Verdict
 from gpucheck.model.isolation import GroupTest, State
 from gpucheck.printable import one_line
 from gpucheck.processes.group import Group, end
@@ -205,27 +206,6 @@ def _end(parts: Sequence[_Running]) -> list[Ended]:
     return ended
 
 
-class _Result(msgspec.Struct):
-    operation: str
-    size_bytes: int
-    time_us: float | None = None
-    busbw_gb_s: float | None = None
-    wrong: int = 0
-
-
-class _Found(msgspec.Struct):
-    verdict: str
-    code: str | None = None
-    seen: str | int | float | bool | None = None
-
-
-class _Answer(msgspec.Struct):
-    schema: str
-    nodes: int
-    results: list[_Result] = []
-    findings: list[_Found] = []
-
-
 def read_test(nodes: Nodes, ended: Sequence[Ended], nics: Sequence[str] = ()) -> GroupTest:
     """Return the result of one test from what its nodes printed; what is cut off or not understood states nothing.
 
@@ -251,23 +231,23 @@ def read_test(nodes: Nodes, ended: Sequence[Ended], nics: Sequence[str] = ()) ->
     return msgspec.structs.replace(results[0], nics=each)
 
 
-def _reports(output: bytes) -> list[_Answer]:
+def _reports(output: bytes) -> list[CollectivesReport]:
     """Return the reports that follow each other; none if anything is cut off."""
     text, decoder, found = output.decode(errors="replace").strip(), json.JSONDecoder(), []
     try:
         while text:
             document, end_ = decoder.raw_decode(text)
-            found.append(msgspec.convert(document, _Answer))
+            found.append(msgspec.convert(document, CollectivesReport))
             text = text[end_:].lstrip()
     except (ValueError, RecursionError, msgspec.ValidationError):
         return []
     return found
 
 
-def _result(nodes: Nodes, answer: _Answer) -> GroupTest:
+def _result(nodes: Nodes, answer: CollectivesReport) -> GroupTest:
     if answer.schema != COLLECTIVES or answer.nodes != len(nodes):
         return GroupTest(nodes=nodes, state="unreadable", detail="a report of another run")
-    codes = {one.code: str(one.seen or "") for one in answer.findings if one.verdict != "pass"}
+    codes = {one.code: str(one.seen or "") for one in answer.findings if one.verdict is not Verdict.PASS}
     done = [one for one in answer.results if one.operation == "all_reduce" and one.time_us]
     done.sort(key=lambda one: one.size_bytes)
     if "measure.ranks-wait" in codes:

@@ -20,6 +20,7 @@ from gpucheck.isolate.launch import (
 )
 from gpucheck.isolate.run import launcher_of
 from gpucheck.model.isolation import GroupTest
+from tests.isolate.conftest import BLANK
 from tests.shared import END_S
 
 
@@ -103,22 +104,23 @@ def test_each_card_alone(stand_ins):
     }
 
 
-REPORT = {"schema": "gpucheck.collectives/1", "nodes": 2, "findings": []}
-ROW = {"operation": "all_reduce", "time_us": 5.0, "busbw_gb_s": 9.0}
+ROW = {"operation": "all_reduce", "variant": "as is", "time_us": 5.0, "busbw_gb_s": 9.0}
+WORDS = {"check": "collectives", "subject": "host", "why": "x", "fix": "x"}
+WAITS = WORDS | {"verdict": "unknown", "code": "measure.ranks-wait"}
 BOTH = [ROW | {"size_bytes": 1, "busbw_gb_s": 1.0}, ROW | {"size_bytes": 2}]
 
 
 @pytest.mark.parametrize(
     ("output", "state"),
     [
-        (REPORT | {"results": BOTH}, "done"),
-        (REPORT | {"results": BOTH[:1]}, "unreadable"),
-        (REPORT | {"results": []}, "unreadable"),
-        (REPORT | {"results": BOTH, "nodes": 3}, "unreadable"),
-        (REPORT | {"results": BOTH, "schema": "gpucheck.report/1"}, "unreadable"),
-        (REPORT | {"results": [BOTH[0] | {"wrong": 1}, BOTH[1]]}, "wrong"),
-        (REPORT | {"results": BOTH, "findings": [{"verdict": "unknown", "code": "measure.ranks-wait"}]}, "hung"),
-        (REPORT | {"findings": [{"verdict": "fail", "code": "measure.rank-failed", "seen": "rank 1"}]}, "failed"),
+        (BLANK | {"results": BOTH}, "done"),
+        (BLANK | {"results": BOTH[:1]}, "unreadable"),
+        (BLANK | {"results": []}, "unreadable"),
+        (BLANK | {"results": BOTH, "nodes": 3}, "unreadable"),
+        (BLANK | {"results": BOTH, "schema": "gpucheck.report/1"}, "unreadable"),
+        (BLANK | {"results": [BOTH[0] | {"wrong": 1}, BOTH[1]]}, "wrong"),
+        (BLANK | {"results": BOTH, "findings": [WAITS]}, "hung"),
+        (BLANK | {"findings": [WAITS | {"code": "measure.rank-failed", "seen": "rank 1"}]}, "failed"),
         ([], "unreadable"),
         ("x", "unreadable"),
     ],

@@ -4,7 +4,7 @@ import csv
 import io
 from typing import Any
 
-from gpucheck.model.fleet import FleetReport, FleetRow
+from gpucheck.model.fleet import FleetReport
 from gpucheck.model.measurements import metric_title
 from gpucheck.printable import one_line
 
@@ -23,15 +23,12 @@ def to_csv(fleet: FleetReport) -> str:
     )
     for row in fleet.hosts:
         checks = "; ".join(dict.fromkeys(finding.check for finding in row.problems))
-        cells: list[Any] = [*_facts(row), str(row.host in outlier_hosts).lower(), cell(checks)]
+        cells = [cell(getattr(row, name) if name != "verdict" else row.verdict.value) for name in COLUMNS]
+        cells += [str(row.host in outlier_hosts).lower(), cell(checks)]
         cells += [cell(", ".join(row.attributes.get(name, ()))) for name in attributes]
         cells += [row.metrics[name].host if name in row.metrics else "" for name in metrics]
         writer.writerow(cells)
     return out.getvalue()
-
-
-def _facts(row: FleetRow) -> list[Any]:
-    return [cell(getattr(row, name) if name != "verdict" else row.verdict.value) for name in COLUMNS]
 
 
 def cell(value: Any) -> Any:
