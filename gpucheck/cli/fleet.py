@@ -36,7 +36,15 @@ from gpucheck.processes.atomic import PRIVATE
 if TYPE_CHECKING:
     from gpucheck.render.formats import Change
 
-FORMATS = ("text", "json", "csv", "prometheus", "junit", "html", "markdown")
+ENDINGS = {
+    ".txt": "text",
+    ".json": "json",
+    ".csv": "csv",
+    ".prom": "prometheus",
+    ".xml": "junit",
+    ".html": "html",
+    ".md": "markdown",
+}
 SOURCE = click.Path(path_type=Path, allow_dash=True)
 FILE = click.Path(dir_okay=False, path_type=Path)
 MOST_SEARCH = 256 << 20
@@ -69,7 +77,7 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
 @click.option("--allow-warn", is_flag=True, help="Also select WARN hosts. Requires --select.")
 @fail_on_option
 @click.option("-v", "--verbose", is_flag=True, help="List all hosts, including PASS, of a large fleet.")
-@output_options(*FORMATS)
+@output_options(*ENDINGS.values())
 def report_command(sources: tuple[Path, ...], **options: object) -> int:
     """Merge SOURCES into one report and verdict.
 
@@ -83,17 +91,6 @@ def report_command(sources: tuple[Path, ...], **options: object) -> int:
         return _report(sources, ReportOptions(**options))  # type: ignore[arg-type]  # click made them
     finally:
         gc.enable()
-
-
-ENDINGS = {
-    ".json": "json",
-    ".csv": "csv",
-    ".prom": "prometheus",
-    ".xml": "junit",
-    ".html": "html",
-    ".md": "markdown",
-    ".txt": "text",
-}
 
 
 class ReportOptions(NamedTuple):

@@ -1,7 +1,7 @@
 """Many rows as one fleet. What is missing, stands twice or disagrees with itself is named, never left out."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Literal
 
@@ -88,23 +88,19 @@ def drift(rows: Sequence[FleetRow]) -> tuple[Drift, ...]:
             scope = row.group and row.group.rpartition(", driver ")[0] if name in BY_GPU else row.system
             if scope:
                 scopes[name, scope].append(row)
-    found = (_entry(name, scope, members) for (name, scope), members in scopes.items())
-    return tuple(entry for entry in found if entry is not None)
+    return tuple(_drifts(scopes))
 
 
-def _entry(name: str, scope: str, members: list[FleetRow]) -> Drift | None:
-    hosts: dict[str, list[str]] = defaultdict(list)
-    for row in members:
-        hosts[", ".join(row.attributes.get(name, ())) or UNKNOWN].append(row.host)
-    if len(hosts) < 2 or len(hosts) > max(3, len(members) // 2):
+def _drifts(scopes: dict[tuple[str, str], list[FleetRow]]) -> Iterator[Drift]:
+    for (name, scope), members in scopes.items():
+        hosts: dict[str, list[str]] = defaultdict(list)
+        for row in members:
+            hosts[", ".join(row.attributes.get(name, ())) or UNKNOWN].append(row.host)
         # Identical, or nearly every host has its own value: a serial number does not drift.
-        return None
-    values = sorted(hosts.items(), key=lambda item: (-len(item[1]), item[0]))
-    return Drift(
-        attribute=name,
-        scope=scope,
-        values=tuple(DriftValue(value=v, hosts=len(n), names=tuple(sorted(n)[:NAMES])) for v, n in values[:NAMES]),
-    )
+        if 2 <= len(hosts) <= max(3, len(members) // 2):
+            values = sorted(hosts.items(), key=lambda item: (-len(item[1]), item[0]))[:NAMES]
+            found = (DriftValue(value=v, hosts=len(n), names=tuple(sorted(n)[:NAMES])) for v, n in values)
+            yield Drift(attribute=name, scope=scope, values=tuple(found))
 
 
 def _problem(row: FleetRow, kind: Literal["clock", "conflict", "name", "partial", "stale"], text: str) -> FleetProblem:

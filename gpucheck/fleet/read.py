@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO, Literal
 
 import msgspec
 
@@ -228,31 +228,21 @@ MAX_HELD = 1024 * 1024 * 1024
 CUT = "the report is cut off: its end is missing"
 
 
-class Found(NamedTuple):
-    """A document of a stream, or the reason why it is missing (document is None). label: before each of its lines."""
-
-    label: str
-    document: bytes | None
-    reason: str = ""
-
-
 def read_stream(stream: IO[bytes], name: str = "stdin") -> Iterator[FleetRow]:
     """Return rows of a stream of documents. An empty stream is one such row."""
     number = 0
-    for number, found in enumerate(_documents(stream), 1):
-        where = f"{name}, {found.label or f'document {number}'}"
-        if found.document is None:
-            yield unreadable(where, found.reason)
-        else:
-            yield from rows_of(found.document, where)
+    for number, (label, found) in enumerate(_documents(stream), 1):
+        where = f"{name}, {label or f'document {number}'}"
+        yield from (unreadable(where, found),) if isinstance(found, str) else rows_of(found, where)
     if not number:
         yield unreadable(name, "it holds no JSON document")
 
 
-def _documents(stream: IO[bytes]) -> Iterator[Found]:
-    """Yield every document in order of its end, then what was still open. Other text is passed over.
+def _documents(stream: IO[bytes]) -> Iterator[tuple[str, bytes | str]]:
+    """Yield whose a document is, and the document or the reason why there is none. Other text is passed over.
 
-    A document is one line, or begins with a line ``{`` and ends with a line ``}``, as gpucheck prints it.
+    In order of their ends, then what was still open. A document is one line, or begins with a line ``{`` and ends with
+    a line ``}``, as gpucheck prints it.
     """
     open_: dict[str, bytearray] = {}
     held = 0
@@ -261,7 +251,7 @@ def _documents(stream: IO[bytes]) -> Iterator[Found]:
         if text.startswith(b"{"):
             if label in open_:
                 held -= len(open_.pop(label))
-                yield Found(label, None, CUT)
+                yield label, CUT
             open_[label] = bytearray()
         if label not in open_:
             continue
@@ -271,13 +261,13 @@ def _documents(stream: IO[bytes]) -> Iterator[Found]:
         is_whole = last == b"}" or (text.startswith(b"{") and last.endswith(b"}"))
         if is_whole or len(open_[label]) > MAX_BYTES:
             held -= len(open_[label])
-            yield Found(label, bytes(open_.pop(label)))
+            yield label, bytes(open_.pop(label))
         if held > MAX_HELD:
             largest = max(open_, key=lambda one: len(open_[one]))
             held -= len(open_.pop(largest))
-            yield Found(largest, None, "not read: too many reports are interleaved in this stream")
+            yield largest, "not read: too many reports are interleaved in this stream"
     for label in open_:
-        yield Found(label, None, CUT)
+        yield label, CUT
 
 
 def _labelled(line: bytes) -> tuple[str, bytes]:

@@ -266,27 +266,15 @@ def last_line(errors: bytes) -> str:
     return one_line(lines[-1]) if lines else "no message"
 
 
+class _Gpu(msgspec.Struct):
+    name: str | None = None
+
+
 class Kind(msgspec.Struct):
     """The GPUs of a node as the JSON of topo and of verify has them."""
 
-    gpus: list[dict[str, msgspec.Raw]] = []
+    gpus: list[_Gpu] = []
 
     def __str__(self) -> str:
-        models = sorted({msgspec.json.decode(gpu.get("name", msgspec.Raw(b"null"))) or "GPU" for gpu in self.gpus})
-        return f"{len(self.gpus)} x {one_line(', '.join(map(str, models)))}" if self.gpus else NO_GPU
-
-
-def kinds(ended: Mapping[str, Ended]) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Return the nodes by what they have (``8 x NVIDIA H100``), and why others did not answer, from gpucheck topo."""
-    by_kind: dict[str, list[str]] = {}
-    silent: dict[str, str] = {}
-    for name, one in ended.items():
-        try:
-            kind = str(msgspec.json.decode(one.output, type=Kind))
-        except msgspec.DecodeError:
-            silent[name] = (
-                f"exit status {one.status}: {last_line(one.errors)}" if one.status is not None else "no answer"
-            )
-            continue
-        by_kind.setdefault(kind, []).append(name)
-    return by_kind, silent
+        models = ", ".join(sorted({gpu.name or "GPU" for gpu in self.gpus}))
+        return f"{len(self.gpus)} x {one_line(models)}" if self.gpus else NO_GPU

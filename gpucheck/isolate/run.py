@@ -22,11 +22,11 @@ from gpucheck.foreign import read_text
 from gpucheck.isolate.launch import (
     NO_GPU,
     AllocationEndedError,
+    Kind,
     Launcher,
     Peer,
     SearchProblem,
     check_allocation,
-    kinds,
     last_line,
     round_seconds,
     run_on_each,
@@ -136,7 +136,8 @@ def _search(
         known = results[len(rounds)]
         try:
             left = [test for test in tests if test not in known]
-            for result in _results(options.launcher, fleet, left, len(rounds)):
+            ended = enumerate(fleet.run(left)) if fleet else run_round(options.launcher, left, len(rounds))
+            for _, result in ended:
                 known[result.nodes] = result
                 add(len(rounds), result)
                 left_s = seconds - (time.monotonic() - began)
@@ -154,13 +155,6 @@ def _search(
     with _state(options, nodes, limits) as (results, add):
         outcome = search(knowledge, run)
     return Searched(rounds, outcome, {}, cut), stopped
-
-
-def _results(launcher: Launcher, fleet: SimulatedFleet | None, tests: Round, number: int) -> Iterator[GroupTest]:
-    if fleet is not None:
-        yield from fleet.run(tests)
-    elif tests:
-        yield from (result for _, result in run_round(launcher, tests, number))
 
 
 def _words(number: int, tests: Round) -> str:
@@ -232,7 +226,16 @@ def _alike(launcher: Launcher) -> tuple[list[str], dict[str, str], bool]:
     Raises ValueError.
     """
     command = shlex.join([launcher.gpucheck, "topo", "--format", "json"])
-    by_kind, silent = kinds(run_on_each(launcher, command, FIRST_S))
+    by_kind: defaultdict[str, list[str]] = defaultdict(list)
+    silent: dict[str, str] = {}
+    for name, one in run_on_each(launcher, command, FIRST_S).items():
+        try:
+            kind = str(msgspec.json.decode(one.output, type=Kind))
+        except msgspec.DecodeError:
+            ended = one.status is not None
+            silent[name] = f"exit status {one.status}: {last_line(one.errors)}" if ended else "no answer"
+            continue
+        by_kind[kind].append(name)
     if len(by_kind) > 1:
         listed = "; ".join(f"{kind}: {some(names, NAMED)}" for kind, names in sorted(by_kind.items()))
         raise SearchProblem(f"the nodes have different GPUs, so their bandwidth differs. Search one kind: {listed}.")

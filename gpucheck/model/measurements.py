@@ -350,12 +350,15 @@ def metric_title(metric: str) -> str:
         check, _, unit = name.removeprefix("finding.").rpartition(".")
         symbol = UNITS.get(unit, unit.replace("_", " "))
         return check + where if symbol == check else f"{check}{where} ({symbol})"
-    ending = next((one for one in UNITS if name.endswith((f"_{one}", f".{one}"))), "")
+    ending = _ending(name)
     title = (name[: -len(ending) - 1] if ending else name).replace("_", " ").replace(".", " ")
     return f"{title}{where} ({UNITS[ending]})" if ending else title + where
 
 
 def metric_unit(metric: str) -> str | None:
     """Return ``GB/s``; None if the name ends in no unit."""
-    name = metric.partition("[")[0]
-    return next((symbol for ending, symbol in UNITS.items() if name.endswith((f"_{ending}", f".{ending}"))), None)
+    return UNITS.get(_ending(metric.partition("[")[0]))
+
+
+def _ending(name: str) -> str:
+    return next((one for one in UNITS if name.endswith((f"_{one}", f".{one}"))), "")

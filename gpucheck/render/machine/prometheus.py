@@ -224,10 +224,6 @@ def _copies(found: BandwidthReport) -> Iterator[Family]:
         "What pairs of a path class should give, one direction; the lowest where links differ.",
         [({"path": cls}, rate * GB) for cls, rate in lowest.items()],
     )
-    yield from _integrity(found)
-
-
-def _integrity(found: BandwidthReport) -> Iterator[Family]:
     if integrity := found.integrity:
         verified, wrong = integrity.get("bytes_verified", 0), integrity.get("wrong_words", 0)
         yield Family("gpucheck_p2p_verified_bytes_total", "Bytes compared after copies.", [({}, verified)], "counter")
