@@ -9,7 +9,6 @@ reason. A link that lowers its generation while idle is not worse.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime, timezone
 from typing import TypeVar
 
 import msgspec
@@ -29,6 +28,7 @@ from gpucheck.comparison.rates import (
 )
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, Gpu, PciDevice, PcieLink, Report, Verdict
+from gpucheck.model.answer import timestamp
 from gpucheck.model.compute import ComputeReport
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.network import PortCounters, RdmaDevice
@@ -56,11 +56,12 @@ def compare(before: Report, now: Report) -> Iterator[Finding]:
     """Yield findings named ``baseline``; one PASS if nothing is worse and something was compared."""
     changed = tuple(_changed(before, now))
     host = Subject(check=NAME, evidence=(f"baseline: {before.started}", *changed))
-    hours = _hours(before.started, now.started)
-    if hours is None or hours < 0:
+    earlier, later = timestamp(before.started), timestamp(now.started)
+    if earlier is None or later is None or later < earlier:
         code, seen = "comparison.baseline-not-earlier", "no time in between"
         yield host.unknown(code, seen, then=before.started, now=now.started)
         return
+    hours = (later - earlier) / 3600
     then, today = facts_of(before.measurements), facts_of(now.measurements)
     found: list[Finding] = []
     if then is None or today is None:
@@ -84,15 +85,6 @@ def _unreported(regressions: Iterator[Finding], reported: Iterable[Finding]) -> 
         if (finding.subject, finding.cause) not in known:
             known.add((finding.subject, finding.cause))
             yield finding
-
-
-def _hours(before: str, now: str) -> float | None:
-    try:
-        a, b = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (before, now))
-    except ValueError:
-        return None
-    a, b = (time if time.tzinfo else time.replace(tzinfo=timezone.utc) for time in (a, b))
-    return (b - a).total_seconds() / 3600
 
 
 def _changed(before: Report, now: Report) -> Iterator[str]:

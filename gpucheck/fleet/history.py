@@ -3,7 +3,6 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -14,6 +13,7 @@ from gpucheck.fleet.read import ENDINGS, MAX_BYTES, read_file
 from gpucheck.fleet.row import is_of_few
 from gpucheck.foreign import UnreadableInput, read_text
 from gpucheck.model import Verdict
+from gpucheck.model.answer import timestamp
 from gpucheck.model.fleet import HistoryReport, NodeHistory
 from gpucheck.model.isolation import SCHEMA as ISOLATION
 from gpucheck.model.isolation import IsolationReport
@@ -21,7 +21,7 @@ from gpucheck.printable import one_line
 
 Z = 1.96  # 95 % of a normal distribution
 LEAST_BAD_DAYS = 2  # a lemon is not named after one
-AGAIN = timedelta(days=30)
+AGAIN_S = 30 * 86400
 MOST_REASONS, MOST_NODE_NAME = 3, 253
 # Of sacctmgr show event: what gpucheck and Slurm set, and not maintenance or a person.
 OURS, DOWN = "gpucheck:", "DOWN"
@@ -107,16 +107,8 @@ def _node(name: str, events: Sequence[Event]) -> NodeHistory:
 
 
 def _is_again(one: Event, two: Event) -> bool:
-    end = _time(one.until or two.at)
-    start = _time(two.at)
-    return end is not None and start is not None and start - end <= AGAIN
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text[:19])
-    except ValueError:
-        return None
+    end, start = timestamp(one.until or two.at), timestamp(two.at)
+    return end is not None and start is not None and start - end <= AGAIN_S
 
 
 def _of_report(path: Path) -> tuple[list[Event], bool]:
@@ -133,7 +125,7 @@ def _of_report(path: Path) -> tuple[list[Event], bool]:
             return found, search.simulated
     except (UnreadableInput, msgspec.DecodeError):
         return [], False
-    rows = [row for row in read_file(path) if row.started and _time(row.started)]
+    rows = [row for row in read_file(path) if timestamp(row.started)]
     events = []
     for row in rows:
         bad = [one for one in row.problems if one.verdict is Verdict.FAIL and one.owner != "user"]
@@ -152,10 +144,10 @@ def _of_slurm(path: Path) -> Iterator[Event]:
     """
     for line in read_text(path, MAX_BYTES).splitlines():
         cells = line.split("|", COLUMNS - 1)
-        if len(cells) != COLUMNS or not 0 < len(cells[0]) <= MOST_NODE_NAME or _time(cells[1]) is None:
+        if len(cells) != COLUMNS or not 0 < len(cells[0]) <= MOST_NODE_NAME or timestamp(cells[1]) is None:
             continue
         node, start, end, state, reason = (one_line(cell) for cell in cells)
         ours = reason.startswith(OURS)
         if ours or "DRAIN" in state or DOWN in state:
             kind: Kind = "drained" if ours or DOWN in state else "other"
-            yield Event(node, start, kind, reason, end if _time(end) else None)
+            yield Event(node, start, kind, reason, end if timestamp(end) else None)

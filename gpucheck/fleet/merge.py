@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from typing import Any, Literal
 
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from gpucheck.fleet.digests import with_votes
 from gpucheck.fleet.outliers import find_outliers, with_outliers
 from gpucheck.fleet.row import LONGEST, REPORT, Labels, is_of_few, labelled
 from gpucheck.model import Finding, Verdict, worst
+from gpucheck.model.answer import timestamp
 from gpucheck.model.finding import RANK
 from gpucheck.model.fleet import Drift, DriftValue, FleetProblem, FleetReport, FleetRow, HostMetric
 
@@ -108,8 +109,9 @@ def _problem(row: FleetRow, kind: Literal["clock", "conflict", "name", "partial"
 
 
 # Clocks of a healthy fleet agree to a second; reports travel for minutes.
-SKEW = timedelta(minutes=5)
-STALE = timedelta(days=7)
+SKEW_S = 5 * 60
+DAY_S = 86_400
+STALE_S = 7 * DAY_S
 # Kinds of problem that make the state of the host unknown.
 NOT_KNOWN = ("conflict", "clock")
 
@@ -172,7 +174,7 @@ def _one_each(rows: list[FleetRow], now: datetime | None) -> tuple[dict[str, Fle
         if row.digest is None:
             text = str(row.problems[0].seen) if row.problems else row.host
             problems.append(FleetProblem(kind="unreadable", subject=row.source or row.host, text=f"{text}."))
-    newest = max(filter(None, (_time(row, now) for row in rows)), default=None)
+    newest = max((time for row in rows if (time := _time(row, now)) is not None), default=0.0)
     chosen: dict[str, FleetRow] = {}
     for host, reports in by_host.items():
         winner = max(reports, key=lambda row: _rank(row, now))
@@ -196,18 +198,18 @@ def _rank(row: FleetRow, now: datetime | None) -> tuple[bool, bool, bool, float,
     time = _time(row, now)
     bad = -RANK.index(row.verdict) if row.verdict in RANK else 0
     usable = row.digest is not None, time is not None, not (row.partial or is_of_few(row))
-    return *usable, time.timestamp() if time else 0.0, bad, row.digest or "", row.source or ""
+    return *usable, time or 0.0, bad, row.digest or "", row.source or ""
 
 
-def _about_itself(row: FleetRow, now: datetime | None, newest: datetime | None) -> list[FleetProblem]:
+def _about_itself(row: FleetRow, now: datetime | None, newest: float) -> list[FleetProblem]:
     if row.digest is None:
         return []
     found, time = [], _time(row, now)
     if time is None:
         text = f"its report starts at {row.started!r}, which is no time before now: set its clock, run verify again."
         found.append(_problem(row, "clock", text))
-    elif newest and newest - time > STALE:
-        text = f"its report is {(newest - time).days} days older than the newest: run verify again."
+    elif newest - time > STALE_S:
+        text = f"its report is {(newest - time) // DAY_S:.0f} days older than the newest: run verify again."
         found.append(_problem(row, "stale", text))
     if row.partial:
         text = f"its report covers {row.gpus or 'no GPU'}: run verify outside jobs and containers."
@@ -275,11 +277,7 @@ def _shared_gpus(rows: Iterable[FleetRow]) -> list[FleetProblem]:
     return list(found.values())
 
 
-def _time(row: FleetRow, now: datetime | None) -> datetime | None:
+def _time(row: FleetRow, now: datetime | None) -> float | None:
     """Return when the report was started, None if that is no time, or one of the future."""
-    try:
-        time = datetime.fromisoformat((row.started or "").replace("Z", "+00:00"))
-        time = (time if time.tzinfo else time.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
-    except (ValueError, OverflowError):
-        return None
-    return None if now and time > now + SKEW else time
+    time = timestamp(row.started)
+    return None if time is not None and now is not None and time > now.timestamp() + SKEW_S else time

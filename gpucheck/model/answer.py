@@ -11,6 +11,15 @@ from gpucheck.model.finding import Finding, Verdict, counted, worst
 from gpucheck.model.host.readings import Simulation
 
 
+def timestamp(started: str | None) -> float | None:
+    """Return the seconds since 1970 of a date in ISO 8601, None if it is not one. Without a zone it is UTC."""
+    try:
+        at = datetime.fromisoformat((started or "").replace("Z", "+00:00"))
+        return (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """One run. started: UTC, ISO 8601. counts: findings by verdict, every verdict present."""
 

@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timezone
 
 from gpucheck.model import Finding, Simulation, TopologyGpu, Verdict, where
 
@@ -42,15 +41,6 @@ def describe_size(size: int) -> str:
         if size >= unit and size % unit == 0:
             return f"{size // unit} {name}"
     return f"{size} B"
-
-
-def timestamp(started: str | None) -> float | None:
-    """Return the seconds since 1970 of a date in ISO 8601, None if it is not one. Without a zone it is UTC."""
-    try:
-        at = datetime.fromisoformat((started or "").replace("Z", "+00:00"))
-        return (at if at.tzinfo else at.replace(tzinfo=timezone.utc)).timestamp()
-    except (ValueError, OverflowError, OSError):
-        return None
 
 
 def value(finding: Finding, which: object, *, bare: bool = False) -> str:

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from gpucheck.model import EXIT_STATUS, Finding, Report, Topology, Verdict, follows, worst
+from gpucheck.model.answer import timestamp
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.fleet import FleetReport
 from gpucheck.model.measurements import copies_of, trainings_of
 from gpucheck.printable import one_line
 from gpucheck.render.subjects.copies import by_class
-from gpucheck.render.words import timestamp
 
 Kind = Literal["gauge", "counter"]
 Sample = tuple[Mapping[str, str], float | None]
