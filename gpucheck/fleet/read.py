@@ -80,7 +80,8 @@ def rows_of(document: bytes, name: str, host: str | None = None, *, folder: str 
     counts. folder: of the file, which distinguishes files of one name whose reports are of another host.
     """
     if len(document) > MAX_BYTES:
-        return (_oversized(name, host),)
+        reason = f"larger than {MAX_BYTES // 2**20} MiB, so it is not a host report"
+        return (unreadable(name, reason, host=host, code="fleet.report-oversized"),)
     try:
         report = _report(document)
     except UNREADABLE as error:
@@ -123,11 +124,6 @@ def unreadable(name: str, reason: str, *, host: str | None = None, code: str = "
     """An UNKNOWN row for a file or stream without a report."""
     finding = REPORT.unknown(code, f"{name}: {reason}"[:LONGEST])
     return FleetRow(host=(host or name)[:MAX_HOST_NAME], verdict=Verdict.UNKNOWN, problems=(finding,), source=name)
-
-
-def _oversized(name: str, host: str | None) -> FleetRow:
-    reason = f"larger than {MAX_BYTES // 2**20} MiB, so it is not a host report"
-    return unreadable(name, reason, host=host, code="fleet.report-oversized")
 
 
 def _no_report(document: bytes, name: str, host: str | None, reason: str) -> Sequence[FleetRow]:

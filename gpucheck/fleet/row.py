@@ -100,7 +100,9 @@ def row(report: Report, *, host: str, stated: str | None, source: str, digest: s
     problems = sorted(findings, key=lambda f: (RANK.index(f.verdict), follows(f)))
     names = [_cut(gpu.name or "GPU") for gpu in gpus]
     measured = of_gpus(report.measurements)
-    share, driver = _share(report), _cut(report.versions.get("driver"))
+    partial, driver = report.partial, _cut(report.versions.get("driver"))
+    # Marked in every format, as the report states nothing about the other GPUs.
+    share = "" if partial is None else f" (partial, host has {len(partial.usable) + len(partial.hidden)})"
     training = [f for f in report.findings if f.check.startswith("smoke-") and f.check != VERSIONS]
     found = FleetRow(
         host=host,
@@ -116,7 +118,7 @@ def row(report: Report, *, host: str, stated: str | None, source: str, digest: s
         gpu_count=len(names),
         gpu_uuids=tuple(_cut(gpu.uuid) for gpu in gpus if gpu.uuid),
         gpu_index={_cut(gpu.pci_bus_id): gpu.index for gpu in gpus if gpu.pci_bus_id},
-        partial=report.partial is not None,
+        partial=partial is not None,
         not_proven=tuple(map(_cut, report.not_proven[:MAX_VALUES])),
         group=_group(names, driver),
         training=_training(report, worst(f.verdict for f in training)) if training else None,
@@ -132,12 +134,6 @@ def row(report: Report, *, host: str, stated: str | None, source: str, digest: s
         digest=digest,
     )
     return doubted(found, contradictions(report))
-
-
-def _share(report: Report) -> str:
-    """Mark the GPUs of a session that may not use all of them, in every format."""
-    share = report.partial
-    return "" if share is None else f" (partial, host has {len(share.usable) + len(share.hidden)})"
 
 
 def _group(names: list[str], driver: str | None) -> str | None:
@@ -209,7 +205,8 @@ def advised(finding: Finding) -> Finding:
         return _quoted(finding)
     if not any(map(_is_option, (*finding.values.values(), *bus_ids(finding.subject)))):
         try:
-            return _of_code(finding)
+            why, steps = words_of(finding.code or "", finding.subject, finding.values, cause=finding.cause)
+            return replace(finding, why=why, steps=steps, fix=fix_of(steps))
         except (LookupError, ValueError, TypeError, OverflowError):
             pass  # the values are not those that this version has for the code
     return _quoted(replace(finding, code=None, values={}))
@@ -221,22 +218,15 @@ def _is_option(value: Values) -> bool:
     return any(isinstance(one, str) and one.startswith("-") for one in several)
 
 
-def _of_code(finding: Finding) -> Finding:
-    why, steps = words_of(finding.code or "", finding.subject, finding.values, cause=finding.cause)
-    return replace(finding, why=why, steps=steps, fix=fix_of(steps))
-
-
 def _quoted(finding: Finding) -> Finding:
     cause = causes().get(finding.cause or "")
     steps = cause.advice if cause is not None else ()
     if finding.fix != fix_of(steps):
-        steps += (Step(text=f'{QUOTED}"{_quotable(finding.fix)}"', changes=True),)
+        # On one line, and without a character that ends the quotation.
+        lines = (" ".join(line.split()) for line in finding.fix.splitlines() if line.strip())
+        quotation = _cut("; ".join(lines).replace('"', "'"))
+        steps += (Step(text=f'{QUOTED}"{quotation}"', changes=True),)
     return replace(finding, steps=steps, fix=fix_of(steps))
-
-
-def _quotable(text: str) -> str:
-    """On one line, and without a character that ends the quotation."""
-    return _cut("; ".join(" ".join(line.split()) for line in text.splitlines() if line.strip()).replace('"', "'"))
 
 
 # Labels of hosts, from a file.

@@ -51,7 +51,9 @@ def write(families: Iterable[Family]) -> str:
         samples: dict[str, str] = {}
         for labels, value in family.samples:
             if value is not None and math.isfinite(value):
-                samples.setdefault(_series(family.name, labels), _value(value))
+                inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+                series = f"{family.name}{{{inside}}}" if inside else family.name
+                samples.setdefault(series, _value(value))
         if samples:
             help_text = family.help.replace("\\", r"\\").replace("\n", r"\n")
             lines += [
@@ -60,15 +62,6 @@ def write(families: Iterable[Family]) -> str:
                 *map(" ".join, samples.items()),
             ]
     return "\n".join(lines) + "\n"
-
-
-def metric_name(words: str) -> str:
-    return re.sub(r"[^a-zA-Z0-9_]+", "_", words).strip("_")
-
-
-def _series(name: str, labels: Mapping[str, str]) -> str:
-    inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-    return f"{name}{{{inside}}}" if inside else name
 
 
 def _value(value: float) -> str:
@@ -268,7 +261,7 @@ def _metrics(fleet: FleetReport) -> Iterator[Family]:
             unit = next((unit for unit in BASE if name.endswith(f"_{unit}")), None)
             base, factor = BASE[unit] if unit else ("", 1.0)
             words = words.removesuffix("]")
-            full = metric_name(f"gpucheck_host_{name.removesuffix(unit or '')}{base}")
+            full = re.sub(r"[^a-zA-Z0-9_]+", "_", f"gpucheck_host_{name.removesuffix(unit or '')}{base}").strip("_")
             labels = {"host": row.host, **({"path": words} if words else {})}
             families.setdefault(full, []).append((labels, seen.host * factor))
     for name, samples in sorted(families.items()):
