@@ -132,7 +132,7 @@ def with_findings(row: FleetRow, findings: Iterable[Finding]) -> FleetRow:
 
 def _finding(outlier: Outlier) -> Finding:
     subject = f"{outlier.level}:{outlier.at}" if outlier.at else "host"
-    unit = metric_unit(outlier.metric)
+    unit = None if outlier.metric.endswith("_count") else metric_unit(outlier.metric)
     off = outlier.value - outlier.normal
     size = f"{abs(off):.3g} {unit or ''}".strip() if _absolute(outlier.metric) else f"{abs(outlier.percent):g} %"
     if outlier.z is not None:

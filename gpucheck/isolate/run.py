@@ -83,23 +83,22 @@ def isolate(options: SearchOptions, fleet: SimulatedFleet | None, watch: Watch) 
     limits = options.limits
     silent: dict[str, str] = {}
     if fleet is not None:
-        nodes, truth = fleet.nodes, fleet.truth
-        limits = limits._replace(expected_gb_s=limits.expected_gb_s or GB_S)
+        nodes, limits = fleet.nodes, limits._replace(expected_gb_s=limits.expected_gb_s or GB_S)
     else:
-        truth = None
-        _allow_files()
+        # Each node has three open files.
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, MOST_FILES), most))
         watch.progress(f"{len(options.launcher.peers)} nodes: their GPUs")
         nodes, silent, gpus = _alike(options.launcher)
         if not gpus:  # one rank on a processor each: it measures the network, and waits for processors
             limits = limits._replace(latency=None)
             options = options._replace(launcher=options.launcher._replace(ranks=1))
-    tested, signal = _search(options, nodes, limits, fleet, watch)
-    tested = tested._replace(silent=silent)
+    tested, signal = _search(options._replace(limits=limits), nodes, fleet, watch)
     made = report(
-        tested,
+        tested._replace(silent=silent),
         limits,
         nodes,
-        truth=truth,
+        truth=None if fleet is None else fleet.truth,
         host=socket.gethostname(),
         started=started.isoformat(timespec="seconds"),
         seconds=time.monotonic() - clock,
@@ -110,21 +109,12 @@ def isolate(options: SearchOptions, fleet: SimulatedFleet | None, watch: Watch) 
     return made
 
 
-def _allow_files() -> None:
-    """Allow this process as many open files as it may have: each node has three."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, MOST_FILES), most))
-
-
 def _search(
-    options: SearchOptions,
-    nodes: Sequence[str],
-    limits: Limits,
-    fleet: SimulatedFleet | None,
-    watch: Watch,
+    options: SearchOptions, nodes: Sequence[str], fleet: SimulatedFleet | None, watch: Watch
 ) -> tuple[Searched, BaseException | None]:
     """Return the rounds and the outcome; of a search that a signal ends, its complete rounds and the signal."""
-    knowledge, seconds = Known(nodes, options.switch_of, limits, options.lemons), round_seconds(options.launcher)
+    knowledge = Known(nodes, options.switch_of, options.limits, options.lemons)
+    seconds = round_seconds(options.launcher)
     rounds: list[list[GroupTest]] = []
     stopped: BaseException | None = None
     cut: Cut | None = None
@@ -152,7 +142,7 @@ def _search(
         seconds = max(time.monotonic() - began, 1.0)  # the next one takes about as long
         return rounds[-1]
 
-    with _state(options, nodes, limits) as (results, add):
+    with _state(options, nodes) as (results, add):
         outcome = search(knowledge, run)
     return Searched(rounds, outcome, {}, cut), stopped
 
@@ -177,7 +167,7 @@ def _live(words: str, count: int, results: Collection[GroupTest], known: Known, 
 
 
 @contextmanager
-def _state(options: SearchOptions, nodes: Sequence[str], limits: Limits) -> Iterator[tuple[ByRound, Add]]:
+def _state(options: SearchOptions, nodes: Sequence[str]) -> Iterator[tuple[ByRound, Add]]:
     """Yield the results that the file of the state has, and what adds one: a line each, written as they come.
 
     The first line is what was searched. Without a file there are none.
@@ -192,7 +182,7 @@ def _state(options: SearchOptions, nodes: Sequence[str], limits: Limits) -> Iter
         "nodes": list(nodes),
         "switches": {name: options.switch_of[name] for name in nodes if name in options.switch_of},
         "lemons": list(options.lemons),
-        "limits": list(limits),
+        "limits": list(options.limits),
         "test": [options.launcher.sizes, list(options.launcher.nics)],
     }
     lines = read_text(path, MOST_STATE).splitlines(keepends=True) if path.exists() else []

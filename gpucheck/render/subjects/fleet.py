@@ -43,6 +43,8 @@ def document(fleet: FleetReport, *, verbose: bool = False, width: int | None = N
     verbose. width: columns of the terminal.
     """
     many = len(fleet.hosts) > MANY and not verbose
+    found = [f"{NO_CAUSE.get(name, name)}: {plural(count, 'host')}" for name, _, count in by_cause(fleet.hosts)]
+    causes = [*found[:CAUSES], *([f"and {len(found) - CAUSES} more"] if len(found) > CAUSES else [])]
     outlier_hosts = {outlier.host for outlier in fleet.outliers}
     shown = [row for row in fleet.hosts if not many or row.verdict is not Verdict.PASS or row.host in outlier_hosts]
     if many:
@@ -60,7 +62,7 @@ def document(fleet: FleetReport, *, verbose: bool = False, width: int | None = N
         unread="Of these no real GPU was read.",
         summary=f"{hosts}: {counts_line(fleet.counts)}{outliers}",
         body=[
-            *_lines("Problems by cause", _summary(fleet.hosts)),
+            *_lines("Problems by cause", [", ".join(causes)] if causes else []),
             *_lines("What unhealthy hosts share", [cause.text for cause in fleet.causes]),
             _hosts(shown, outlier_hosts, width, len(fleet.hosts) - len(shown)),
             Findings(problems(shown)),
@@ -97,14 +99,16 @@ def results(fleet: FleetReport) -> list[Results]:
         own = entry.operation if entry.operation.startswith("losses") else ""
         key = (own, entry.on, entry.outcome, entry.results, entry.hosts, entry.equal, entry.outliers)
         groups.setdefault(key, []).append(entry)
-    return [_results(entries) for entries in groups.values()]
-
-
-def _results(entries: list[Agreement]) -> Results:
-    first, operations = entries[0], len(entries)
-    what = first.operation if operations == 1 else plural(operations, "operation")
-    count = f"{plural(first.results, 'result')} of {plural(first.hosts, 'host')}"
-    return Results(what, first.on, count, OUTCOMES[first.outcome].format(equal=first.equal), first.outliers)
+    return [
+        Results(
+            what=first.operation if not others else plural(1 + len(others), "operation"),
+            on=first.on,
+            compared=f"{plural(first.results, 'result')} of {plural(first.hosts, 'host')}",
+            outcome=OUTCOMES[first.outcome].format(equal=first.equal),
+            hosts=first.outliers,
+        )
+        for first, *others in groups.values()
+    ]
 
 
 def _agreement(one: Results) -> str:
@@ -123,15 +127,6 @@ def by_cause(rows: Sequence[FleetRow]) -> list[tuple[str, Verdict, int]]:
             worst[name] = min(worst.get(name, finding.verdict), finding.verdict, key=WORST_FIRST.index)
     ordered = sorted(hosts, key=lambda name: (WORST_FIRST.index(worst[name]), -len(hosts[name]), name))
     return [(name, worst[name], len(hosts[name])) for name in ordered]
-
-
-def _summary(rows: Sequence[FleetRow]) -> Iterator[str]:
-    found = by_cause(rows)
-    if found:
-        more = [f"and {len(found) - CAUSES} more"] if len(found) > CAUSES else []
-        yield ", ".join(
-            [*(f"{NO_CAUSE.get(name, name)}: {plural(count, 'host')}" for name, _, count in found[:CAUSES]), *more]
-        )
 
 
 class _Problem(NamedTuple):
