@@ -255,15 +255,10 @@ def _computed(old: ComputeReport, new: ComputeReport) -> Iterator[Finding]:
     whole = len(odd) > 1 and all(odd.values())
     for bus_id, evidence in odd.items():
         if evidence:
-            yield _other_bits(bus_id or "", evidence, whole=whole)
-
-
-def _other_bits(bus_id: str, evidence: list[str], *, whole: bool) -> Finding:
-    subject = Subject(check=NAME, name=f"gpu:{bus_id}", evidence=tuple(evidence))
-    seen, wanted = f"{len(evidence)} results differ", "equal results"
-    if whole:
-        return subject.warns("comparison.all-results-differ", seen, wanted)
-    return subject.fails("comparison.results-differ", seen, wanted)
+            verdict = Verdict.WARN if whole else Verdict.FAIL
+            code = "comparison.all-results-differ" if whole else "comparison.results-differ"
+            subject = Subject(check=NAME, name=f"gpu:{bus_id or ''}", evidence=tuple(evidence))
+            yield subject.finding(verdict, code, f"{len(evidence)} results differ", "equal results")
 
 
 def _losses(name: str, old: SmokeResult, new: SmokeResult) -> Iterator[Finding]:

@@ -197,9 +197,6 @@ class Trait(NamedTuple):
     at_least: bool = False
     tolerance: float = 0.0
 
-    def seen(self, gpu: Gpu) -> Any:
-        return attrgetter(self.place)(gpu)
-
     def matches(self, seen: Any, wanted: Any) -> bool:
         return bool(seen >= wanted - self.tolerance if self.at_least else seen == wanted)
 
@@ -312,7 +309,7 @@ def _model(facts: Facts, name: str, stated: Stated) -> Iterator[Finding]:
 def _trait(facts: Facts, trait: Trait, wanted: Any, stated: Stated, unread: set[str]) -> Iterator[Finding]:
     at, met = f"gpus.{trait.key}", 0
     for gpu in facts.gpus:
-        subject, seen = f"gpu:{gpu.pci_bus_id}", trait.seen(gpu)
+        subject, seen = f"gpu:{gpu.pci_bus_id}", attrgetter(trait.place)(gpu)
         if seen is None or (subject in unread and not trait.matches(seen, wanted)):
             yield stated.not_reported("comparison.value-missing", at, wanted, subject=subject)
         elif trait.matches(seen, wanted):

@@ -8,6 +8,7 @@ from gpucheck.fleet.outliers import fisher, log_choose
 from gpucheck.model import Verdict, by_root
 from gpucheck.model.fleet import CommonCause, FleetRow, Outlier
 from gpucheck.model.measurements import metric_title
+from gpucheck.printable import some
 
 # Two hosts share something by chance in any fleet.
 ENOUGH_FAILING = 3
@@ -20,6 +21,7 @@ MARKS = 0.8
 # What a switch does to the links of its cards.
 OF_LINKS = ("nic-down", "nic-rate", "nic-errors", "nic-congestion", "nic-flap")
 SICK = (Verdict.FAIL, Verdict.WARN)
+NAMED = 3
 
 Having = dict[tuple[str, str], frozenset[str]]
 
@@ -120,25 +122,20 @@ def _of_sign(
     strongest = sorted(same.items(), key=lambda item: (item[0][0], item[1]))[:3]
     for (p, hosts), names in strongest:
         failing_with = len(hosts & failing)
+        others_with = len(hosts) - failing_with
+        of = f"All {failing_with}" if failing_with == len(failing) else f"{failing_with} of the {len(failing)}"
+        apart = "; the numbers do not distinguish these" if len(names) > 1 else ""
+        text = (
+            f"{of} hosts with {sign} have {some(sorted(names), NAMED)}, as have {others_with} of the {others} others"
+            f" (p = {p:.1g} after correction){apart}. This is an association, not proof of a cause: check there first."
+        )
         yield CommonCause(
             sign=sign,
             attributes=tuple(sorted(names)),
             sick=len(failing),
             sick_with=failing_with,
             others=others,
-            others_with=len(hosts) - failing_with,
+            others_with=others_with,
             p=p,
-            text=_words(sign, sorted(names), failing_with, len(failing), len(hosts) - failing_with, others, p),
+            text=text,
         )
-
-
-def _words(
-    sign: str, names: list[str], failing_with: int, failing: int, others_with: int, others: int, p: float
-) -> str:
-    of = f"All {failing}" if failing_with == failing else f"{failing_with} of the {failing}"
-    shared = " and ".join(names) if len(names) < 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
-    apart = "; the numbers do not distinguish these" if len(names) > 1 else ""
-    return (
-        f"{of} hosts with {sign} have {shared}, as have {others_with} of the {others} others"
-        f" (p = {p:.1g} after correction){apart}. This is an association, not proof of a cause: check there first."
-    )

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from gpucheck.fleet.outliers import with_findings
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding
+from gpucheck.model import Finding, Verdict
 from gpucheck.model.compute import ComputeReport
 from gpucheck.model.fleet import Agreement, FleetRow
 from gpucheck.model.measurements import ROUNDED
@@ -82,8 +82,7 @@ def with_votes(rows: Sequence[FleetRow]) -> tuple[list[FleetRow], tuple[Agreemen
             odd[vote.place, vote.at].append(f"{operation}: {vote.digest}, {equal}")
     found: dict[int, list[Finding]] = defaultdict(list)
     for (place, at), evidence in sorted(odd.items(), key=lambda item: item[0][1] == HOST):
-        row = rows[place]
-        known = [f for f in (*row.problems, *found[place]) if f.cause == CAUSE]
+        known = [f for f in (*rows[place].problems, *found[place]) if f.cause == CAUSE]
         if at == HOST:
             # A GPU whose results are wrong explains the losses.
             if not known:
@@ -91,11 +90,15 @@ def with_votes(rows: Sequence[FleetRow]) -> tuple[list[FleetRow], tuple[Agreemen
                 seen = f"the losses of {len(evidence)} trainings differ from the fleet"
                 found[place].append(subject.warns("fleet.losses-differ", seen, "equal losses"))
         elif not any(f.subject == f"gpu:{at}" for f in known):
-            whole = all((place, bus_id) in odd for bus_id in row.digests if bus_id != HOST)
-            found[place].append(_of_gpu(at, evidence, whole=whole))
-    return [with_findings(row, found[place]) if found[place] else row for place, row in enumerate(rows)], tuple(
-        agreements
-    )
+            # Every GPU of the host is odd: it may be software. The digests of one GPU alone do not distinguish the two.
+            whole = all((place, bus_id) in odd for bus_id in rows[place].digests if bus_id != HOST)
+            verdict = Verdict.WARN if whole else Verdict.FAIL
+            code = "fleet.all-results-differ" if whole else "fleet.results-differ"
+            subject = Subject(check="fleet", name=f"gpu:{at}", evidence=tuple(evidence))
+            seen, count = f"{len(evidence)} results differ from the fleet", len(evidence)
+            found[place].append(subject.finding(verdict, code, seen, "equal results", count=count))
+    named = [with_findings(row, found[place]) if found[place] else row for place, row in enumerate(rows)]
+    return named, tuple(agreements)
 
 
 def _counted(
@@ -139,15 +142,3 @@ def _counted(
         outliers=tuple(dict.fromkeys(rows[vote.place].host for vote in odd))[:NAMES],
     )
     return agreement, digest if majority else None, odd
-
-
-def _of_gpu(bus_id: str, evidence: Sequence[str], *, whole: bool) -> Finding:
-    """FAIL if other GPUs of the host agree with the fleet. whole: every GPU of the host is odd, so it may be software.
-
-    The digests of one GPU alone do not distinguish the two either.
-    """
-    subject = Subject(check="fleet", name=f"gpu:{bus_id}", evidence=tuple(evidence))
-    seen, wanted = f"{len(evidence)} results differ from the fleet", "equal results"
-    if whole:
-        return subject.warns("fleet.all-results-differ", seen, wanted, count=len(evidence))
-    return subject.fails("fleet.results-differ", seen, wanted, count=len(evidence))
