@@ -56,7 +56,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     if too few nodes pass, and nothing was started.
     """
     from gpucheck.fleet.row import lemons, read_labels
-    from gpucheck.isolate.gate import FAILING, choose, job_environment, vet, write_lists
+    from gpucheck.isolate.gate import FAILING, choose, job_environment, vet
     from gpucheck.isolate.launch import AllocationEndedError
     from gpucheck.isolate.run import launcher_of
 
@@ -74,8 +74,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         raise Problem("the Slurm allocation ended: nothing was started.", EXIT_STATUS[Verdict.UNKNOWN]) from None
     chosen = choose(vetted.good, wanted, bad_before)
     try:
-        write_lists(vetted, lists)
-        environment = job_environment(os.environ, chosen, lists) if len(chosen) == wanted else {}
+        environment = job_environment(os.environ, vetted, chosen if len(chosen) == wanted else (), lists)
     except OSError as error:
         raise Problem(
             f"{lists}: cannot be written: {error.strerror}. Choose another directory with --lists."

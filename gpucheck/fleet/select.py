@@ -48,8 +48,12 @@ def select(fleet: FleetReport, gpus: int, *, model: str | None = None, allow_war
     best = max(groups.items(), key=lambda item: (_gpus(item[1]), item[0]), default=("", []))
     if _gpus(best[1]) < gpus:
         raise LookupError(_too_few(fleet, gpus, model, best[0], _gpus(best[1]), len(best[1])), tuple(refused))
+    racks: dict[str, list[FleetRow]] = defaultdict(list)
+    for row in best[1]:
+        racks[" ".join(row.attributes.get("rack", ()))].append(row)
+    nearest = sorted(racks.items(), key=lambda item: (-_gpus(item[1]), item[0]))
     chosen: list[FleetRow] = []
-    for row in _nearest(best[1]):
+    for row in (row for _, of in nearest for row in sorted(of, key=lambda row: (-row.gpu_count, row.host))):
         if _gpus(chosen) >= gpus:
             break
         chosen.append(row)
@@ -66,14 +70,6 @@ def about_refused(names: Sequence[str]) -> str:
     shown = some([ascii(name[:80]) for name in names], NAMED)
     hosts = "1 host that is fit is" if len(names) == 1 else f"{len(names)} hosts that are fit are"
     return f"{hosts} left out, for a launcher would not take the name as one host: {shown}"
-
-
-def _nearest(rows: list[FleetRow]) -> list[FleetRow]:
-    racks: dict[str, list[FleetRow]] = defaultdict(list)
-    for row in rows:
-        racks[" ".join(row.attributes.get("rack", ()))].append(row)
-    ordered = sorted(racks.items(), key=lambda item: (-_gpus(item[1]), item[0]))
-    return [row for _, members in ordered for row in sorted(members, key=lambda r: (-r.gpu_count, r.host))]
 
 
 def _is_model(row: FleetRow, model: str | None) -> bool:

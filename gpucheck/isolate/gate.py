@@ -113,20 +113,19 @@ def choose(good: Sequence[str], wanted: int, lemons: Sequence[str]) -> tuple[str
     return tuple(name for name in good if name not in left_out[: max(0, len(good) - wanted)])
 
 
-def write_lists(vetted: Vetted, folder: Path) -> None:
-    """Write both lists, a node a line, with the reason after a failing one. Raises OSError."""
-    (folder / PASSING).write_text("".join(f"{name}\n" for name in vetted.good), encoding="utf-8")
-    lines = (f"{name} {one_line(why)}\n" for name, why in vetted.bad.items())
-    (folder / FAILING).write_text("".join(lines), encoding="utf-8")
+def job_environment(caller: Mapping[str, str], vetted: Vetted, nodes: Sequence[str], folder: Path) -> dict[str, str]:
+    """Write what passed and what failed, a node a line, and return the environment of a job on these nodes, if any.
 
-
-def job_environment(caller: Mapping[str, str], nodes: Sequence[str], folder: Path) -> dict[str, str]:
-    """Return the environment of a job on these nodes, and write the file of hosts that srun takes. Raises OSError.
-
+    Also written is the file of hosts that srun takes. Raises OSError.
     srun ignores the list of nodes in the environment; it takes the nodes of a file, a line a task, with the
     distribution "arbitrary". Source: srun(1), --distribution and "INPUT ENVIRONMENT VARIABLES"; tried with 22.05.
     """
     lists = folder.absolute()
+    (lists / PASSING).write_text("".join(f"{name}\n" for name in vetted.good), encoding="utf-8")
+    failing = (f"{name} {one_line(why)}\n" for name, why in vetted.bad.items())
+    (lists / FAILING).write_text("".join(failing), encoding="utf-8")
+    if not nodes:
+        return {}
     out = {**caller, "MASTER_ADDR": nodes[0], "GPUCHECK_HOSTFILE": os.fspath(lists / PASSING)}
     if "SLURM_JOB_ID" not in caller:
         return out

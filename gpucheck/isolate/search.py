@@ -16,7 +16,7 @@ from gpucheck.model.isolation import GroupTest
 Nodes = tuple[str, ...]
 Round = list[Nodes]
 Results = Sequence[GroupTest] | None
-Steps = Generator[Round, Results, None]
+Steps = Generator[Round, Sequence[GroupTest], None]
 
 MOST_ROUNDS, FEW_ROUNDS = 16, 4
 # With fewer nodes every pair is tested if nothing states what is normal.
@@ -58,10 +58,6 @@ class Limits(NamedTuple):
         return self.rounds + 2 * (self.repeat - 1)
 
 
-class _EndedError(Exception):
-    """The caller ended the search."""
-
-
 class Outcome(NamedTuple):
     """What the tests show. nodes: named ones. open: suspected without proof, or never tested. once: bad, then good.
 
@@ -90,10 +86,10 @@ class Outcome(NamedTuple):
 def search(known: "Known", run: Callable[[Round], Results]) -> Outcome:
     """Return what is known when nothing is left to learn. run: returns the results of a round, None to end it there."""
     steps = _rounds(known)
-    with suppress(_EndedError, StopIteration):
+    with suppress(StopIteration):
         tests = next(steps)
-        while True:
-            tests = steps.send(run(tests))
+        while (results := run(tests)) is not None:
+            tests = steps.send(results)
     return known.outcome()
 
 
@@ -219,10 +215,8 @@ class Known:
         self._inside: set[str] = set()  # switches whose nodes were tested with each other
         self._judge()
 
-    def add(self, results: Results) -> None:
-        """Take the results of one round. Raises _EndedError if there are none."""
-        if results is None:
-            raise _EndedError
+    def add(self, results: Sequence[GroupTest]) -> None:
+        """Take the results of one round."""
         self.round += 1
         self.tests += results
         self.pairs += [one for one in results if len(one.nodes) == 2]

@@ -237,10 +237,10 @@ def _trainings(report: Report) -> Iterator[Family]:
 
 def fleet_to_prometheus(fleet: FleetReport) -> str:
     """The metrics of the merged report. A simulated host has a label."""
-    return write([*_hosts(fleet), *_fleet(fleet), *_metrics(fleet)])
+    return write([*_fleet(fleet), *_metrics(fleet)])
 
 
-def _hosts(fleet: FleetReport) -> Iterator[Family]:
+def _fleet(fleet: FleetReport) -> Iterator[Family]:
     verdicts = [
         ({"host": row.host, "simulated": str(row.simulated).lower()}, EXIT_STATUS.get(row.verdict, 3))
         for row in fleet.hosts
@@ -250,6 +250,20 @@ def _hosts(fleet: FleetReport) -> Iterator[Family]:
     yield Family("gpucheck_host_last_run_timestamp_seconds", "When the host's report was begun.", times)
     counts = [({"host": row.host}, row.gpu_count if row.group else None) for row in fleet.hosts]
     yield Family("gpucheck_host_gpus", "GPUs that the host reported.", counts)
+    counts = [({"verdict": v.value}, fleet.counts.get(v.value, 0)) for v in Verdict if v is not Verdict.SKIP]
+    yield Family("gpucheck_fleet_hosts", "Hosts by verdict.", counts)
+    yield Family(
+        "gpucheck_fleet_outlier_ratio",
+        "How far a host's metric is off the normal of its group, as a ratio; negative is below.",
+        [({"host": o.host, "metric": o.metric, "at": o.at or "host"}, o.percent / 100) for o in fleet.outliers],
+    )
+    yield Family(
+        "gpucheck_fleet_equal_results_ratio",
+        "Results of one operation on equal data that have the digest of the majority; 0 without a majority.",
+        [({"operation": a.operation, "on": a.on}, a.equal / a.results) for a in fleet.agreements if a.results],
+    )
+    problems = "Reports that are missing, unreadable or doubtful."
+    yield Family("gpucheck_fleet_report_problems", problems, [({}, len(fleet.problems))])
 
 
 def _metrics(fleet: FleetReport) -> Iterator[Family]:
@@ -266,20 +280,3 @@ def _metrics(fleet: FleetReport) -> Iterator[Family]:
             families.setdefault(full, []).append((labels, seen.host * factor))
     for name, samples in sorted(families.items()):
         yield Family(name, "What the host measured, its middle.", samples)
-
-
-def _fleet(fleet: FleetReport) -> Iterator[Family]:
-    counts = [({"verdict": v.value}, fleet.counts.get(v.value, 0)) for v in Verdict if v is not Verdict.SKIP]
-    yield Family("gpucheck_fleet_hosts", "Hosts by verdict.", counts)
-    yield Family(
-        "gpucheck_fleet_outlier_ratio",
-        "How far a host's metric is off the normal of its group, as a ratio; negative is below.",
-        [({"host": o.host, "metric": o.metric, "at": o.at or "host"}, o.percent / 100) for o in fleet.outliers],
-    )
-    yield Family(
-        "gpucheck_fleet_equal_results_ratio",
-        "Results of one operation on equal data that have the digest of the majority; 0 without a majority.",
-        [({"operation": a.operation, "on": a.on}, a.equal / a.results) for a in fleet.agreements if a.results],
-    )
-    problems = "Reports that are missing, unreadable or doubtful."
-    yield Family("gpucheck_fleet_report_problems", problems, [({}, len(fleet.problems))])
