@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from gpucheck.cli._shared.common import (
     Problem,
@@ -190,19 +189,11 @@ def _forged(path: Path) -> str | None:
 
 def read_report(path: Path) -> "Report":
     """The one host report in a file. Raises Problem."""
-    from gpucheck.fleet.read import MAX_BYTES, UNREADABLE, read_file
-    from gpucheck.model import Report
+    from gpucheck.fleet.read import MAX_BYTES, verified
 
     advice = "Give the JSON report of one host with --baseline: gpucheck verify --format json -o FILE"
-    rows = read_file(path)
-    if len(rows) != 1:
-        raise Problem(f"{path}: contains {len(rows)} hosts. {advice}.")
-    if rows[0].digest is None:
-        seen = rows[0].problems[0].seen if rows[0].problems else "not a host report"
-        reason = str(seen).removeprefix(f"{path.name}: ")
-        raise Problem(f"{path}: {reason}. {advice}.")
     content = read_bytes(path, MAX_BYTES, advice)
     try:
-        return msgspec.json.decode(content, type=Report)
-    except UNREADABLE as error:  # of gpucheck compute, or broken where no fleet looks
+        return verified(content)
+    except ValueError as error:
         raise Problem(f"{path}: not a report of gpucheck verify: {error}. {advice}.") from error

@@ -61,7 +61,7 @@ class Interner:
         return self._known.get(words) or self._one(tuple(map(self._one, words)))
 
     def _metric(self, metric: HostMetric) -> Any:
-        """Most are settings, the same on every host; of measurements at least the places are identical."""
+        """Those of findings are the same on every host; of measurements at least the places are identical."""
         places = {name: self._one(getattr(metric, name)) for name in ("gpu_at", "pair_at", "low")}
         return self._known.get(metric) or self._one(replace(metric, **places))
 

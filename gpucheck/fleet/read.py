@@ -98,6 +98,14 @@ def rows_of(document: bytes, name: str, host: str | None = None, *, folder: str 
     return (row(report, host=host or report.host, stated=stated, source=source, digest=digest),)
 
 
+def verified(document: bytes) -> Report:
+    """Read a report of ``gpucheck verify``. Raises ValueError with the reason."""
+    try:
+        return _VERIFIED.decode(document)
+    except UNREADABLE as error:
+        raise ValueError(_words(error)) from error
+
+
 def _report(document: bytes) -> Report:
     """Read the report of a host, or that of ``gpucheck compute`` as one without a system. Raises one of UNREADABLE."""
     try:

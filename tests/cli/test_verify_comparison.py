@@ -59,8 +59,8 @@ def test_a_host_is_held_against_its_earlier_report(run, earlier):
         (lambda text: text[: len(text) // 2], "it is cut off"),
         (lambda text: text + text, "more than one document"),
         (lambda text: "", "it is cut off, or it is not JSON"),
-        (lambda text: text.replace("gpucheck.report/1", "gpucheck.fleet/1", 1), "not a host"),
-        (lambda text: text.replace('"evidence":["', '"evidence":[1,"', 1), "not a host report"),
+        (lambda text: text.replace("gpucheck.report/1", "gpucheck.fleet/1", 1), "not a report"),
+        (lambda text: text.replace('"evidence":["', '"evidence":[1,"', 1), "not a report of gpucheck verify"),
     ],
 )
 def test_a_baseline_of_another_host_or_a_damaged_one_is_refused(run, earlier, tmp_path, change, words):
