@@ -370,4 +370,5 @@ def _ending(run: ComputeRun, at: Progress, planned: float, limits: Sequence[str]
     ended = at.ended(run, planned)
     if ended == "complete":
         return subject.passes(f"{done} of cold and hot load, {at.done} rounds")
-    return subject.unknown(f"compute.burn-in-{'interrupted' if ended == 'interrupted' else 'no-gpu'}", seen, wanted)
+    code = "compute.burn-in-interrupted" if ended == "interrupted" else "compute.burn-in-no-gpu"
+    return subject.unknown(code, seen, wanted)
