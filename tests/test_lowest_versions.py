@@ -143,7 +143,7 @@ def test_verify_without_torch_copies_and_does_not_claim_training(gpucheck):
     [
         ("verify --simulate hgx-h100-x8 --level quick --fault nvlink-down:gpu=2,link=3", 2, "nvlink-down"),
         ("topo --simulate dgx1-v100", 0, "NV2"),
-        ("topo --simulate dgx1-v100 --format html", 0, "<svg"),
+        ("topo --simulate dgx1-v100 --format html", 0, "between 0-1"),
         ("stack resolve --gpu H100 --os ubuntu-22.04 --format json", 0, '"driver"'),
         (f"diagnose {ROOT}/tests/data/bandwidth/nccl-tests.txt --format json", None, "gpucheck.diagnosis/1"),
     ],

@@ -68,10 +68,20 @@ class Matrices(NamedTuple):
     pairs: Mapping[str, Any]
 
 
-class Drawing(NamedTuple):
-    """svg: made by gpucheck, its strings escaped."""
+class Box(NamedTuple):
+    """kind: what a page calls it. tone: of its border, as of a cell. inside: the boxes in it."""
 
-    svg: str
+    kind: str
+    title: str
+    lines: Sequence[Cell] = ()
+    tone: str = ""
+    inside: Sequence["Box"] = ()
+
+
+class Drawing(NamedTuple):
+    """Boxes, on a page only."""
+
+    boxes: Sequence[Box]
     label: str
 
 

@@ -64,7 +64,7 @@ def terminal(text: str, what: str) -> None:
 
 
 def markup(text: str, what: str) -> None:
-    """HTML or SVG: what an input wrote is text, never a tag."""
+    """HTML: what an input wrote is text, never a tag."""
     if f"<{hostile.MARK}" in text:
         raise Wrong(f"{what} with a tag of the input", text[text.index(f"<{hostile.MARK}") :])
 
@@ -222,7 +222,7 @@ def shown_diagnosis(findings: Sequence[Finding]) -> None:
 
 
 def shown_topology(topology: Topology) -> None:
-    """The matrix, JSON, and the drawing of what is small enough to be drawn a thousand times."""
+    """The matrix, JSON, and the page of what is small enough to be drawn a thousand times."""
     from gpucheck.render.json import to_json
     from gpucheck.render.subjects.topology import document
 
@@ -230,6 +230,4 @@ def shown_topology(topology: Topology) -> None:
         terminal(formats.show(document(topology), "text", width=width), f"topo's text, {width or 'any'} columns")
     strict_json(to_json(topology), "topo's JSON")
     if 0 < len(topology.gpus) <= LARGEST_DRAWING:
-        from gpucheck.render.topology import to_svg
-
-        strict_xml(to_svg(topology), "topo's drawing")
+        markup(formats.show(document(topology, whole=True), "html"), "topo's page")

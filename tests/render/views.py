@@ -33,8 +33,8 @@ def lines_of(findings, gpus=(), *, verbose=False, each_pass=False):
     return list(Terminal(verbose=verbose).findings(Findings(worst_first(findings, gpus), each_pass)))
 
 
-def topology_page(made):
-    return show(topology.document(made, whole=True), "html")
+def topology_page(made, about=""):
+    return show(topology.document(made, about=about, whole=True), "html")
 
 
 def topology_text(made, about=""):

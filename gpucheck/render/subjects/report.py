@@ -22,7 +22,7 @@ from gpucheck.render.blocks import (
 )
 from gpucheck.render.findings import TROUBLE, host_gpus, worst_first
 from gpucheck.render.subjects import collectives, compute, copies, smoke, topology
-from gpucheck.render.topology import absent, describe_link, heading
+from gpucheck.render.topology import absent, heading
 from gpucheck.render.words import count_models, counts_line, number, plural
 
 
@@ -141,8 +141,9 @@ def _cells(one: Gpu, bad: Sequence[Finding]) -> Iterator[Cell]:
     yield Cell(_unit(health.memory_used_mib, "MiB"), _of(one.memory_mib, "MiB"))
     ecc = "no ECC" if health.ecc is None else "ECC on" if health.ecc else "ECC off"
     yield Cell(memory_errors(one) or "\u2013", ecc, tone("memory-errors"))
-    now, most = one.pcie.width, describe_link(one.pcie.max_generation, one.pcie.max_width)
-    yield Cell(f"x{now}" if now else "\u2013", f"of {most}" if most else "", tone("pcie-link", "p2p-bandwidth"))
+    now, most = one.pcie.width, (one.pcie.max_generation, one.pcie.max_width)
+    could = f"of Gen{most[0] or '?'} x{most[1] or '?'}" if any(most) else ""
+    yield Cell(f"x{now}" if now else "\u2013", could, tone("pcie-link", "p2p-bandwidth"))
     up = f"{one.active_nvlinks} of {len(one.nvlinks)}" if one.nvlinks else "\u2013"
     yield Cell(up, "", tone("nvlink", "nvlink-links", "nvlink-errors"))
     yield Cell(*_processes(health.processes), tone("processes"))

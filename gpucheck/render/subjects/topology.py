@@ -20,13 +20,7 @@ from gpucheck.render.blocks import (
     words,
 )
 from gpucheck.render.findings import worst_first
-from gpucheck.render.topology import (
-    Absent,
-    FaultMark,
-    absent,
-    faults,
-    heading,
-)
+from gpucheck.render.topology import Absent, FaultMark, absent, boxes, faults, heading, nvlinks
 from gpucheck.render.words import plural
 
 GAP = "?"
@@ -198,8 +192,8 @@ def _identities(topology: Topology, width: int | None) -> Iterator[Block]:
     rows: list[Row] = []
     if width is not None and len(named) > MANY_GPUS and len({gpu.name for gpu in named}) == 1:
         rows.append([f"{len(named)} x {named[0].name or 'unnamed GPU'}", ""])
-        named = [gpu for gpu in named if _place(gpu) in found]
-    rows += [[_identity(gpu), _fault(found.get(_place(gpu)))] for gpu in named]
+        named = [gpu for gpu in named if gpu.pci_bus_id in found]
+    rows += [[_identity(gpu), _fault(found.get(gpu.pci_bus_id or ""))] for gpu in named]
     rows += [[f"{gpu.name}: {gpu.bus_id}", _fault(gpu.fault)] for gpu in _lost(topology)]
     if rows:
         yield Table(words("", ""), rows)
@@ -216,7 +210,8 @@ def _gpus_and_places(topology: Topology) -> Table:
     found = faults(topology.findings)
     rows: list[Row] = []
     for gpu in topology.gpus:
-        fault, bus_id = found.get(_place(gpu)), gpu.pci_bus_id or ""
+        bus_id = gpu.pci_bus_id or ""
+        fault = found.get(bus_id)
         first = Cell(str(gpu.index), fault.cause if fault else "", "", fault.verdict if fault else None, bus_id)
         node = "" if gpu.numa_node is None else str(gpu.numa_node)
         rows.append([first, gpu.name or "", gpu.uuid or "", bus_id, node, gpu.cpu_affinity or ""])
@@ -237,10 +232,6 @@ def _lost(topology: Topology) -> Iterable[Absent]:
 
 def _fault(fault: FaultMark | None) -> Cell:
     return Cell(fault.words, tone=fault.verdict.value) if fault else Cell("")
-
-
-def _place(gpu: TopologyGpu) -> frozenset[str]:
-    return frozenset((gpu.pci_bus_id or "",))
 
 
 def _legends(topology: Topology) -> Iterator[Block]:
@@ -335,14 +326,15 @@ def _rank(cls: str) -> tuple[int, int]:
 
 def sections(topology: Topology, findings: Iterable[Finding], about: str) -> Iterator[Section]:
     """Yield what a page shows: the drawing and the classes. about: what is simulated."""
-    yield Section("topology", "Topology", [*_drawing(topology, findings, about), *_paths(topology)])
-
-
-def _drawing(topology: Topology, findings: Iterable[Finding], about: str) -> Iterator[Block]:
+    notes = [plural(len(topology.nics), "network card"), f"source: {topology.source}"]
+    drawn: list[Block] = []
     if topology.wiring is not None and topology.gpus:
-        from gpucheck.render.topology import to_svg
-
-        yield Drawing(to_svg(topology, about=about, findings=findings), "Drawing of the topology")
+        drawn.append(Drawing(boxes(topology, topology.wiring, findings), "Drawing of the topology"))
+        drawn.append(Lines([*nvlinks(topology, topology.wiring)], "NVLink"))
+        if not topology.wiring.told:
+            notes.append("boxes worked out from the path classes: switches by PIX, nodes by NUMA affinity")
+    mark = [f"SIMULATED {about}".rstrip()] if topology.simulated else []
+    yield Section("topology", "Topology", [*drawn, *_paths(topology)], lines=[*mark, "; ".join(notes)])
 
 
 def _paths(topology: Topology) -> Iterator[Block]:

@@ -63,7 +63,7 @@ def write(document: Document) -> str:
         "report.html.j2",
         verdict=document.verdict,
         data=next((block.pairs for block in _every(document.body) if isinstance(block, Matrices)), {}),
-        styles=("tokens.css", "parts.css", "drawing.css", "report.css"),
+        styles=("tokens.css", "parts.css", "report.css"),
         scripts=("page.js", "report.js"),
         document=document,
         verdicts=WORST_FIRST,
@@ -115,7 +115,6 @@ def _environment() -> jinja2.Environment:
         finalize=lambda value: printable(value) if type(value) is str else value,
     )
     environment.filters["steps"] = steps
-    environment.filters["markup"] = Markup
     return environment
 
 

@@ -158,7 +158,7 @@ def test_the_page_is_whole_without_scripts(show):
 
     assert "a link is down" in find(page, "#findings").text
     assert find(page, "#p2p_bidir_gb_s").is_displayed()
-    assert find(page, ".drawing svg").is_displayed()
+    assert find(page, ".drawing .gpu").is_displayed()
     assert not find(page, ".copy").is_displayed()
     assert not find(page, "#theme").is_displayed()
 
