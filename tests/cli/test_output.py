@@ -129,23 +129,3 @@ def test_a_report_is_not_for_every_user_and_metrics_are(run, tmp_path, words, ta
         os.umask(before)
 
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == mode
-
-
-@pytest.mark.parametrize("display", [True, False])
-def test_web_writes_a_page_and_opens_it_where_there_is_a_display(run, tmp_path, monkeypatch, display):
-    opened = []
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("webbrowser.open", opened.append)
-    monkeypatch.setenv("WAYLAND_DISPLAY", "")
-    monkeypatch.setenv("DISPLAY", ":0" if display else "")
-    status, out, err = run("topo", "--simulate", "p100-pcie-x2", "--web")
-    page = tmp_path / "gpucheck-topo.html"
-
-    assert (status, out, err) == (0, "", f"gpucheck: page {page}\n")
-    assert "<!doctype html>" in page.read_text()
-    assert opened == [page.as_uri()] * display
-
-
-@pytest.mark.parametrize("words", [("--format", "json"), ("-o", "-")])
-def test_web_needs_a_file_for_its_page(run, words):
-    assert run("topo", "--simulate", "p100-pcie-x2", "--web", *words)[0] == 64

@@ -4,10 +4,8 @@ import errno
 import math
 import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -279,13 +277,9 @@ recording_option = click.option(
 
 
 def output_options(*formats: str) -> Callable[[F], F]:
-    """Add --format, as format_option does, and -o; where there is a page, --web too."""
+    """Add --format, as format_option does, and -o."""
 
     def decorate(command: F) -> F:
-        if "html" in formats:
-            command = click.option("--web", is_flag=True, help="Write a page (HTML) and open it in a browser.")(
-                _with_page(command)
-            )
         command = click.option(
             "-o",
             "--output",
@@ -296,26 +290,6 @@ def output_options(*formats: str) -> Callable[[F], F]:
         return format_option(*formats)(command)
 
     return decorate
-
-
-def _with_page(command: F) -> F:
-    @wraps(command)
-    def run(*arguments: Any, web: bool, **options: Any) -> Any:
-        if not web:
-            return command(*arguments, **options)
-        context = click.get_current_context()
-        page = options["output"] or OutputFile().convert(f"gpucheck-{context.info_name}.html", None, context)
-        if options["format_"] not in ("text", "html") or not replaces(page):
-            raise Problem("--web writes HTML to a file. Omit --format, and name a file with -o.")
-        status = command(*arguments, **options | {"format_": "html", "output": page})
-        note(f"gpucheck: page {page.resolve()}")
-        if any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY"))) or sys.platform == "darwin":
-            import webbrowser
-
-            webbrowser.open(page.resolve().as_uri())
-        return status
-
-    return run  # type: ignore[return-value]  # with one more option
 
 
 def format_option(*formats: str) -> Callable[[F], F]:
