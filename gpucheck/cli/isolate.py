@@ -14,8 +14,8 @@ from gpucheck.cli._shared.common import (
     nodes_option,
     output_options,
     remote_option,
-    seconds,
     several,
+    timeout_option,
     usage_errors,
 )
 from gpucheck.cli._shared.progress import steps
@@ -51,14 +51,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="Give each node N first tests, with other nodes each time: for nodes that are slow at times.",
 )
 @messages_option
-@click.option(
-    "--timeout",
-    type=seconds(),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time limit of one test after its ranks started.",
-)
+@timeout_option("one test after its ranks started", 60.0)
 @remote_option
 @click.option("--state", type=OutputFile(), metavar="FILE", help="Write each result to FILE, and continue from it.")
 @click.option("--simulate-fleet", "simulated", metavar="SPEC", help="Search a simulated fleet: nodes=1024,bad=20.")

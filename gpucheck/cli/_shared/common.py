@@ -233,15 +233,11 @@ fail_on_option = click.option(
 
 
 def timeout_option(step: str = "one call of NVML", default: float = NVML_SECONDS) -> Callable[[F], F]:
-    """Add --timeout, which limits one step or call of the command, never its whole run."""
+    """Add --timeout, which limits one step of the command, never its whole run. step: what that is."""
     return click.option(
-        "--timeout",
-        type=seconds(),
-        default=default,
-        show_default=True,
-        metavar="SECONDS",
-        help=f"Time limit for {step}.",
-    )
+        "--timeout", type=seconds(), default=default, show_default=f"{default:g}, for {step}", metavar="SECONDS",
+        help="Time limit of one step.",
+    )  # fmt: skip
 
 
 def fault_option(
