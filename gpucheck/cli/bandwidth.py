@@ -1,27 +1,13 @@
 """Measure GPU copy bandwidth, latency and data integrity"""
 
 import re
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
-from gpucheck.cli._shared.common import (
-    Problem,
-    fail_on_option,
-    level_option,
-    measured_host,
-    output_options,
-    simulation_options,
-    start_simulation,
-)
-from gpucheck.cli._shared.progress import steps
-from gpucheck.cli._shared.shown import FORMATS, measured, write_report
-from gpucheck.model.finding import exit_status
-
-if TYPE_CHECKING:
-    from gpucheck.model.bandwidth import BandwidthReport
+from gpucheck.cli._shared.common import Problem, fail_on_option, level_option, output_options, simulation_options
+from gpucheck.cli._shared.progress import Progress
+from gpucheck.cli._shared.shown import FORMATS, reported
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 LEAST_SIZE, MOST_SIZE = 8, 1 << 34
@@ -48,24 +34,13 @@ SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
 @output_options(*FORMATS)
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
-    devices: str | None,
-    sizes: str | None,
-    tensor: str | None,
-    allow_busy_gpus: bool,
-    level: str,
-    fail_on: str,
-    verbose: bool,
-    format_: str,
-    output: Path | None,
-    profile: str | None,
-    faults: tuple[str, ...],
+    devices: str | None, sizes: str | None, tensor: str | None, allow_busy_gpus: bool, level: str, **shown: Any
 ) -> int:
     """Measure data integrity, bandwidth and latency of every GPU pair against expected values.
 
     Data integrity is checked before bandwidth is measured. Without a GPU: --simulate hgx-h100-x8, or --devices cpu,cpu.
     """
     swept, tensor_bytes = parse_sizes(sizes), parse_tensor(tensor)
-    start_simulation(profile, faults)
     from gpucheck.measure.bandwidth import BandwidthOptions
     from gpucheck.measure.values import Watch
     from gpucheck.render.subjects.copies import document
@@ -78,15 +53,12 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         tensor_bytes=tensor_bytes,
         contended=allow_busy_gpus,
     )
-
-    def measure(keep: "Callable[[BandwidthReport], None]") -> "BandwidthReport":
-        with steps(0, "step") as progress, measured_host() as host:
-            return bandwidth(host, options, Watch(progress, progress.note, keep=keep))
-
-    report = measured(
-        measure, lambda report: write_report(report, lambda: document(report), format_, output, verbose=verbose)
+    return reported(
+        lambda host, progress, keep: bandwidth(host, options, Watch(progress, progress.note, keep=keep)),
+        document,
+        Progress(0, "step"),
+        **shown,
     )
-    return exit_status((finding.verdict for finding in report.findings), fail_on)
 
 
 def parse_sizes(words: str | None) -> tuple[int, ...]:

@@ -1,29 +1,21 @@
 """Test NCCL or Gloo collectives on one or more hosts"""
 
 import os
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from gpucheck.cli._shared.common import (
     Problem,
     fail_on_option,
-    measured_host,
     output_options,
     simulation_options,
-    start_simulation,
     timeout_option,
     usage_errors,
 )
-from gpucheck.cli._shared.progress import steps
-from gpucheck.cli._shared.shown import FORMATS, measured, write_report
+from gpucheck.cli._shared.progress import Progress
+from gpucheck.cli._shared.shown import FORMATS, reported
 from gpucheck.cli.bandwidth import parse_sizes
-from gpucheck.model.finding import exit_status
-
-if TYPE_CHECKING:
-    from gpucheck.model.collectives import CollectivesReport
 
 MOST_RANKS = 1024  # on one host: each is a process
 
@@ -50,11 +42,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     devices: str | None,
     allow_busy_gpus: bool,
     timeout: float,
-    fail_on: str,
-    format_: str,
-    output: Path | None,
-    profile: str | None,
-    faults: tuple[str, ...],
+    **shown: Any,
 ) -> int:
     """Run collectives between GPUs or CPU ranks and check every result.
 
@@ -62,7 +50,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     between CPU ranks. Several hosts: start it on each with torchrun, or with its variables GROUP_WORLD_SIZE,
     GROUP_RANK, MASTER_ADDR and MASTER_PORT. Each host prints the same numbers.
     """
-    start_simulation(profile, faults)
     from gpucheck.measure.collectives.rank import ALL
     from gpucheck.measure.collectives.run import CollectiveOptions
     from gpucheck.processes.ranks.nodes import nodes_from
@@ -85,11 +72,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         contended=allow_busy_gpus,
         nodes=nodes,
     )
-
-    def measure(keep: "Callable[[CollectivesReport], None]") -> "CollectivesReport":
-        with measured_host() as host, steps(1) as progress:
-            progress("collectives")
-            return collectives(host, options, keep)
-
-    report = measured(measure, lambda report: write_report(report, lambda: document(report), format_, output))
-    return exit_status((finding.verdict for finding in report.findings), fail_on)
+    progress = Progress(1)
+    progress("collectives")
+    return reported(lambda host, _, keep: collectives(host, options, keep), document, progress, **shown)

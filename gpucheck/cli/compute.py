@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,20 +12,18 @@ from gpucheck.cli._shared.common import (
     Problem,
     fail_on_option,
     level_option,
-    measured_host,
     note,
     output_options,
     simulation_options,
-    start_simulation,
 )
-from gpucheck.cli._shared.progress import steps
-from gpucheck.cli._shared.shown import FORMATS, measured, write_report
-from gpucheck.model.finding import EXIT_NOT_WRITTEN, exit_status
+from gpucheck.cli._shared.progress import Progress
+from gpucheck.cli._shared.shown import FORMATS, reported
+from gpucheck.model.finding import EXIT_NOT_WRITTEN
 from gpucheck.processes.atomic import write_atomic
 
 if TYPE_CHECKING:
-    from gpucheck.compute.measure import ComputeOptions
     from gpucheck.model.compute import ComputeReport
+    from gpucheck.model.facts import Source
 
 
 STATE = Path("gpucheck-burn-in.json")
@@ -45,37 +43,6 @@ def seconds_of(text: str) -> int:
 def default_state() -> Path:
     """Return the file of a burn-in: root's is where no other user may write, whatever the current directory is."""
     return STATE_OF_ROOT / STATE if os.geteuid() == 0 else STATE
-
-
-def burnt_in(
-    options: "ComputeOptions",
-    seconds: int,
-    state: Path,
-    max_temperature: float | None,
-    keep: "Callable[[ComputeReport], None]",
-) -> "ComputeReport":
-    """Run the burn-in. Raises Problem. keep: gets the report, if a signal ends it too."""
-    from gpucheck.compute.measure import BurnInOptions, span
-    from gpucheck.measure.values import Watch
-    from gpucheck.render.json import to_json
-    from gpucheck.run.steps.compute import burn_in
-
-    burn_in_options = BurnInOptions(seconds=seconds, state=state, options=options, max_temperature_c=max_temperature)
-    if os.path.lexists(state):
-        raise Problem(f"{state}: exists. A burn-in overwrites no file: remove it, or name another with --state FILE.")
-    note(f"gpucheck: burn-in of {span(seconds)}, kept in {state}; Ctrl-C ends it with what is proven so far")
-
-    def store(report: "ComputeReport") -> None:
-        write_atomic(state, to_json(report).encode())
-
-    try:
-        with steps(0, "step") as shown, measured_host() as host:
-            return burn_in(host, burn_in_options, Watch(shown, shown.note, keep=keep), store)
-    except OSError as error:
-        if error.filename is None and error.errno is None:
-            raise
-        text = f"{state}: not writable: {error.strerror}. Free space, or name a file elsewhere with --state FILE."
-        raise Problem(text, EXIT_NOT_WRITTEN) from error
 
 
 @click.command()
@@ -106,12 +73,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     max_temperature: float | None,
     devices: str | None,
     allow_busy_gpus: bool,
-    fail_on: str,
-    format_: str,
-    output: Path | None,
-    verbose: bool,
-    profile: str | None,
-    faults: tuple[str, ...],
+    **shown: Any,
 ) -> int:
     """Compute on all GPUs at the same time and compare them with their ceilings and with each other.
 
@@ -124,21 +86,31 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     if level != "burn-in" and (duration, state, max_temperature) != (None, None, None):
         raise Problem("--duration, --state and --max-temperature require --level burn-in.")
     seconds = seconds_of(duration or "1h")
-    start_simulation(profile, faults)
-    from gpucheck.compute.measure import ComputeOptions
+    from gpucheck.compute.measure import BurnInOptions, ComputeOptions, span
     from gpucheck.measure.values import Watch
+    from gpucheck.render.json import to_json
     from gpucheck.render.subjects.compute import document
-    from gpucheck.run.steps.compute import compute
+    from gpucheck.run.steps.compute import burn_in, compute
 
-    options = ComputeOptions(devices=devices, contended=allow_busy_gpus)
+    options, file = ComputeOptions(devices=devices, contended=allow_busy_gpus), state or default_state()
+    burnt = BurnInOptions(seconds=seconds, state=file, options=options, max_temperature_c=max_temperature)
 
-    def measure(keep: "Callable[[ComputeReport], None]") -> "ComputeReport":
-        if level == "burn-in":
-            return burnt_in(options, seconds, state or default_state(), max_temperature, keep)
-        with steps(0, "step") as shown, measured_host() as host:
-            return compute(host, options, Watch(shown, keep=keep))
+    def store(report: "ComputeReport") -> None:
+        write_atomic(file, to_json(report).encode())
 
-    report = measured(
-        measure, lambda report: write_report(report, lambda: document(report), format_, output, verbose=verbose)
-    )
-    return exit_status((finding.verdict for finding in report.findings), fail_on)
+    def measure(host: "Source", steps: Progress, keep: "Callable[[ComputeReport], None]") -> "ComputeReport":
+        if level != "burn-in":
+            return compute(host, options, Watch(steps, keep=keep))
+        try:
+            return burn_in(host, burnt, Watch(steps, steps.note, keep=keep), store)
+        except OSError as error:
+            if error.filename is None and error.errno is None:
+                raise
+            text = f"{file}: not writable: {error.strerror}. Free space, or name a file elsewhere with --state FILE."
+            raise Problem(text, EXIT_NOT_WRITTEN) from error
+
+    if level == "burn-in":
+        if os.path.lexists(file):
+            raise Problem(f"{file}: exists. A burn-in overwrites no file: remove it, or name another with --state.")
+        note(f"gpucheck: burn-in of {span(seconds)}, kept in {file}; Ctrl-C ends it with what is proven so far")
+    return reported(measure, document, Progress(0, "step"), **shown)

@@ -14,7 +14,6 @@ from gpucheck.cli._shared.common import (
     level_option,
     output_options,
     simulation_options,
-    start_simulation,
     timeout_option,
     usage_errors,
     write_result,
@@ -51,8 +50,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     fail_on: str,
     format_: str,
     output: Path | None,
-    profile: str | None,
-    faults: tuple[str, ...],
 ) -> int | None:
     """Verify this container image: declared and installed versions, GPU visibility.
 
@@ -61,7 +58,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     if ctx.invoked_subcommand is not None:
         return None
     quick, full = level == "quick", level == "full"
-    start_simulation(profile, faults)
     from gpucheck.host import live_source
     from gpucheck.images.judge import evaluate
     from gpucheck.images.probe import read

@@ -1,25 +1,12 @@
 """Test the bandwidth and latency of every network card"""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 import click
 
-from gpucheck.cli._shared.common import (
-    fail_on_option,
-    measured_host,
-    output_options,
-    several,
-    simulation_options,
-    start_simulation,
-)
-from gpucheck.cli._shared.progress import steps
-from gpucheck.cli._shared.shown import FORMATS, measured, write_report
-from gpucheck.model.finding import exit_status
-
-if TYPE_CHECKING:
-    from gpucheck.model.network import NetworkReport
+from gpucheck.cli._shared.common import fail_on_option, output_options, several, simulation_options
+from gpucheck.cli._shared.progress import Progress
+from gpucheck.cli._shared.shown import FORMATS, reported
 
 MOST_SECONDS = 3600
 
@@ -51,11 +38,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     nccl: bool,
     seconds: int,
     force: bool,
-    fail_on: str,
-    format_: str,
-    output: Path | None,
-    profile: str | None,
-    faults: tuple[str, ...],
+    **shown: Any,
 ) -> int:
     """Run perftest within each network card, between pairs, and on all cards at once.
 
@@ -63,16 +46,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     Counters of the ports are read meanwhile. It needs the package perftest, and no root.
     Without network cards: --simulate hgx-h100-x8.
     """
-    start_simulation(profile, faults)
     from gpucheck.measure.network import NetworkOptions
     from gpucheck.render.subjects.network import document
     from gpucheck.run.steps.network import network
 
     options = NetworkOptions(nics=nics, gpu_memory=gpu_memory, pairs=pairs, nccl=nccl, contended=force, seconds=seconds)
-
-    def measure(keep: "Callable[[NetworkReport], None]") -> "NetworkReport":
-        with measured_host() as host, steps(1) as progress:
-            return network(host, options, progress, keep)
-
-    report = measured(measure, lambda report: write_report(report, lambda: document(report), format_, output))
-    return exit_status((finding.verdict for finding in report.findings), fail_on)
+    return reported(lambda host, progress, keep: network(host, options, progress, keep), document, Progress(1), **shown)

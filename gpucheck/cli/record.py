@@ -81,8 +81,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     within: float,
     yes: bool,
     timeout: float,
-    profile: str | None,
-    faults: tuple[str, ...],
 ) -> None:
     """Record the state of this host that the checks read, compressed and redacted.
 
@@ -105,7 +103,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.host.recording.redaction import encodable, of_recording
 
     began = time.monotonic()
-    source = open_host(profile, faults, None, deadline_s=timeout)
+    source = open_host(None, deadline_s=timeout)
     _read_all(source)
     if full:
         from gpucheck.run.full_record import parameters

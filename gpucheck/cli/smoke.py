@@ -12,7 +12,6 @@ from gpucheck.cli._shared.common import (
     fail_on_option,
     output_options,
     simulation_options,
-    start_simulation,
     timeout_option,
     usage_errors,
 )
@@ -68,8 +67,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     fail_on: str,
     format_: str,
     output: Path | None,
-    profile: str | None,
-    faults: tuple[str, ...],
 ) -> int:
     """Train a small network on all GPUs and compare the results.
 
@@ -78,7 +75,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     generated; nothing is downloaded. Several hosts: start it on each with torchrun, or with its variables
     GROUP_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and MASTER_PORT.
     """
-    start_simulation(profile, faults)
     from gpucheck.host import live_source
     from gpucheck.render.subjects.smoke import document
     from gpucheck.run.steps.train import smoke, with_fault

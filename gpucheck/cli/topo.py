@@ -36,8 +36,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     timeout: float,
     format_: str,
     output: Path | None,
-    profile: str | None,
-    faults: tuple[str, ...],
     recording: Path | None,
 ) -> int:
     """Show the GPU topology matrix of this host, a simulated machine, a recording or pasted output.
@@ -45,11 +43,11 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     The path classes are those of nvidia-smi topo -m. NVML and sysfs are read independently; a mismatch is a finding,
     and so is a GPU, link or network card that is missing, slow or down.
     """
-    if source is not None and (profile is not None or faults or recording is not None):
+    if source is not None and (recording is not None or click.get_current_context().params["profile"] is not None):
         raise Problem("--import cannot be combined with --simulate, --fault or --from.")
     mark = ""
     if source is None:
-        host = open_host(profile, faults, recording, deadline_s=timeout, health=False)
+        host = open_host(recording, deadline_s=timeout, health=False)
         from gpucheck.run.topology import examine
 
         topology, simulation = examine(host), host.read("simulation").simulation

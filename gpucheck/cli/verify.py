@@ -83,8 +83,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     verbose: bool,
     format_: str,
     output: Path | None,
-    profile: str | None,
-    faults: tuple[str, ...],
     recording: Path | None,
 ) -> int:
     """Check this host, a simulated machine or a recording.
@@ -92,7 +90,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     Each finding states the observed and the expected value, the reason and the fix. The host is not changed.
     --format markdown is redacted, to be published.
     """
-    host = open_host(profile, faults, recording, deadline_s=timeout)
+    host = open_host(recording, deadline_s=timeout)
     from gpucheck.run import verification as run
 
     if window is not None and recording is not None:

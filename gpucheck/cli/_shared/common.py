@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -248,17 +249,20 @@ def fault_option(
 
 
 def simulation_options(command: F) -> F:
-    """Add --simulate and --fault."""
-    command = fault_option()(command)
-    return click.option(
-        "--simulate",
-        "profile",
-        multiple=True,
-        callback=once,
-        shell_complete=PROFILE,
-        metavar="PROFILE",
+    """Add --simulate and --fault. The machine is put under this process before the command runs."""
+
+    @wraps(command)
+    def run(*arguments: Any, profile: str | None, faults: tuple[str, ...], **options: Any) -> Any:
+        if options.get("recording") is not None and (profile is not None or faults):
+            raise Problem("--from cannot be combined with --simulate.")
+        start_simulation(profile, faults)
+        return command(*arguments, **options)
+
+    simulate = click.option(
+        "--simulate", "profile", multiple=True, callback=once, shell_complete=PROFILE, metavar="PROFILE",
         help="Use a simulated machine: a name from gpucheck profiles, or a profile FILE.yml.",
-    )(command)
+    )  # fmt: skip
+    return simulate(fault_option()(run))  # type: ignore[return-value]  # without the two options
 
 
 recording_option = click.option(
@@ -322,26 +326,15 @@ def no_machine(error: Exception) -> Problem:
     return problem
 
 
-def open_host(
-    profile: str | None,
-    faults: tuple[str, ...],
-    recording: Path | None,
-    *,
-    deadline_s: float,
-    health: bool = True,
-    begin: bool = True,
-) -> "Source":
-    """The host that the options name: a simulated machine, a recording, or this one. Raises Problem.
+def open_host(recording: Path | None, *, deadline_s: float, health: bool = True, begin: bool = True) -> "Source":
+    """The host that the options name: a recording, or this one, which may be simulated.
 
     deadline_s: for NVML. health, begin: as in gpucheck.host.live_source.
     """
     if recording is not None:
-        if profile is not None or faults:
-            raise Problem("--from cannot be combined with --simulate.")
         from gpucheck.host.recording import read_recording
 
         return read_recording(recording)
-    start_simulation(profile, faults)
     from gpucheck.host import live_source
 
     return live_source(isolated=True, deadline_s=deadline_s, health=health, begin=begin)

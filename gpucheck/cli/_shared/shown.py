@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpucheck.cli._shared.common import replaces, write_result
+from gpucheck.cli._shared.common import measured_host, replaces, write_result
+from gpucheck.cli._shared.progress import Progress, progress_end
 from gpucheck.cli._shared.width import columns
+from gpucheck.model.finding import exit_status
 from gpucheck.printable import one_line
 from gpucheck.processes.atomic import PRIVATE, SHARED
 from gpucheck.processes.signals import ended_by_signals, undisturbed
 
 if TYPE_CHECKING:
+    from gpucheck.model.facts import Source
     from gpucheck.render.blocks import Document
     from gpucheck.render.formats import Change
 
@@ -39,6 +42,30 @@ def measured(measure: Callable[[Callable[[Report], None]], Report], write: Calla
             if kept:
                 write(kept[-1])
     return kept[-1]
+
+
+def reported(
+    measure: "Callable[[Source, Progress, Callable[[Report], None]], Report]",
+    build: "Callable[[Report], Document]",
+    progress: Progress,
+    *,
+    fail_on: str,
+    **options: Any,
+) -> int:
+    """Measure this host, write the report and return the exit status.
+
+    measure: as for measured(), of a host and with the progress. options: of write_report().
+    """
+
+    def of_host(keep: Callable[[Report], None]) -> Report:
+        try:
+            with measured_host() as host:
+                return measure(host, progress, keep)
+        finally:
+            progress_end()
+
+    report: Any = measured(of_host, lambda one: write_report(one, lambda: build(one), **options))
+    return exit_status((finding.verdict for finding in report.findings), fail_on)
 
 
 def write_report(

@@ -40,8 +40,6 @@ def check(
     verbose: bool,
     format_: str,
     output: Path | None,
-    profile: str | None,
-    faults: tuple[str, ...],
     recording: Path | None,
 ) -> int:
     """Compare this host with its plan.
@@ -60,9 +58,7 @@ def check(
         raise Problem("--import-torch cannot be combined with --from: torch is imported on this host.")
 
     def work() -> Any:
-        machine = (
-            common.this_host(profile, faults) if recording is None else common.this_host(profile, faults, recording)
-        )
+        machine = common.this_host(recording)
         if lock_file is None:
             return machine, None, ""
         return machine, *planned(lock_file, host=host or machine.read("system").system.hostname)

@@ -158,9 +158,7 @@ def requested_host(
     os_name: str | None,
     arch: str | None,
     nvswitches: int | None,
-    profile: str | None,
-    faults: tuple[str, ...],
-    recording: Path | None = None,
+    recording: Path | None,
 ) -> Requested:
     """Return the host that the options describe. What they omit is read from this host, a simulation or a recording.
 
@@ -169,17 +167,15 @@ def requested_host(
     from gpucheck.stack import target_of
 
     if gpus and os_name:
-        if profile or faults or recording:
-            unread = "--from" if recording else "--simulate" if profile else "--fault"
-            raise Problem(f"--gpu and --os cannot be combined with {unread}.")
+        if recording or click.get_current_context().params["profile"]:
+            raise Problem(f"--gpu and --os cannot be combined with {'--from' if recording else '--simulate'}.")
         return Requested(target_of(expanded(gpus), os_name, arch, nvswitches=nvswitches))
-    source = this_host(profile, faults, recording)
-    return _of_this_host(source, gpus, os_name, arch, nvswitches)
+    return _of_this_host(this_host(recording), gpus, os_name, arch, nvswitches)
 
 
-def this_host(profile: str | None, faults: tuple[str, ...], recording: Path | None = None) -> "Source":
+def this_host(recording: Path | None) -> "Source":
     """The live host, the simulated machine, or the recording."""
-    return open_host(profile, faults, recording, deadline_s=NVML_SECONDS, begin=False)
+    return open_host(recording, deadline_s=NVML_SECONDS, begin=False)
 
 
 def _of_this_host(
