@@ -88,7 +88,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     seconds = seconds_of(duration or "1h")
     from gpucheck.compute.measure import BurnInOptions, ComputeOptions, span
     from gpucheck.measure.values import Watch
-    from gpucheck.render.json import to_json
+    from gpucheck.render.formats import to_json
     from gpucheck.render.subjects.compute import document
     from gpucheck.run.steps.compute import burn_in, compute
 

@@ -199,8 +199,8 @@ def history_command(sources: tuple[Path, ...], labels: Path | None, format_: str
     from gpucheck.fleet import report_files
     from gpucheck.fleet.history import history
     from gpucheck.fleet.row import read_labels
-    from gpucheck.render.history import to_csv, to_text
-    from gpucheck.render.json import to_json
+    from gpucheck.render.fleet import history_to_csv, history_to_text
+    from gpucheck.render.formats import to_json
 
     files = [file for source in sources for file in (report_files(source) if source.is_dir() else [source])]
     with usage_errors(ValueError):
@@ -208,8 +208,11 @@ def history_command(sources: tuple[Path, ...], labels: Path | None, format_: str
         of_site = read_labels(labels) if labels else {}
     if not found.nodes:
         raise Problem(f"{', '.join(map(str, sources))}: no report and no event of a node.", exit_code=3)
-    text = {"json": lambda: to_json(found), "csv": lambda: to_csv(found, of_site), "text": lambda: to_text(found)}
-    write_result(text[format_](), output)
+    if format_ == "json":
+        text = to_json(found)
+    else:
+        text = history_to_csv(found, of_site) if format_ == "csv" else history_to_text(found)
+    write_result(text, output)
 
 
 @COMMAND.command("evidence")

@@ -62,7 +62,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.images.judge import evaluate
     from gpucheck.images.probe import read
     from gpucheck.knowledge.causes import with_actions
-    from gpucheck.render.subjects.image import document
+    from gpucheck.printable import cleaned
+    from gpucheck.render.blocks import Document, Findings
+    from gpucheck.render.findings import worst_first
 
     started = time.monotonic()
     values = read(live_source(isolated=True, deadline_s=timeout), quick=quick, full=full)
@@ -84,7 +86,26 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         "findings": findings,
         "seconds": round(time.monotonic() - started, 3),
     }
-    write_report(report, lambda: document(report), format_, output)
+
+    def document() -> Document:
+        shown = cleaned(report)
+        image, lines = shown["image"], []
+        if image:
+            stand_in = " (substitute: no registry responded during the build)" if image["stand_in_base"] else ""
+            lines = [f"on {image['base']}{stand_in}, Python {image['python']}", shown["purpose"]]
+        return Document(
+            command="image",
+            host=image["variant"] if image else "not a gpucheck image",
+            verdict=verdict,
+            counts=shown["counts"],
+            schema=SCHEMA,
+            time=f"in {shown['seconds']:.1f} s",
+            simulated="hardware" if values.simulated else None,
+            lines=lines,
+            findings=Findings(worst_first(shown["findings"]), check=False),
+        )
+
+    write_report(report, document, format_, output)
     return exit_status((finding.verdict for finding in findings), fail_on)
 
 

@@ -10,6 +10,7 @@ from gpucheck.cli._shared.common import Problem, output_options, write_result
 from gpucheck.cli._shared.width import columns, table
 
 SCHEMA = "gpucheck.profiles/1"
+MACHINES, FAULTS = "SIMULATED machines: --simulate NAME", "Faults for them: --fault NAME[:key=value,...]"
 
 
 @click.command()
@@ -47,20 +48,9 @@ def _listing() -> dict[str, Any]:
 
 
 def _text(listing: dict[str, Any]) -> str:
-    machines = [(profile["name"], profile["summary"]) for profile in listing["profiles"]]
-    faults = [(fault["usage"], fault["summary"]) for fault in listing["faults"]]
-    return "\n".join(
-        [
-            "SIMULATED machines: --simulate NAME",
-            *_table(machines),
-            "",
-            "Faults for them: --fault NAME[:key=value,...]",
-            *_table(faults),
-            "",
-        ]
-    )
+    from gpucheck.render.write import terminal
 
-
-def _table(rows: list[tuple[str, str]]) -> list[str]:
-    width = max(len(name) for name, _ in rows)
-    return [f"  {name:<{width}}  {summary}" for name, summary in rows]
+    machines = [(f"  {profile['name']}", profile["summary"]) for profile in listing["profiles"]]
+    faults = [(f"  {fault['usage']}", fault["summary"]) for fault in listing["faults"]]
+    tables = (terminal.table((title, ""), rows) for title, rows in ((MACHINES, machines), (FAULTS, faults)))
+    return "\n\n".join(map("\n".join, tables)) + "\n"

@@ -10,44 +10,18 @@ PRIORITIES = range(8)
 # By cause, what explains the others first: a link that trains again counts errors, and damaged packets are sent again.
 GROUPS = {
     "nic-flap": frozenset({"link_downed", "link_down_events", "link_down_events_phy"}),
-    "nic-errors": frozenset(
-        {
-            *("symbol_error", "symbol_errors", "port_rcv_errors", "local_link_integrity_errors", "link_error_recovery"),
-            *(
-                "rx_icrc_encapsulated",
-                "rx_symbol_err",
-                "rx_symbol_err_phy",
-                "rx_pcs_symbol_err",
-                "rx_pcs_symbol_err_phy",
-            ),
-            *(
-                "rx_crc",
-                "rx_crc_errors",
-                "rx_crc_errors_phy",
-                "rx_in_range_len_errors_phy",
-                "effective_physical_errors",
-            ),
-        }
-    ),
-    "nic-congestion": frozenset(
-        {
-            *(
-                "port_xmit_discards",
-                "rx_discards_phy",
-                "tx_discards_phy",
-                "rx_roce_discards",
-                "tx_pause_storm_error_events",
-            ),
-            *("local_ack_timeout_err", "packet_seq_err", "req_transport_retries_exceeded", "roce_slow_restart"),
-            *("max_retry_exceeded", "retry_exceeded_err", "out_of_seq_request", "rcvd_seq_err"),
-            *(
-                f"rx_prio{n}_{what}"
-                for n in PRIORITIES
-                for what in ("discard", "discards", "buf_discard", "cong_discard")
-            ),
-        }
-    ),
-}
+    "nic-errors": frozenset({
+        "symbol_error", "symbol_errors", "port_rcv_errors", "local_link_integrity_errors", "link_error_recovery",
+        "rx_icrc_encapsulated", "rx_symbol_err", "rx_symbol_err_phy", "rx_pcs_symbol_err", "rx_pcs_symbol_err_phy",
+        "rx_crc", "rx_crc_errors", "rx_crc_errors_phy", "rx_in_range_len_errors_phy", "effective_physical_errors",
+    }),
+    "nic-congestion": frozenset({
+        "port_xmit_discards", "rx_discards_phy", "tx_discards_phy", "rx_roce_discards", "tx_pause_storm_error_events",
+        "local_ack_timeout_err", "packet_seq_err", "req_transport_retries_exceeded", "roce_slow_restart",
+        "max_retry_exceeded", "retry_exceeded_err", "out_of_seq_request", "rcvd_seq_err",
+        *(f"rx_prio{n}_{what}" for n in PRIORITIES for what in ("discard", "discards", "buf_discard", "cong_discard")),
+    }),
+}  # fmt: skip
 # Microseconds in which the other end, or this one, had the link paused.
 PAUSED = frozenset(
     f"{way}_{of}_pause_duration" for way in ("rx", "tx") for of in ("global", *(f"prio{n}" for n in PRIORITIES))

@@ -1,15 +1,19 @@
-"""Every form of a report, by its name."""
+"""Every form of a report, by its name; and JSON, the published contracts, with a line for each finding or GPU."""
 
 from collections.abc import Callable
 from importlib import import_module
 
-from gpucheck.model import Report
+import msgspec
+from msgspec.structs import replace
+
+from gpucheck.model import Report, Verdict
+from gpucheck.printable import for_terminal
 from gpucheck.render.blocks import Document
-from gpucheck.render.json import in_short, to_json
 
 # Of every report; those of a host's report are for programs too.
 SHOWN = ("text", "json", "html", "markdown")
-MACHINE = ("junit", "nagios", "slurm", "prometheus")
+# Of formats for programs the module, which may need much (XML), and is loaded when it is asked for.
+MACHINE = {"junit": "junit", "nagios": "lines", "slurm": "lines", "prometheus": "prometheus"}
 FORMATS = ("text", "json", *MACHINE, "html", "markdown")
 Change = Callable[[str], str]
 
@@ -52,8 +56,7 @@ def render(
     if format_ == "json":
         return to_json(report if verbose else in_short(report))
     if format_ in MACHINE:
-        # What these need (XML) is loaded when they are called.
-        writer = getattr(import_module(f"gpucheck.render.machine.{format_}"), f"to_{format_}")
+        writer = getattr(import_module(f"gpucheck.render.machine.{MACHINE[format_]}"), f"to_{format_}")
         text: str = writer(report, fail_on) if format_ == "junit" else writer(report)
         return text
     from gpucheck.render.subjects import report as subject
@@ -62,3 +65,45 @@ def render(
     if change is not None:
         document = document._replace(host="")  # a short name is not found in texts
     return show(document._replace(recorded=recorded), format_, verbose=verbose, change=change)
+
+
+DEPTH = 2
+# Of a finding, where they are null or empty: most findings are about one GPU, pass, and are no part of another fault.
+LEFT_OUT = ("peer_index", "peer_uuid", "because_of", "because_of_subject", "values", "steps")
+NOTHING: tuple[object, ...] = (None, {}, [], ())
+
+
+def in_short(report: Report) -> Report:
+    """Return the report of a host without the evidence of each PASS, which a recording of the host gives again."""
+    findings = (replace(one, evidence=()) if one.verdict is Verdict.PASS else one for one in report.findings)
+    return replace(report, findings=tuple(findings))
+
+
+def to_json(report: object) -> str:
+    """Return a struct or a mapping as JSON, without redaction. Strings are as they were once it is read.
+
+    The entries of the two outermost levels have a line each: grep finds a finding, and a line has all of it.
+    """
+    return _laid_out(msgspec.to_builtins(report), DEPTH, "")
+
+
+def _laid_out(value: object, depth: int, indent: str) -> str:
+    inner = indent + "  "
+    if depth and isinstance(value, dict) and value:
+        entries = [f"{line(key)}: {_laid_out(entry, depth - 1, inner)}" for key, entry in value.items()]
+        return "{\n" + ",\n".join(inner + entry for entry in entries) + f"\n{indent}}}"
+    if depth and isinstance(value, list | tuple) and value and isinstance(value[0], dict | list | tuple):
+        return "[\n" + ",\n".join(inner + line(entry) for entry in value) + f"\n{indent}]"
+    return line(value)
+
+
+def line(value: object) -> str:
+    """Return a value as JSON in one line.
+
+    What a terminal or an editor would act on, or not show, is escaped: a file may be printed with other programs.
+    """
+    if isinstance(value, dict) and "verdict" in value:
+        value = {key: entry for key, entry in value.items() if key not in LEFT_OUT or entry not in NOTHING}
+    text = msgspec.json.encode(value).decode()
+    # Of ASCII, JSON leaves nothing but this one unescaped.
+    return text if text.isascii() and "\x7f" not in text else for_terminal(text)

@@ -2,7 +2,7 @@
 
 import jsonschema
 
-from gpucheck.cli.schema.documents import schema_of
+from gpucheck.cli.schema import schema_of
 
 
 def follows(name, value):

@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from gpucheck.cli import cli
-from gpucheck.cli.schema.documents import DOCUMENTS, schema_of
+from gpucheck.cli.schema import DOCUMENTS, schema_of
 from gpucheck.run.steps import train
 from tests.cli.documents import follows
 from tests.cli.test_help import ALL

@@ -132,7 +132,7 @@ def nagios(text: str, what: str) -> None:
 
 def counted_lines(text: str, what: str) -> None:
     """For Slurm: a first line with the number of lines, that many of the grammar, and the last line."""
-    from gpucheck.render.machine import slurm
+    from gpucheck.render.machine import lines as slurm
 
     terminal(text, what)
     first, *lines, last = text.splitlines() or [""]
@@ -207,7 +207,7 @@ def shown_report(report: Report) -> None:
 
 def shown_diagnosis(findings: Sequence[Finding]) -> None:
     """diagnose's text and JSON."""
-    from gpucheck.render.json import to_json
+    from gpucheck.render.formats import to_json
     from gpucheck.render.subjects import diagnosis
 
     whole = Diagnosis(
@@ -223,7 +223,7 @@ def shown_diagnosis(findings: Sequence[Finding]) -> None:
 
 def shown_topology(topology: Topology) -> None:
     """The matrix, JSON, and the page of what is small enough to be drawn a thousand times."""
-    from gpucheck.render.json import to_json
+    from gpucheck.render.formats import to_json
     from gpucheck.render.subjects.topology import document
 
     for width in (None, 80):

@@ -10,8 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.model import Finding, Report
-from gpucheck.render.formats import FORMATS, render
-from gpucheck.render.json import LEFT_OUT
+from gpucheck.render.formats import FORMATS, LEFT_OUT, render
 from tests.render.reports import finding, healthy, hostile, passed, sick, skipped
 
 SICK, HEALTHY, HOSTILE = sick(), healthy(), hostile()

@@ -117,7 +117,4 @@ def test_case_whose_detail_is_no_finding_is_printable():
     """The JUnit writer also gets cases that no struct made."""
     case = junit.Case(EVIL, EVIL, hostile(Finding).verdict, EVIL, EVIL)
 
-    assert (
-        RAW.findall(junit.write("x", [junit.Suite(EVIL, (case,), started=EVIL, properties=((EVIL, EVIL),))], "warn"))
-        == []
-    )
+    assert RAW.findall(junit.write("x", [junit.suite(EVIL, [case], "warn", EVIL, {EVIL: EVIL})])) == []

@@ -17,8 +17,7 @@ from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.collectives import CollectivesReport
 from gpucheck.model.compute import ComputeReport
 from gpucheck.render import fleet
-from gpucheck.render.formats import render, show
-from gpucheck.render.json import to_json
+from gpucheck.render.formats import render, show, to_json
 from gpucheck.render.subjects import collectives, compute, copies
 from gpucheck.render.subjects import diagnosis as subject
 from gpucheck.run.pastes import diagnosis

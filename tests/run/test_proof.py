@@ -12,7 +12,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Simulation, Verdict
 from gpucheck.model.facts import Facts
-from gpucheck.render.json import to_json
+from gpucheck.render.formats import to_json
 from gpucheck.run import verification as run
 from gpucheck.run.proof import not_required, planned_frameworks
 from gpucheck.run.steps import train

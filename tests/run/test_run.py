@@ -2,11 +2,12 @@ import re
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 from msgspec.structs import replace
 
+from gpucheck.cli import explain
 from gpucheck.model import Health, NvmlFailure, NvmlGap, PciDevice, PcieLink, Simulation, Verdict
 from gpucheck.run import verification as run
-from gpucheck.run.step import to_text
 from gpucheck.run.topology import examine
 from gpucheck.topology import of
 from tests.fakes import SYSTEM, facts
@@ -64,7 +65,8 @@ def test_a_host_without_gpus_is_not_measured_and_says_why():
 
 
 def test_the_list_names_every_step_with_level_tags_and_question():
-    lines = [re.split("  +", line) for line in to_text(run.all_steps()).splitlines()]
+    shown = CliRunner().invoke(explain.COMMAND, []).output
+    lines = [re.split("  +", line) for line in shown.splitlines()]
     found = {line[0]: line[1:] for line in lines[1:]}
 
     assert set(found) == {step.name for step in run.all_steps()}

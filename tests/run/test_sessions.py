@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gpucheck import comparison
 from gpucheck.model import DeviceFile, NvmlFailure, Verdict
-from gpucheck.render.json import to_json
+from gpucheck.render.formats import to_json
 from tests.machines import p100, reading, whole_host
 from tests.run.test_run import quick
 

@@ -241,11 +241,9 @@ def timeout_option(step: str = "one call of NVML", default: float = NVML_SECONDS
     )  # fmt: skip
 
 
-def fault_option(
-    help: str = "Inject a fault. Requires --simulate. Repeatable.",  # noqa: A002 - as click calls it
-    metavar: str = "NAME[:KEY=VALUE,...]",
-) -> Callable[[F], F]:
-    return click.option("--fault", "faults", multiple=True, shell_complete=FAULT, metavar=metavar, help=help)
+def fault_option(about: str = "Inject a fault. Requires --simulate. Repeatable.") -> Callable[[F], F]:
+    metavar = "NAME[:KEY=VALUE,...]"
+    return click.option("--fault", "faults", multiple=True, shell_complete=FAULT, metavar=metavar, help=about)
 
 
 def simulation_options(command: F) -> F:

@@ -34,8 +34,7 @@ def pack(node: str, content: bytes, search: IsolationReport) -> bytes:
     """
     from gpucheck.host.recording import decode, encode
     from gpucheck.host.recording.redaction import Redaction, of_recording, redacted
-    from gpucheck.render.formats import show
-    from gpucheck.render.json import to_json
+    from gpucheck.render.formats import show, to_json
     from gpucheck.render.subjects.isolation import document
     from gpucheck.run import verification
 

@@ -81,7 +81,7 @@ def write_report(
 
     def render(form: str, change: "Change | None") -> str:
         if form == "json":
-            from gpucheck.render.json import to_json
+            from gpucheck.render.formats import to_json
 
             return to_json(report)
         from gpucheck.render.formats import show

@@ -1,14 +1,28 @@
 """Resolve, lock and check the NVIDIA software stack"""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 from click.exceptions import Exit
 
-from gpucheck.cli._shared.common import DIRECTORY, OutputFile, Problem, is_stdout, note, output_options, write_result
-from gpucheck.cli.stack.check import check
+from gpucheck.cli._shared.common import (
+    DIRECTORY,
+    OutputFile,
+    Problem,
+    fail_on_option,
+    is_stdout,
+    note,
+    output_options,
+    recording_option,
+    replay_mark,
+    simulation_options,
+    usage_errors,
+    write_result,
+)
+from gpucheck.cli._shared.shown import FORMATS, write_report
+from gpucheck.cli.stack import common
 from gpucheck.cli.stack.common import (
     EXIT_IMPOSSIBLE,
     EXIT_UNKNOWN,
@@ -20,6 +34,7 @@ from gpucheck.cli.stack.common import (
     guarded,
     host_options,
     knowledge_option,
+    lock_option,
     lock_to_read,
     marked,
     planned,
@@ -27,9 +42,13 @@ from gpucheck.cli.stack.common import (
     requested_host,
     spec_of,
 )
-from gpucheck.cli.stack.repositories import check_repositories
 from gpucheck.cli.stack.tables import tables_command
+from gpucheck.model.finding import exit_status
 from gpucheck.processes.atomic import SHARED
+
+if TYPE_CHECKING:
+    from gpucheck.repositories.fetching import Fetch
+    from gpucheck.stack.plan import Plan
 
 all_hosts_option = click.option(
     "--all-hosts",
@@ -74,10 +93,9 @@ def resolve_command(
     from gpucheck.stack.text import stack_text
 
     def work() -> Any:
-        requested, stated = requested_host(**kind), spec_of(wanted, prefer, spec)
-        found = stack.resolve_target(requested.target, stated)
-        result = found if isinstance(found, stack.Refusal) else planned_set(requested.target, found, stated)
-        return requested.simulation, requested.mark, result
+        (target, simulation, mark), stated = requested_host(**kind), spec_of(wanted, prefer, spec)
+        found = stack.resolve_target(target, stated)
+        return simulation, mark, found if isinstance(found, stack.Refusal) else planned_set(target, found, stated)
 
     simulation, mark, found = guarded(work)
     if isinstance(found, stack.Refusal):
@@ -273,6 +291,135 @@ def rules_command(output: Path | None) -> None:
     write_result(guarded(rules_page), output, mode=SHARED)
 
 
-COMMAND.add_command(check)
-COMMAND.add_command(check_repositories)
+@COMMAND.command("check")
+@click.option(
+    "--lock",
+    "lock_file",
+    type=ExistingFile,
+    help="Compare with a lock file. Default: the plan on the host.",
+)
+@click.option("--host", metavar="HOST", help="Name of this host in the lock file. Default: its hostname.")
+@click.option("--import-torch", is_flag=True, help="Also import torch in a child process (takes seconds).")
+@fail_on_option
+@click.option("-v", "--verbose", is_flag=True, help="Show passed checks and all evidence.")
+@output_options(*FORMATS)
+@recording_option
+@simulation_options
+def check_command(
+    lock_file: Path | None,
+    host: str | None,
+    import_torch: bool,
+    fail_on: str,
+    verbose: bool,
+    format_: str,
+    output: Path | None,
+    recording: Path | None,
+) -> int:
+    """Compare this host with its plan.
+
+    Compares packages, holds, kernel modules, fabric manager and wheels. Without --lock, the plan in
+    /etc/gpucheck/stack.json is used, which provisioning writes.
+    """
+    from gpucheck import stack
+    from gpucheck.render.subjects.report import document
+    from gpucheck.run.plan import compared
+
+    if host and lock_file is None:
+        raise Problem("--host requires --lock FILE.")
+    if import_torch and recording is not None:
+        raise Problem("--import-torch cannot be combined with --from: torch is imported on this host.")
+
+    def work() -> Any:
+        machine = common.this_host(recording)
+        if lock_file is None:
+            return machine, None, ""
+        return machine, *planned(lock_file, host=host or machine.read("system").system.hostname)
+
+    machine, plan, where = guarded(work)
+    if isinstance(plan, stack.Refusal):
+        refuse(plan, format_, None if format_ == "html" else output, where)  # it is no page
+    report = compared(machine, plan, str(lock_file), import_torch=import_torch)
+    recorded = replay_mark(machine).strip()
+    write_report(
+        report,
+        lambda: document(report, command="stack check")._replace(recorded=recorded),
+        format_,
+        output,
+        verbose=verbose,
+    )
+    return exit_status((finding.verdict for finding in report.findings), fail_on)
+
+
+@COMMAND.command("check-repositories")
+@lock_option
+@click.option(
+    "--group", "groups", multiple=True, metavar="NAME", help="Check only this group of the lock file. Repeatable."
+)
+@click.option(
+    "--index",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Read indexes saved in DIR.",
+)
+@click.option("--save", type=DIRECTORY, help="Also save the indexes in DIR, for --index or a bug report.")
+@click.option("--netrc", type=ExistingFile, help="Credentials of mirrors. Default: ~/.netrc.")
+@click.option("--ca-file", type=ExistingFile, help="Trust these certificate authorities, not the system's (PEM).")
+@output_options("text", "json")
+def repositories_command(
+    lock_file: Path,
+    groups: tuple[str, ...],
+    index: Path | None,
+    save: Path | None,
+    netrc: Path | None,
+    ca_file: Path | None,
+    format_: str,
+    output: Path | None,
+) -> int:
+    """Compare planned packages with repository indexes.
+
+    Fetches each index once, verifies its signature with the pinned key, and looks up every name, version and
+    dependency. Downloads no package and changes nothing. Uses https_proxy and no_proxy.
+
+    Exit status: 0 everything is there, 2 a package is missing or a repository is rejected, 3 an index could not be
+    read.
+    """
+    from datetime import datetime, timezone
+
+    from gpucheck.repositories import check_plans
+    from gpucheck.repositories.comparison import to_text
+    from gpucheck.repositories.fetching import Network, saved, saving
+
+    if index is not None and (save or netrc or ca_file):
+        raise Problem("--index reads saved indexes only: omit --save, --netrc and --ca-file.")
+    plans = guarded(lambda: _plans(lock_file, groups))
+    now = datetime.now(timezone.utc)
+    fetch: Fetch
+    with usage_errors(ValueError):
+        fetch = saved(index) if index is not None else Network(netrc_file=netrc, ca_file=ca_file).get
+    try:
+        report = check_plans(plans, fetch if save is None else saving(fetch, save), now)
+    except OSError as error:
+        raise Problem(f"{save}: cannot be written: {error.strerror or error}. Name another directory.") from error
+    write_result(as_json(report) if format_ == "json" else to_text(report), output)
+    return {"pass": 0, "fail": EXIT_IMPOSSIBLE, "unknown": EXIT_UNKNOWN}[report.verdict]
+
+
+def _plans(lock_file: Path, groups: tuple[str, ...]) -> "list[Plan]":
+    """Return the plans of the groups of a lock. A group without a plan is reported on stderr and skipped."""
+    from gpucheck.stack import Refusal
+    from gpucheck.stack.lock import read_lock_file
+    from gpucheck.stack.plan import plan
+
+    lock = read_lock_file(lock_file)
+    plans = []
+    for name in groups or lock.groups:
+        found = plan(lock, group=name)
+        if isinstance(found, Refusal):
+            reasons = "; ".join(conflict.because for conflict in found.conflicts)
+            note(f"{name}: not compared: no plan: {reasons}")
+        else:
+            plans.append(found)
+    return plans
+
+
 COMMAND.add_command(tables_command)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 import msgspec
@@ -53,17 +53,6 @@ def lock_to_read(lock_file: Path | None) -> Path:
     context = click.get_current_context()
     option = next(one for one in context.command.params if one.name == "lock_file")
     return lock_file or Path(str(ExistingFile.convert("stack.lock.yml", option, context)))
-
-
-class Requested(NamedTuple):
-    """The host that a command is about. simulation: set if it was read from a simulated machine.
-
-    mark: line stating that it was read from a recording.
-    """
-
-    target: "Target"
-    simulation: "Simulation | None" = None
-    mark: str = ""
 
 
 # The key, in a context's meta, of the directory whose tables are used.
@@ -154,42 +143,27 @@ def description_options(command: F) -> F:
 
 
 def requested_host(
-    gpus: tuple[str, ...],
-    os_name: str | None,
-    arch: str | None,
-    nvswitches: int | None,
-    recording: Path | None,
-) -> Requested:
-    """Return the host that the options describe. What they omit is read from this host, a simulation or a recording.
+    gpus: tuple[str, ...], os_name: str | None, arch: str | None, nvswitches: int | None, recording: Path | None
+) -> "tuple[Target, Simulation | None, str]":
+    """Return the host that the options describe, the simulation and the mark of a recording that it was read from.
 
-    Raises Problem if the host has no GPU, and UnknownInput if something is missing in the tables.
+    What the options omit is read from this host, a simulation or a recording. Raises Problem if the host has no GPU,
+    and UnknownInput if something is missing in the tables.
     """
-    from gpucheck.stack import target_of
-
-    if gpus and os_name:
-        if recording or click.get_current_context().params["profile"]:
-            raise Problem(f"--gpu and --os cannot be combined with {'--from' if recording else '--simulate'}.")
-        return Requested(target_of(expanded(gpus), os_name, arch, nvswitches=nvswitches))
-    return _of_this_host(this_host(recording), gpus, os_name, arch, nvswitches)
-
-
-def this_host(recording: Path | None) -> "Source":
-    """The live host, the simulated machine, or the recording."""
-    return open_host(recording, deadline_s=NVML_SECONDS, begin=False)
-
-
-def _of_this_host(
-    source: "Source", gpus: tuple[str, ...], os_name: str | None, arch: str | None, nvswitches: int | None
-) -> Requested:
     from gpucheck.stack import target_of
     from gpucheck.stack.components.driver import present_driver
     from gpucheck.stack.facts import OsFacts, facts_of, find_os
     from gpucheck.stack.lock import target_of_facts
 
+    if gpus and os_name:
+        if recording or click.get_current_context().params["profile"]:
+            raise Problem(f"--gpu and --os cannot be combined with {'--from' if recording else '--simulate'}.")
+        return target_of(expanded(gpus), os_name, arch, nvswitches=nvswitches), None, ""
+    source = this_host(recording)
     facts, marks = facts_of(source), (source.read("simulation").simulation, replay_mark(source))
     if gpus:
-        system = os_name or f"{facts.os.id}-{facts.os.version}"
-        return Requested(target_of(expanded(gpus), system, arch or facts.arch, nvswitches=nvswitches), *marks)
+        system = f"{facts.os.id}-{facts.os.version}"
+        return target_of(expanded(gpus), system, arch or facts.arch, nvswitches=nvswitches), *marks
     if not facts.gpus:
         raise Problem(
             f"{facts.host}: no NVIDIA GPU on the PCI bus, nothing to resolve. "
@@ -203,9 +177,13 @@ def _of_this_host(
         facts = msgspec.structs.replace(facts, arch=arch)
     if nvswitches is not None:
         facts = msgspec.structs.replace(facts, nvswitches=nvswitches)
-    present = present_driver(facts)
-    target = target_of_facts(facts)[0]
-    return Requested(target if isinstance(present, str) else msgspec.structs.replace(target, present=present), *marks)
+    present, target = present_driver(facts), target_of_facts(facts)[0]
+    return target if isinstance(present, str) else msgspec.structs.replace(target, present=present), *marks
+
+
+def this_host(recording: Path | None) -> "Source":
+    """The live host, the simulated machine, or the recording."""
+    return open_host(recording, deadline_s=NVML_SECONDS, begin=False)
 
 
 def planned(lock_file: Path, *, host: str | None = None, group: str | None = None) -> "tuple[Plan | Refusal, str]":

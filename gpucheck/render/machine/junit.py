@@ -5,7 +5,7 @@ accepts, and what follows from a failure or an error of the same suite: one faul
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -30,16 +30,6 @@ class Case(NamedTuple):
     seconds: float = 0.0
 
 
-class Suite(NamedTuple):
-    """One suite: a host, or a subject. properties: facts."""
-
-    name: str
-    cases: tuple[Case, ...]
-    hostname: str = ""
-    started: str | None = None
-    properties: tuple[tuple[str, str], ...] = ()
-
-
 def case(finding: Finding, *, name: str, classname: str, seconds: float) -> Case:
     """A finding as a case: where and what was seen is the message; why, the fix and the evidence are the detail."""
     if finding.verdict is Verdict.PASS:
@@ -54,62 +44,55 @@ def case(finding: Finding, *, name: str, classname: str, seconds: float) -> Case
     return Case(name, classname, finding.verdict, message, "\n".join(map(indented, filter(None, lines))), seconds)
 
 
-def write(name: str, suites: Iterable[Suite], fail_on: str) -> str:
-    """The whole document. Control characters, which XML 1.0 cannot hold, are replaced."""
+def write(name: str, suites: Iterable[ElementTree.Element]) -> str:
+    """The whole document."""
     root = ElementTree.Element("testsuites", {"name": name})
-    totals = dict.fromkeys(("tests", "failures", "errors"), 0)
-    for suite in suites:
-        element = _suite(root, suite, fail_on)
-        for key in totals:
-            totals[key] += int(element.get(key, "0"))
-    root.attrib.update({key: str(total) for key, total in totals.items()})
+    root.extend(suites)
+    for key in ("tests", "failures", "errors"):
+        root.set(key, str(sum(int(one.get(key, "0")) for one in root)))
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def _outcome(verdict: Verdict, fail_on: str) -> str | None:
-    return None if verdict is Verdict.PASS else OUTCOME[verdict] if verdict in FAIL_ON[fail_on] else "skipped"
-
-
-def _suite(root: ElementTree.Element, suite: Suite, fail_on: str) -> ElementTree.Element:
-    outcomes = [_outcome(case.verdict, fail_on) for case in suite.cases]
+def suite(
+    host: str, cases: Sequence[Case], fail_on: str, started: str | None, facts: Mapping[str, str | None]
+) -> ElementTree.Element:
+    """The cases of a host. Control characters, which XML 1.0 cannot hold, are replaced."""
+    wrong = {verdict: OUTCOME[verdict] for verdict in FAIL_ON[fail_on]}
+    outcomes = [None if case.verdict is Verdict.PASS else wrong.get(case.verdict, "skipped") for case in cases]
     attributes = {
-        "name": printable(suite.name),
-        "tests": str(len(suite.cases)),
+        "name": printable(host),
+        "tests": str(len(cases)),
         "failures": str(outcomes.count("failure")),
         "errors": str(outcomes.count("error")),
         "skipped": str(outcomes.count("skipped")),
-        "time": f"{sum(case.seconds for case in suite.cases):.3f}",
-        "hostname": printable(suite.hostname or suite.name),
+        "time": f"{sum(case.seconds for case in cases):.3f}",
+        "hostname": printable(host),
     }
-    if suite.started:
-        attributes["timestamp"] = printable(suite.started)[:19]
-    element = ElementTree.SubElement(root, "testsuite", attributes)
-    if suite.properties:
-        properties = ElementTree.SubElement(element, "properties")
-        for key, value in suite.properties:
-            ElementTree.SubElement(properties, "property", {"name": printable(key), "value": printable(value)})
-    for case, outcome in zip(suite.cases, outcomes, strict=True):
-        _case(element, case, outcome)
-    return element
-
-
-def _case(suite: ElementTree.Element, case: Case, outcome: str | None) -> None:
-    attributes = {"classname": printable(case.classname), "name": printable(case.name), "time": f"{case.seconds:.3f}"}
-    element = ElementTree.SubElement(suite, "testcase", attributes)
-    if outcome:
-        child = ElementTree.SubElement(element, outcome, {"message": printable(case.message)})
-        if outcome != "skipped":
+    element = ElementTree.Element("testsuite", attributes | ({"timestamp": printable(started)[:19]} if started else {}))
+    properties = [(printable(key), printable(text)) for key, text in facts.items() if text]
+    listed = ElementTree.SubElement(element, "properties") if properties else element
+    for key, text in properties:
+        ElementTree.SubElement(listed, "property", {"name": key, "value": text})
+    for case, outcome in zip(cases, outcomes, strict=True):
+        named = {"classname": printable(case.classname), "name": printable(case.name), "time": f"{case.seconds:.3f}"}
+        child = ElementTree.SubElement(element, "testcase", named)
+        if outcome:
+            child = ElementTree.SubElement(child, outcome, {"message": printable(case.message)})
+            child.text = "\n".join(map(printable, case.detail.split("\n"))) or None
+        if outcome and outcome != "skipped":
             child.set("type", case.verdict.value)
-        child.text = "\n".join(map(printable, case.detail.split("\n"))) or None
+    return element
 
 
 @of_printable
 def to_junit(report: Report, fail_on: str = "warn") -> str:
     name = "gpucheck verify (SIMULATED)" if report.simulated else "gpucheck verify"
     cases = (*_cases(report), *_unproven(report))
-    suite = Suite(report.host, cases, report.host, report.started, tuple(_properties(report)))
-    return write(name, [suite], fail_on)
+    system = f"{report.system.os_name}, kernel {report.system.kernel}, {report.system.arch}"
+    facts = {"SIMULATED": describe_simulation(report.simulation), "system": system, **report.versions}
+    facts["gpus"] = ", ".join(count_models(report.topology.gpus)) if report.topology else None
+    return write(name, [suite(report.host, cases, fail_on, report.started, facts)])
 
 
 def _with_time_and_root(report: Report) -> Iterator[tuple[Finding, float, str | None]]:
@@ -151,28 +134,18 @@ def _unproven(report: Report) -> Iterator[Case]:
         yield Case(one_line(text), "gpucheck.not-proven", Verdict.SKIP, "not proven by this run")
 
 
-def _properties(report: Report) -> Iterator[tuple[str, str]]:
-    if report.simulation is not None:
-        yield "SIMULATED", describe_simulation(report.simulation)
-    yield "system", f"{report.system.os_name}, kernel {report.system.kernel}, {report.system.arch}"
-    yield from ((name, version) for name, version in report.versions.items() if version)
-    if report.topology is not None:
-        yield "gpus", ", ".join(count_models(report.topology.gpus))
-
-
 def fleet_to_junit(fleet: FleetReport, fail_on: str = "warn") -> str:
     name = "gpucheck fleet (SIMULATED)" if fleet.simulated else "gpucheck fleet"
-    return write(name, map(_fleet_suite, fleet.hosts), fail_on)
+    return write(name, (_fleet_suite(row, fail_on) for row in fleet.hosts))
 
 
-def _fleet_suite(row: FleetRow) -> Suite:
+def _fleet_suite(row: FleetRow, fail_on: str) -> ElementTree.Element:
     cases = [_fleet_case(row.host, finding) for finding in row.problems]
     if not cases:
         cases = [Case("verdict", row.host, row.verdict, "nothing is wrong" if row.verdict is Verdict.PASS else "")]
-    facts = {"gpus": row.gpus, "driver": row.driver, "system": row.system}
-    facts["SIMULATED"] = row.simulation if row.simulated else None
-    properties = tuple((key, text) for key, text in facts.items() if text)
-    return Suite(row.host, tuple(cases), row.host, row.started, properties)
+    simulation = row.simulation if row.simulated else None
+    facts = {"gpus": row.gpus, "driver": row.driver, "system": row.system, "SIMULATED": simulation}
+    return suite(row.host, cases, fail_on, row.started, facts)
 
 
 def _fleet_case(host: str, finding: Finding) -> Case:

@@ -31,7 +31,6 @@ from gpucheck.render.blocks import (
     words,
 )
 from gpucheck.render.findings import worst_first
-from gpucheck.render.subjects import copies
 from gpucheck.render.words import describe_size, figure, list_versions
 
 # Name -> title.
@@ -336,7 +335,7 @@ def document(report: BandwidthReport) -> Document:
         time=times,
         lines=[*filter(None, [", ".join(list_versions(report.versions))]), *devices],
         findings=Findings(worst_first(report.findings, [device.bus_id for device in report.devices if device.bus_id])),
-        body=[copies.section(report, report.findings, more)],
+        body=[section(report, report.findings, more)],
     )
 
 
@@ -362,5 +361,5 @@ def _sizes(report: BandwidthReport) -> Iterator[Block]:
     sizes = dict.fromkeys(point.size_bytes for point in report.sizes)
     rates = {(point.size_bytes, point.src, point.dst): point.gb_s for point in report.sizes}
     titles = (f"{report.devices[a].index} to {report.devices[b].index} ({cls or '?'})" for a, b, cls in ways)
-    rows = [[describe_size(s), *(copies.rate(rates.get((s, a, b))) for a, b, _ in ways)] for s in sizes]
+    rows = [[describe_size(s), *(rate(rates.get((s, a, b))) for a, b, _ in ways)] for s in sizes]
     yield Table([*words("size"), *numbers(*titles, unit="GB/s")], rows, "By size")

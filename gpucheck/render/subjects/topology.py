@@ -1,14 +1,16 @@
 """A topology: for a terminal in a layout that `gpucheck topo --import` reads, for a page with a drawing and links."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from gpucheck.model import Advice, Finding, Pair, Topology, TopologyGpu, Verdict, worst
+from gpucheck.model import Advice, Finding, Gpu, GpuProcess, Pair, Topology, TopologyGpu, Verdict, worst
+from gpucheck.model.finding import bus_ids
 from gpucheck.model.host.hardware import Nic
 from gpucheck.printable import of_printable, ranges
 from gpucheck.render.blocks import (
     Block,
     Cell,
+    Column,
     Document,
     Drawing,
     Findings,
@@ -21,7 +23,7 @@ from gpucheck.render.blocks import (
 )
 from gpucheck.render.findings import worst_first
 from gpucheck.render.topology import Absent, FaultMark, absent, boxes, faults, heading, nvlinks
-from gpucheck.render.words import plural
+from gpucheck.render.words import number, plural
 
 GAP = "?"
 MISSING = "N/A"
@@ -57,7 +59,7 @@ def document(
     body: list[Block] = [*_identities(topology, width), *matrix(topology, width), *_legends(topology), *cards, *rates]
     if whole:
         allowed = [Section("rates", "What the links allow", rates)] if rates else []
-        gpus = [Section("gpus", "GPUs", [_gpus_and_places(topology)])] if topology.gpus else []
+        gpus = [gpu_section(topology, topology.findings, {})] if topology.gpus else []
         nics = [Section("nics", "Network cards", [card._replace(title="") for card in cards])] if cards else []
         body = [*gpus, *nics, *sections(topology, topology.findings, about), *allowed]
     return Document(
@@ -206,26 +208,6 @@ def _identity(gpu: TopologyGpu) -> str:
     return f"GPU {gpu.index}: {gpu.name or unnamed}{uuid}" + (f" {gpu.pci_bus_id}" if gpu.pci_bus_id else "")
 
 
-def _gpus_and_places(topology: Topology) -> Table:
-    found = faults(topology.findings)
-    rows: list[Row] = []
-    for gpu in topology.gpus:
-        bus_id = gpu.pci_bus_id or ""
-        fault = found.get(bus_id)
-        first = Cell(str(gpu.index), fault.cause if fault else "", "", fault.verdict if fault else None, bus_id)
-        node = "" if gpu.numa_node is None else str(gpu.numa_node)
-        rows.append([first, gpu.name or "", gpu.uuid or "", bus_id, node, gpu.cpu_affinity or ""])
-    rows += [
-        [
-            Cell(one.name, one.bus_id, "", one.fault.verdict, one.bus_id),
-            Cell(f"not usable: {one.fault.cause}", tone="fail"),
-        ]
-        for one in _lost(topology)
-    ]
-    columns = [*words("GPU"), *words("model", kind="wordy"), *words("UUID", "bus id", kind="mono")]
-    return Table([*columns, *words("NUMA node", "CPUs")], rows)
-
-
 def _lost(topology: Topology) -> Iterable[Absent]:
     return absent(topology, topology.findings) if topology.gpus else ()
 
@@ -353,3 +335,93 @@ def _paths(topology: Topology) -> Iterator[Block]:
 
 def _gpus(indexes: list[int]) -> str:
     return f"GPU{ranges(indexes)}"
+
+
+# More processes of one GPU than this are counted.
+PROCESSES = 3
+# For these findings of the check throttle the temperature is marked.
+HEAT = ("gpu.hardware-thermal-slowdown", "gpu.software-thermal-slowdown")
+TITLES = (
+    "temperature", "power", "SM clock", "memory used", "memory errors", "PCIe lanes", "NVLinks up", "processes",
+)  # fmt: skip
+BAD = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
+
+
+def gpu_section(topology: Topology, findings: Iterable[Finding], kept: Mapping[str, Gpu]) -> Section:
+    """Return a row for each GPU. kept: what is known of the state of each, by bus id."""
+    findings, one_model = tuple(findings), len({gpu.name for gpu in topology.gpus}) == 1
+    kept = {bus_id: one for bus_id, one in kept.items() if bus_id in {gpu.pci_bus_id for gpu in topology.gpus}}
+    rows: list[tuple[int | None, Row]] = []
+    for gpu in topology.gpus:
+        bus_id = gpu.pci_bus_id or ""
+        bad = [f for f in findings if f.verdict in BAD and bus_id in bus_ids(f.subject)]
+        one, worst_of = kept.get(bus_id), min((f.verdict for f in bad), key=BAD.index, default=None)
+        name = ", ".join(filter(None, ("" if one_model else gpu.name or "unnamed GPU", bus_id)))
+        first = Cell(str(gpu.index), name, "", worst_of, bus_id)
+        uuid = Cell(gpu.uuid or "\u2013", (one.health.serial if one else None) or "")
+        place = ["" if gpu.numa_node is None else str(gpu.numa_node), gpu.cpu_affinity or ""]
+        rows.append((gpu.index, [first, uuid, *(_state(one, bad) if one else [] if kept else place)]))
+    for lost in absent(topology, findings):
+        index = "\u2013" if lost.number is None else str(lost.number)
+        why = Cell(f"not usable: {lost.fault.cause}", tone=lost.fault.verdict.value)
+        rows.append((lost.number, [Cell(index, lost.bus_id, "", lost.fault.verdict, lost.bus_id), why]))
+    rows.sort(key=lambda row: len(rows) if row[0] is None else row[0])
+    columns = [*words("GPU"), Column("UUID, serial", kind="mono uuid")]
+    columns += numbers(*TITLES) if kept else words("NUMA node", "CPUs")
+    about = [heading(topology, findings)] if one_model else []
+    about += ["state at the time of the report"] if kept else []
+    return Section("gpus", "GPUs", [Table(columns, [row for _, row in rows], kind="gpus")], "; ".join(about))
+
+
+def _state(one: Gpu, bad: Sequence[Finding]) -> Iterator[Cell]:
+    """The state of a GPU, by TITLES. bad: findings about it, which color the cells that they evaluate."""
+    of_check = {f.check: f.verdict for f in sorted(bad, key=lambda f: -BAD.index(f.verdict))}
+
+    def tone(*checks: str) -> str:
+        found = [of_check[check] for check in checks if check in of_check]
+        return min(found, key=BAD.index).value if found else ""
+
+    hot, health = any(f.code in HEAT for f in bad), one.health
+    slowdown = "" if health.temperature_slowdown_c is None else f"slowdown at {health.temperature_slowdown_c}"
+    yield Cell(_unit(health.temperature_c, "\u00b0C"), slowdown, tone("throttle") if hot else "")
+    yield Cell(_unit(health.power_w, "W"), _of(health.power_limit_w, "W"), tone("power-limit"))
+    yield Cell(_unit(health.sm_clock_mhz, "MHz"), _of(health.max_sm_clock_mhz, "MHz"), tone("throttle", "clock-limit"))
+    yield Cell(_unit(health.memory_used_mib, "MiB"), _of(one.memory_mib, "MiB"))
+    ecc = "no ECC" if health.ecc is None else "ECC on" if health.ecc else "ECC off"
+    yield Cell(memory_errors(one) or "\u2013", ecc, tone("memory-errors"))
+    now, most = one.pcie.width, (one.pcie.max_generation, one.pcie.max_width)
+    could = f"of Gen{most[0] or '?'} x{most[1] or '?'}" if any(most) else ""
+    yield Cell(f"x{now}" if now else "\u2013", could, tone("pcie-link", "p2p-bandwidth"))
+    up = f"{one.active_nvlinks} of {len(one.nvlinks)}" if one.nvlinks else "\u2013"
+    yield Cell(up, "", tone("nvlink", "nvlink-links", "nvlink-errors"))
+    yield Cell(*_processes(health.processes), tone("processes"))
+
+
+def _processes(found: Sequence[GpuProcess] | None) -> tuple[str, str]:
+    if not found:
+        return ("\u2013" if found is None else "0"), ""
+    names = [f"{process.name or 'unknown'} ({process.pid})" for process in found[:PROCESSES]]
+    more = [plural(len(found) - PROCESSES, "more process").replace("processs", "processes")]
+    return str(len(found)), ", ".join(names + (more if len(found) > PROCESSES else []))
+
+
+def _unit(value: float | None, unit: str) -> str:
+    return "\u2013" if value is None else f"{number(round(value, 1))} {unit}"
+
+
+def _of(value: float | None, unit: str) -> str:
+    return "" if value is None else f"of {number(round(value, 1))} {unit}"
+
+
+def memory_errors(one: Gpu | None) -> str:
+    if one is None:
+        return ""
+    ecc = one.health.ecc_counts
+    counts = [n for n in (ecc.volatile_uncorrected, ecc.aggregate_uncorrected) if n is not None]
+    parts = [f"{max(counts)} uncorrectable"] if counts else []
+    remap, retired = one.health.row_remap, one.health.retired_pages
+    if remap is not None:
+        parts += ["remapping failed"] if remap.failed else ["remapping pending"] if remap.pending else []
+    if retired is not None and retired.pending:
+        parts.append("page retirement pending")
+    return ", ".join(parts)

@@ -232,7 +232,7 @@ os.environ["GPUCHECK_SIMULATOR"] = str(machine)
 from gpucheck.host import live_source
 from gpucheck.measure.bandwidth import BandwidthOptions
 from gpucheck.measure.values import Watch
-from gpucheck.render.json import to_json
+from gpucheck.render.formats import to_json
 from gpucheck.run.links import bandwidth
 from tests.simulator.helpers import switch
 def step(text, number, count):

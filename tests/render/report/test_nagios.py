@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck.model import Verdict
-from gpucheck.render.machine.nagios import to_nagios
+from gpucheck.render.machine.lines import to_nagios
 from tests.render import reports
 
 

@@ -6,7 +6,7 @@ from lxml import etree, html
 from gpucheck.model import Finding, Verdict
 from gpucheck.render.formats import render
 from gpucheck.render.machine.junit import to_junit
-from gpucheck.render.machine.nagios import to_nagios
+from gpucheck.render.machine.lines import to_nagios
 from tests.render.reports import finding, passed, report
 from tests.render.views import report_page
 

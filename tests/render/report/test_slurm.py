@@ -7,7 +7,7 @@ import pytest
 
 from gpucheck.knowledge import causes
 from gpucheck.model import Verdict
-from gpucheck.render.machine.slurm import MOST, REASON, reason, to_slurm
+from gpucheck.render.machine.lines import MOST, REASON, reason, to_slurm
 from tests.render.reports import finding, healthy, hostile, report, sick
 
 PAGE = Path(__file__).parents[3] / "docs" / "integrations" / "slurm" / "README.md"

@@ -1,11 +1,20 @@
-"""The published documents, and a JSON Schema of each, made from the types that write them."""
+"""Print the JSON Schema of a published document"""
 
+import json
 from importlib import import_module
+from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
+import click
+import msgspec
+
 from gpucheck.bundle.contents import BundledGroup, BundledSystem, OwnWheel
+from gpucheck.cli._shared.common import OutputFile, Problem, write_result
+from gpucheck.cli._shared.completion import completer
 from gpucheck.images.probe import ImageManifest
 from gpucheck.model import Finding, Verdict
+from gpucheck.printable import meant
+from gpucheck.processes.atomic import SHARED
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -155,12 +164,12 @@ LIST = (
     Document("lock", ("stack.lock:Lock",), "stack lock (YAML)"),
     Document("plan", ("stack.plan:Plan",), "stack plan --format json", promised=True),
     Document("repositories", ("repositories.comparison:RepositoryReport",), "stack check-repositories --format json"),
-    Document("image", ("cli.schema.documents:ImageReport",), "image --format json"),
+    Document("image", ("cli.schema:ImageReport",), "image --format json"),
     Document("images", ("images.versions:Versions",), "image list --format json"),
-    Document("profiles", ("cli.schema.documents:Profiles",), "profiles --format json"),
-    Document("listing", ("cli.schema.documents:Listing",), "explain --list --format json"),
-    Document("lab", ("cli.schema.documents:LabStatus",), "lab status --format json"),
-    Document("bundle-summary", ("cli.schema.documents:BundleSummary",), "bundle verify --format json"),
+    Document("profiles", ("cli.schema:Profiles",), "profiles --format json"),
+    Document("listing", ("cli.schema:Listing",), "explain --list --format json"),
+    Document("lab", ("cli.schema:LabStatus",), "lab status --format json"),
+    Document("bundle-summary", ("cli.schema:BundleSummary",), "bundle verify --format json"),
     Document("bundle", ("bundle.contents:Manifest",), "bundle.json of make bundle"),
 )
 DOCUMENTS = {one.name: one for one in LIST}
@@ -171,8 +180,6 @@ def schema_of(name: str) -> dict[str, Any]:
 
     Raises KeyError for an unknown name.
     """
-    import msgspec
-
     document = DOCUMENTS[name]
     places = (place.split(":") for place in document.types)
     types = [getattr(import_module(f"gpucheck.{module}"), kind) for module, kind in places]
@@ -194,3 +201,34 @@ def schema_of(name: str) -> dict[str, Any]:
     # As it is read from a file: lists, where msgspec has tuples.
     made: dict[str, Any] = msgspec.json.decode(msgspec.json.encode({**about, **root, "$defs": definitions}))
     return made
+
+
+@click.command()
+@click.argument(
+    "name", required=False, shell_complete=completer(lambda _: {name: one.printed for name, one in DOCUMENTS.items()})
+)
+@click.option(
+    "-o",
+    "--output",
+    type=OutputFile(),
+    help="Write the schema to FILE (atomically) instead of stdout (-).",
+)
+def COMMAND(name: str | None, output: Path | None) -> None:  # noqa: N802 - the name the command walk looks for
+    """Print the JSON Schema of a published document. Default: list all documents.
+
+    \b
+    gpucheck schema report -o report.schema.json
+    check-jsonschema --schemafile report.schema.json report.json
+    """
+    if name is None:
+        wide = [max(map(len, words)) for words in (DOCUMENTS, (one.schema for one in DOCUMENTS.values()))]
+        lines = [
+            f"{name:{wide[0]}}  {one.schema or '-':{wide[1]}}  {'promised' if one.promised else '-':8}  {one.printed}"
+            for name, one in DOCUMENTS.items()
+        ]
+        write_result("\n".join(lines), output)
+        return
+    if name not in DOCUMENTS:
+        hint = meant(name.removeprefix("gpucheck.").partition("/")[0], DOCUMENTS)
+        raise Problem(f"{name}: unknown document.{hint} Available: {', '.join(DOCUMENTS)}.")
+    write_result(json.dumps(schema_of(name), indent=2), output, mode=SHARED)

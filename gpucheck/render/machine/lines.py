@@ -1,4 +1,7 @@
-"""A host's report for Slurm's prolog, epilog and health check: a reason for each finding, in a fixed grammar.
+"""A host's report as lines for programs that show little: Nagios, Icinga and Naemon, and Slurm.
+
+Nagios gets one line with performance data after the bar (Monitoring Plugins development guidelines); the exit status of
+gpucheck is already theirs. For Slurm a reason for each finding, in a fixed grammar:
 
 ::
 
@@ -14,10 +17,49 @@ the causes.
 
 import math
 import re
+from collections.abc import Iterator
 
-from gpucheck.model import Finding, Report
-from gpucheck.printable import ranges
+from gpucheck.model import Finding, Report, Verdict
+from gpucheck.printable import folded, of_printable, ranges
 from gpucheck.render.findings import Group, troubles
+from gpucheck.render.words import counts_line, plural
+
+STATE = {Verdict.PASS: "OK", Verdict.WARN: "WARNING", Verdict.FAIL: "CRITICAL", Verdict.UNKNOWN: "UNKNOWN"}
+# warn;crit;min of performance data: any failure is critical, any warning a warning.
+LIMITS = {"fail": ";0;0", "warn": "0;;0", "unknown": ";;0", "pass": ";;0"}
+# Findings named on the line; monitoring systems cut long ones.
+SHOWN = 3
+
+
+@of_printable
+def to_nagios(report: Report) -> str:
+    """``GPUCHECK STATE - what is wrong | performance data``; without a bar or a line break of the host's making."""
+    mark = "SIMULATED " if report.simulated else ""
+    summary = _summary(report)
+    return f"GPUCHECK {STATE[report.verdict]} - {mark}{summary} | {' '.join(_perfdata(report))}\n"
+
+
+def _summary(report: Report) -> str:
+    bad = troubles(report)
+    left = sum(len(group.follow) for group in bad)
+    named = [_named(group) for group in bad[:SHOWN]]
+    more = [f"and {len(bad) - SHOWN} more"] if len(bad) > SHOWN else []
+    more += [f"{plural(left, 'check')} not run because of this"] if left else []
+    # A monitoring system shows this line only: it must state what an OK does not cover.
+    unproven = f" (not proven: {'; '.join(report.not_proven)})" if report.not_proven else ""
+    return folded(("; ".join([*named, *more]) or counts_line(report.counts)) + unproven).replace("|", "/")
+
+
+def _named(group: Group) -> str:
+    where = f" {group.where}" if group.where else ""
+    cause = f" ({group.first.cause})" if group.first.cause else ""
+    return f"{', '.join(group.checks)}{where}: {group.seen}{cause}"
+
+
+def _perfdata(report: Report) -> Iterator[str]:
+    yield from (f"{name}={report.counts.get(name, 0)};{limits}" for name, limits in LIMITS.items())
+    yield f"time={report.seconds:g}s;;;0"
+
 
 SCHEMA = "gpucheck.slurm/1"
 REASON = re.compile(
