@@ -30,21 +30,6 @@ STATE = Path("gpucheck-burn-in.json")
 STATE_OF_ROOT = Path("/var/lib/gpucheck")
 
 
-def seconds_of(text: str) -> int:
-    """Return the seconds of --duration. Raises Problem."""
-    from gpucheck.compute.measure import duration
-
-    try:
-        return duration(text)
-    except ValueError as error:
-        raise Problem(f"--duration: {error}.") from error
-
-
-def default_state() -> Path:
-    """Return the file of a burn-in: root's is where no other user may write, whatever the current directory is."""
-    return STATE_OF_ROOT / STATE if os.geteuid() == 0 else STATE
-
-
 @click.command()
 @level_option(". standard: less than a minute of load. burn-in: rounds of cold and hot load.", "standard", "burn-in")
 @click.option("--duration", metavar="10m..48h", help="Duration of a burn-in (default: 1h).")
@@ -85,14 +70,20 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     if level != "burn-in" and (duration, state, max_temperature) != (None, None, None):
         raise Problem("--duration, --state and --max-temperature require --level burn-in.")
-    seconds = seconds_of(duration or "1h")
     from gpucheck.compute.measure import BurnInOptions, ComputeOptions, span
+    from gpucheck.compute.measure import duration as seconds_of
     from gpucheck.measure.values import Watch
     from gpucheck.render.formats import to_json
     from gpucheck.render.subjects.compute import document
     from gpucheck.run.steps.compute import burn_in, compute
 
-    options, file = ComputeOptions(devices=devices, contended=allow_busy_gpus), state or default_state()
+    try:
+        seconds = seconds_of(duration or "1h")
+    except ValueError as error:
+        raise Problem(f"--duration: {error}.") from error
+    # Root's is where no other user may write, whatever the current directory is.
+    file = state or (STATE_OF_ROOT / STATE if os.geteuid() == 0 else STATE)
+    options = ComputeOptions(devices=devices, contended=allow_busy_gpus)
     burnt = BurnInOptions(seconds=seconds, state=file, options=options, max_temperature_c=max_temperature)
 
     def store(report: "ComputeReport") -> None:

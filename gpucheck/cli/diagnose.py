@@ -157,12 +157,12 @@ def _ask(command: str) -> "Reading | None":
 def _kinds() -> str:
     """Every kind with what it is, one a line."""
     from gpucheck.imports import all_kinds
+    from gpucheck.render.write import terminal
 
     titles: dict[str, list[str]] = {}
     for kind in all_kinds():
         titles.setdefault(kind.name, []).append(kind.title)
-    width = max(map(len, titles))
-    return "".join(f"{name:{width}}  {'; '.join(titles[name])}\n" for name in sorted(titles))
+    return "\n".join(terminal.table(("", ""), [(name, "; ".join(titles[name])) for name in sorted(titles)])[1:])
 
 
 def _given(observations: str | None) -> "Observations | None":

@@ -211,12 +211,9 @@ def _clean(recording: "Recording", redaction: "Redaction | None") -> "Recording"
 
 
 def _counted(counts: dict[str, int]) -> str:
-    kinds = (f"{number} {_plural(kind) if number != 1 else kind}" for kind, number in counts.items())
+    plural = {kind: f"{kind}es" if kind.endswith("s") else f"{kind}s" for kind in counts}
+    kinds = (f"{number} {kind if number == 1 else plural[kind]}" for kind, number in counts.items())
     return f"redacted: {', '.join(kinds) or 'nothing found'}; check it before you publish it"
-
-
-def _plural(kind: str) -> str:
-    return f"{kind}es" if kind.endswith("s") else f"{kind}s"
 
 
 def _read_all(source: Source) -> None:

@@ -221,12 +221,10 @@ def COMMAND(name: str | None, output: Path | None) -> None:  # noqa: N802 - the 
     check-jsonschema --schemafile report.schema.json report.json
     """
     if name is None:
-        wide = [max(map(len, words)) for words in (DOCUMENTS, (one.schema for one in DOCUMENTS.values()))]
-        lines = [
-            f"{name:{wide[0]}}  {one.schema or '-':{wide[1]}}  {'promised' if one.promised else '-':8}  {one.printed}"
-            for name, one in DOCUMENTS.items()
-        ]
-        write_result("\n".join(lines), output)
+        from gpucheck.render.write import terminal
+
+        rows = [(one.name, one.schema or "-", "promised" if one.promised else "-", one.printed) for one in LIST]
+        write_result("\n".join(terminal.table(("", "", "", ""), rows)[1:]), output)
         return
     if name not in DOCUMENTS:
         hint = meant(name.removeprefix("gpucheck.").partition("/")[0], DOCUMENTS)

@@ -118,14 +118,10 @@ def _make(profile: str, faults: Iterable[str], directory: Path) -> None:
     try:
         simulator.make(simulator.load(profile), directory, faults, STAND_INS)
     except (LookupError, ValueError, OSError) as error:
-        raise _problem(error, directory) from error
+        if isinstance(error, OSError) and error.strerror:
+            raise Problem(f"{error.filename or directory}: {error.strerror}. Choose a writable directory.") from error
+        raise no_machine(error) from error
     os.environ["GPUCHECK_SIMULATOR"] = str(directory.resolve())
-
-
-def _problem(error: Exception, directory: Path) -> Problem:
-    if isinstance(error, OSError) and error.strerror:
-        return Problem(f"{error.filename or directory}: {error.strerror}. Choose a writable directory.")
-    return no_machine(error)
 
 
 def _options_after_profile(words: tuple[str, ...]) -> tuple[list[str], str | None, bool, list[str]]:

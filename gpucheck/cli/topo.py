@@ -48,10 +48,10 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     mark = ""
     if source is None:
         host = open_host(recording, deadline_s=timeout, health=False)
+        from gpucheck.render.words import describe_simulation
         from gpucheck.run.topology import examine
 
-        topology, simulation = examine(host), host.read("simulation").simulation
-        about = ", ".join((simulation.profile, *simulation.faults)) if simulation else ""
+        topology, about = examine(host), describe_simulation(host.read("simulation").simulation)
         mark = replay_mark(host)
     else:
         topology, about = _imported(source), ""

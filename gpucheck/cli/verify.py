@@ -105,7 +105,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     try:
         chosen = run.select(steps, level=level, only=only, skip=skip, always=always)
     except LookupError as error:
-        raise Problem(_unknown_step(str(error.args[0]), steps)) from error
+        word, names = str(error.args[0]), sorted({name for step in steps for name in (step.name, *step.tags)})
+        raise Problem(f"{word}: unknown step or tag.{meant(word, names)} Available: {', '.join(names)}.") from error
     if not chosen:
         raise Problem("--only and --skip select no step. Remove one of them.")
     excluded = run.left_out(run.select(steps, level=level, only=(), skip=()), chosen, only, skip)
@@ -134,11 +135,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     report = measured(checked, write)
     return exit_status((finding.verdict for finding in report.findings), fail_on)
-
-
-def _unknown_step(word: str, steps: tuple[object, ...]) -> str:
-    names = sorted({step.name for step in steps} | {tag for step in steps for tag in step.tags})  # type: ignore[attr-defined]
-    return f"{word}: unknown step or tag.{meant(word, names)} Available: {', '.join(names)}."
 
 
 def _expectations(path: Path) -> "Comparison":

@@ -144,19 +144,20 @@ def merged_table(shipped: dict[str, Any], site: dict[str, Any]) -> dict[str, Any
 def _merged_list(shipped: list[Any], site: list[Any]) -> list[Any]:
     if not all(isinstance(row, dict) for row in (*shipped, *site)):
         return [*shipped, *(row for row in site if row not in shipped)]
+
+    def is_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+        keys = [key for key in IDENTITY if key in one or key in other]
+        return bool(keys) and all(one.get(key) == other.get(key) for key in keys)
+
     found = list(shipped)
     for row in site:
-        place = next((i for i, old in enumerate(found) if _same(old, row)), None)
+        place = next((i for i, old in enumerate(found) if is_same(old, row)), None)
         if place is None:
             found.append(row)
         else:
             found[place] = merged(found[place], row)
-    return sorted(found, key=_version) if _ordered(shipped) and all(map(_version, found)) else found
-
-
-def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    keys = [key for key in IDENTITY if key in one or key in other]
-    return bool(keys) and all(one.get(key) == other.get(key) for key in keys)
+    before, after = [*map(_version, shipped)], [*map(_version, found)]
+    return sorted(found, key=_version) if all(after) and before == sorted(before) else found
 
 
 def _version(row: dict[str, Any]) -> tuple[int, ...]:
@@ -166,8 +167,3 @@ def _version(row: dict[str, Any]) -> tuple[int, ...]:
         return Version(str(row.get("version", ""))).release
     except InvalidVersion:
         return ()
-
-
-def _ordered(rows: list[dict[str, Any]]) -> bool:
-    versions = [_version(row) for row in rows]
-    return all(versions) and versions == sorted(versions)

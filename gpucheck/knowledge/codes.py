@@ -135,14 +135,13 @@ def words_of(
 
 
 def _advice(row: Code, cause: str | None, advice: tuple[Advice, ...] = ()) -> tuple[Advice, ...]:
-    own = (*(_confirming(cause) if one.run == CONFIRM and cause else one for one in row.steps), *advice)
-    if cause is not None and (row.then_cause or not own):
-        return (*own, *causes()[cause].steps)
-    return own
-
-
-def _confirming(cause: str) -> Advice:
-    return Advice(run=causes()[cause].decide or f"gpucheck explain {cause}")
+    own = (*row.steps, *advice)
+    if cause is None:
+        return own
+    own = tuple(
+        Advice(run=causes()[cause].decide or f"gpucheck explain {cause}") if one.run == CONFIRM else one for one in own
+    )
+    return (*own, *causes()[cause].steps) if row.then_cause or not own else own
 
 
 def followed_by(finding: Finding, name: str) -> Finding:
@@ -166,16 +165,12 @@ def of_several(finding: Finding, ids: Sequence[str], *, every_gpu: bool) -> tupl
         for advice in _advice(row, None if finding.verdict is Verdict.SKIP else finding.cause):
             listed = OF_GPUS.search(advice.text) is not None
             if listed and every_gpu:
-                advice = _without_option(advice)
+                texts = msgspec.structs.asdict(advice).items()
+                advice = Advice(**{name: OF_GPUS.sub("", text) for name, text in texts if text is not None})
             steps.append(step_of(advice, {**finding.values, **one, **({"gpu": ",".join(ids)} if listed else {})}))
         return WORDS.vformat(row.why, (), {**finding.values, **one, "gpu": "each GPU"}), tuple(steps)
     except (KeyError, ValueError, TypeError):
         return finding.why, finding.steps
-
-
-def _without_option(advice: Advice) -> Advice:
-    texts = {name: OF_GPUS.sub("", text) for name, text in msgspec.structs.asdict(advice).items() if text is not None}
-    return Advice(**texts)
 
 
 def on_finding(check: str, verdict: Verdict, code: str, cause: str | None) -> None:

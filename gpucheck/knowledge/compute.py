@@ -134,11 +134,10 @@ def normals(model: str | None = None) -> tuple[Normal, ...]:
     rows = table("normal.yml", _Normals).rows
     if model is None:
         return rows
-    board = find_gpu(model)
-    wanted = {gpu.name for gpu in ((board,) if board else gpus_of_family(model))}
-    return tuple(row for row in rows if plain(model) == plain(row.gpu) or wanted & _boards(row.gpu))
 
+    def boards(name: str) -> set[str]:
+        board = find_gpu(name)
+        return {board.name} if board else {gpu.name for gpu in gpus_of_family(name)}
 
-def _boards(name: str) -> set[str]:
-    board = find_gpu(name)
-    return {board.name} if board else {gpu.name for gpu in gpus_of_family(name)}
+    wanted = boards(model)
+    return tuple(row for row in rows if plain(model) == plain(row.gpu) or wanted & boards(row.gpu))

@@ -102,7 +102,7 @@ def with_rows(existing: Rows, added: Rows) -> Rows:
 def newer_rows(name: str, rows: dict[str, Any]) -> dict[str, Any]:
     """Return the rows that are newer than what is shipped: an update of gpucheck can have overtaken the others."""
     shipped = _shipped(name)
-    have = {str(row.get("branch") or row["version"]): row for row in _releases(shipped)}
+    have = {str(row.get("branch") or row["version"]): row for key in LISTS for row in shipped.get(key, ())}
 
     def overtaken(row: dict[str, Any]) -> bool:
         known = have.get(str(row.get("branch") or row["version"]), {})
@@ -133,11 +133,6 @@ def _shipped(name: str) -> dict[str, Any]:
     path = FOLDER / name
     found: dict[str, Any] = parse(path.read_text(encoding="utf-8"), str(path), dict, trusted=True)
     return found
-
-
-def _releases(table: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    for key in LISTS:
-        yield from table.get(key, ())
 
 
 def _numbers(version: str) -> tuple[int, ...]:

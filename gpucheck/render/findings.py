@@ -8,7 +8,7 @@ from gpucheck.knowledge import causes
 from gpucheck.knowledge.causes import fix_of
 from gpucheck.knowledge.codes import of_several
 from gpucheck.model import Finding, Report, Verdict, by_root, where
-from gpucheck.model.finding import Alternative, Fault, Step, bus_ids
+from gpucheck.model.finding import Alternative, Step, bus_ids
 from gpucheck.printable import ranges
 from gpucheck.render.words import WORST_FIRST, observed, plural
 
@@ -90,15 +90,6 @@ class Group(NamedTuple):
     @property
     def not_run(self) -> str:
         return not_run(self.follow) if self.follow else ""
-
-
-def group_faults(faults: Iterable[Fault], gpus: Iterable[str] = ()) -> list[Group]:
-    """Return one group per fault, the same fault of several GPUs once. gpus: bus ids of all GPUs of the host."""
-    everyone, also = frozenset(gpus), {id(fault.lead): fault for fault in faults}
-    return [
-        _with_others(group, group_equal((one for lead in group.findings for one in also[id(lead)].also), everyone))
-        for group in group_equal((fault.lead for fault in also.values()), everyone)
-    ]
 
 
 def _with_others(group: Group, others: Sequence[Group]) -> Group:
@@ -198,9 +189,14 @@ def worst_first(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> list[G
     One fault is one group, whatever the number of checks that found it.
     """
     own, after = by_root(findings)
+    everyone, also = frozenset(gpus), {id(fault.lead): fault.also for fault in own}
+    faults = (
+        _with_others(group, group_equal((one for lead in group.findings for one in also[id(lead)]), everyone))
+        for group in group_equal((fault.lead for fault in own), everyone)
+    )
     groups = [
         group._replace(follow=tuple(name for check in group.every_check for name in after.pop(check, ())))
-        for group in sorted(group_faults(own, gpus), key=lambda group: WORST_FIRST.index(group.verdict))
+        for group in sorted(faults, key=lambda group: WORST_FIRST.index(group.verdict))
     ]
     return sorted(groups, key=lambda group: (WORST_FIRST.index(group.verdict), not group.follow))
 

@@ -54,7 +54,9 @@ def render(
     change: as for show(). fail_on: what JUnit reports as no success, a key of FAIL_ON.
     """
     if format_ == "json":
-        return to_json(report if verbose else in_short(report))
+        # Without -v not the evidence of each PASS, which a recording of the host gives again.
+        found = (replace(one, evidence=()) if one.verdict is Verdict.PASS else one for one in report.findings)
+        return to_json(report if verbose else replace(report, findings=tuple(found)))
     if format_ in MACHINE:
         writer = getattr(import_module(f"gpucheck.render.machine.{MACHINE[format_]}"), f"to_{format_}")
         text: str = writer(report, fail_on) if format_ == "junit" else writer(report)
@@ -71,12 +73,6 @@ DEPTH = 2
 # Of a finding, where they are null or empty: most findings are about one GPU, pass, and are no part of another fault.
 LEFT_OUT = ("peer_index", "peer_uuid", "because_of", "because_of_subject", "values", "steps")
 NOTHING: tuple[object, ...] = (None, {}, [], ())
-
-
-def in_short(report: Report) -> Report:
-    """Return the report of a host without the evidence of each PASS, which a recording of the host gives again."""
-    findings = (replace(one, evidence=()) if one.verdict is Verdict.PASS else one for one in report.findings)
-    return replace(report, findings=tuple(findings))
 
 
 def to_json(report: object) -> str:

@@ -36,16 +36,12 @@ def attributes(source: Source) -> dict[str, tuple[str, ...]]:
     places), ``nic-firmware`` (by board), ``nic-rate``, ``nic-mtu`` and ``nic-gid-index`` of active ports.
     """
     try:
-        return _attributes(source)
+        facts = source.read("nvml", "pci", "driver", f"text:{BIOS}", f"text:{BOARD}")
+        reading = facts.nvml if isinstance(facts.nvml, NvmlReading) else None
+        names = _names(reading)
+        drivers = source.read(*(f"package:{name}" for name in names)).installed(names)
     except NotRecorded:
         return {}
-
-
-def _attributes(source: Source) -> dict[str, tuple[str, ...]]:
-    facts = source.read("nvml", "pci", "driver", f"text:{BIOS}", f"text:{BOARD}")
-    reading = facts.nvml if isinstance(facts.nvml, NvmlReading) else None
-    names = _names(reading)
-    drivers = source.read(*(f"package:{name}" for name in names)).installed(names)
     found: dict[str, Iterable[str | None]] = {
         "bios": [facts.texts[BIOS]],
         "board": [facts.texts[BOARD]],

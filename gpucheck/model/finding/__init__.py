@@ -203,9 +203,11 @@ def where(finding: Finding) -> str:
         return gpu_name(name, finding.gpu_index)
     if kind == "link":
         _, _, link = name.partition("/")
-        is_gpu = link or finding.gpu_index is not None
-        device = gpu_name(ids[0], finding.gpu_index) if is_gpu else _device(ids[0])
-        return f"{device} NVLink {link}" if link else device
+        if link or finding.gpu_index is not None:
+            gpu = gpu_name(ids[0], finding.gpu_index)
+            return f"{gpu} NVLink {link}" if link else gpu
+        # A bridge, a port or an NVSwitch: the subject does not distinguish them, and lspci -s accepts its bus id.
+        return f"PCIe device {ids[0]}" if BUS_ID.fullmatch(ids[0]) else ids[0]
     if kind == "nic":
         words = (finding.values.get("device", "NIC"), "port" in finding.values and f"port {finding.values['port']}")
         text = " ".join(str(word) for word in words if word)
@@ -220,11 +222,6 @@ def gpu_name(bus_id: str, index: int | None) -> str:
     if index is not None:
         return f"GPU {index}" if bus_id == f"GPU{index}" else f"GPU {index} ({bus_id})"
     return f"GPU {bus_id.removeprefix('GPU').strip()}"
-
-
-def _device(name: str) -> str:
-    """A bridge, a port or an NVSwitch: the subject does not distinguish them, and lspci -s accepts its bus id."""
-    return f"PCIe device {name}" if BUS_ID.fullmatch(name) else name
 
 
 GOOD = (Verdict.PASS, Verdict.SKIP)

@@ -88,7 +88,9 @@ def suite(
 @of_printable
 def to_junit(report: Report, fail_on: str = "warn") -> str:
     name = "gpucheck verify (SIMULATED)" if report.simulated else "gpucheck verify"
-    cases = (*_cases(report), *_unproven(report))
+    # What the level includes and this run did not show is skipped, for nothing is known to be wrong with it.
+    unproven = ((one_line(text), "gpucheck.not-proven") for text in dict.fromkeys(report.not_proven))
+    cases = (*_cases(report), *(Case(*named, Verdict.SKIP, "not proven by this run") for named in unproven))
     system = f"{report.system.os_name}, kernel {report.system.kernel}, {report.system.arch}"
     facts = {"SIMULATED": describe_simulation(report.simulation), "system": system, **report.versions}
     facts["gpus"] = ", ".join(count_models(report.topology.gpus)) if report.topology else None
@@ -128,26 +130,18 @@ def _cases(report: Report) -> Iterator[Case]:
             yield case(finding, name=name, classname=classname, seconds=seconds)
 
 
-def _unproven(report: Report) -> Iterator[Case]:
-    """What the level includes and this run did not show: skipped, for nothing is known to be wrong with it."""
-    for text in dict.fromkeys(report.not_proven):
-        yield Case(one_line(text), "gpucheck.not-proven", Verdict.SKIP, "not proven by this run")
-
-
 def fleet_to_junit(fleet: FleetReport, fail_on: str = "warn") -> str:
     name = "gpucheck fleet (SIMULATED)" if fleet.simulated else "gpucheck fleet"
     return write(name, (_fleet_suite(row, fail_on) for row in fleet.hosts))
 
 
 def _fleet_suite(row: FleetRow, fail_on: str) -> ElementTree.Element:
-    cases = [_fleet_case(row.host, finding) for finding in row.problems]
+    cases = []
+    for one in row.problems:
+        name = one.check if one.subject == "host" else f"{one.check} {one.subject}"
+        cases.append(case(one, name=name, classname=row.host, seconds=one.seconds or 0.0))
     if not cases:
         cases = [Case("verdict", row.host, row.verdict, "nothing is wrong" if row.verdict is Verdict.PASS else "")]
     simulation = row.simulation if row.simulated else None
     facts = {"gpus": row.gpus, "driver": row.driver, "system": row.system, "SIMULATED": simulation}
     return suite(row.host, cases, fail_on, row.started, facts)
-
-
-def _fleet_case(host: str, finding: Finding) -> Case:
-    name = finding.check if finding.subject == "host" else f"{finding.check} {finding.subject}"
-    return case(finding, name=name, classname=host, seconds=finding.seconds or 0.0)

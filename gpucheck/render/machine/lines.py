@@ -17,7 +17,6 @@ the causes.
 
 import math
 import re
-from collections.abc import Iterator
 
 from gpucheck.model import Finding, Report, Verdict
 from gpucheck.printable import folded, of_printable, ranges
@@ -36,7 +35,9 @@ def to_nagios(report: Report) -> str:
     """``GPUCHECK STATE - what is wrong | performance data``; without a bar or a line break of the host's making."""
     mark = "SIMULATED " if report.simulated else ""
     summary = _summary(report)
-    return f"GPUCHECK {STATE[report.verdict]} - {mark}{summary} | {' '.join(_perfdata(report))}\n"
+    performance = [f"{name}={report.counts.get(name, 0)};{limits}" for name, limits in LIMITS.items()]
+    performance.append(f"time={report.seconds:g}s;;;0")
+    return f"GPUCHECK {STATE[report.verdict]} - {mark}{summary} | {' '.join(performance)}\n"
 
 
 def _summary(report: Report) -> str:
@@ -56,11 +57,6 @@ def _named(group: Group) -> str:
     return f"{', '.join(group.checks)}{where}: {group.seen}{cause}"
 
 
-def _perfdata(report: Report) -> Iterator[str]:
-    yield from (f"{name}={report.counts.get(name, 0)};{limits}" for name, limits in LIMITS.items())
-    yield f"time={report.seconds:g}s;;;0"
-
-
 SCHEMA = "gpucheck.slurm/1"
 REASON = re.compile(
     r"gpucheck:(?P<cause>[a-z0-9-]{1,40})"
@@ -76,14 +72,10 @@ MOST = 50
 def to_slurm(report: Report) -> str:
     """Return the answer, at most MOST findings."""
     groups = troubles(report)[:MOST]
-    lines = (_line(group, simulated=report.simulated) for group in groups)
+    starts = (f"{one.first.verdict.value} {one.first.owner or 'node'} {one.first.action or 'none'}" for one in groups)
+    reasons = (reason(one.findings, simulated=report.simulated) for one in groups)
+    lines = map(" ".join, zip(starts, reasons, strict=True))
     return "\n".join((f"{SCHEMA} {report.verdict.value} {len(groups)}", *lines, "end", ""))
-
-
-def _line(group: Group, *, simulated: bool) -> str:
-    finding = group.first
-    start = f"{finding.verdict.value} {finding.owner or 'node'} {finding.action or 'none'}"
-    return f"{start} {reason(group.findings, simulated=simulated)}"
 
 
 def reason(findings: tuple[Finding, ...], *, simulated: bool) -> str:

@@ -64,12 +64,12 @@ def write(families: Iterable[Family]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _value(value: float) -> str:
-    return f"{int(value)}" if value == int(value) and abs(value) < 1e15 else f"{value:.9g}"
-
-
 def _escaped(text: str) -> str:
     return one_line(text).replace("\\", r"\\").replace('"', r"\"")
+
+
+def _value(value: float) -> str:
+    return f"{int(value)}" if value == int(value) and abs(value) < 1e15 else f"{value:.9g}"
 
 
 def to_prometheus(report: Report) -> str:
@@ -82,11 +82,7 @@ def to_prometheus(report: Report) -> str:
         *_trainings(report),
     ]
     mark = {"Hostname": report.host, **({"simulated": "true"} if report.simulated else {})}
-    families = [
-        family._replace(samples=[({**labels, **mark}, value) for labels, value in family.samples])
-        for family in families
-    ]
-    return write(families)
+    return write(one._replace(samples=[({**own, **mark}, value) for own, value in one.samples]) for one in families)
 
 
 def _verdicts(report: Report) -> Iterator[Family]:

@@ -1,6 +1,6 @@
 """A report of collectives, and what a host's page shows of one."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 from gpucheck.model import Report
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
@@ -49,7 +49,9 @@ def section(report: Report) -> Section | None:
 
 
 def _section(one: CollectivesReport) -> Section:
-    taken = Lines([*_taken(one.transports, one.algorithms)])
+    channels = ", ".join(f"{kind} on {count} channels" for kind, count in one.transports.items())
+    algorithms = (f"algorithm: {name} {', '.join(chosen)}" for name, chosen in one.algorithms.items())
+    taken = Lines([*([f"transport: {channels}"] if channels else []), *algorithms])
     return Section("collectives", "Collectives", [_results(one.results), taken] if one.results else [taken])
 
 
@@ -79,9 +81,3 @@ def _results(results: Sequence[CollectiveResult]) -> Table:
 
 def _number(number: float | None) -> str:
     return "" if number is None else f"{number:.2f}"
-
-
-def _taken(transports: Mapping[str, int], algorithms: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    if transports:
-        yield "transport: " + ", ".join(f"{kind} on {count} channels" for kind, count in transports.items())
-    yield from (f"algorithm: {name} {', '.join(chosen)}" for name, chosen in algorithms.items())

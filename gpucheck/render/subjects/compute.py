@@ -1,9 +1,10 @@
 """A report of computing: rates, clocks, heat and power of each GPU; and what a host's page shows of one."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import product
 
 from gpucheck.model import Finding, Report, Verdict
-from gpucheck.model.compute import BurnIn, ComputeDevice, ComputeReport, Sample
+from gpucheck.model.compute import BurnIn, ComputeDevice, ComputeReport
 from gpucheck.model.finding import bus_ids
 from gpucheck.model.measurements import computed_of
 from gpucheck.printable import of_printable
@@ -101,7 +102,9 @@ def _hours(seconds: float) -> str:
 
 
 def _rates(gpus: Sequence[ComputeDevice], findings: list[Finding]) -> Table:
-    types, named = used_types(gpus), len({gpu.name for gpu in gpus}) > 1
+    named = len({gpu.name for gpu in gpus}) > 1
+    used = dict.fromkeys(type_ for gpu in gpus for type_, rate in gpu.gemm.items() if rate.tflops is not None)
+    types = tuple(used)
     columns = [
         *words("GPU"),
         *(numbers(type_, unit="TOPS" if type_.startswith("int") else "TFLOPS")[0] for type_ in types),
@@ -122,10 +125,6 @@ def _worst(gpu: ComputeDevice, findings: Iterable[Finding]) -> Verdict | None:
     return min((verdict for verdict in found if verdict in BAD), key=BAD.index, default=None)
 
 
-def used_types(gpus: Sequence[ComputeDevice]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(type_ for gpu in gpus for type_, rate in gpu.gemm.items() if rate.tflops is not None))
-
-
 def rates(gpu: ComputeDevice, types: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield rate and part of the ceiling as text, of each type and of each way through memory."""
     for type_ in types:
@@ -133,15 +132,11 @@ def rates(gpu: ComputeDevice, types: Sequence[str]) -> Iterator[tuple[str, str]]
         if found is None or found.tflops is None:
             yield "", ""
         else:
-            yield _figures(found.tflops), _part(found.of_ceiling)
+            yield f"{found.tflops:.3g}" if found.tflops < 100 else f"{found.tflops:.0f}", _part(found.of_ceiling)
     for way in WAYS:
         rate: float | None = getattr(gpu.memory, f"{way}_gb_s")
         ceiling = gpu.memory.ceiling_gb_s
         yield ("", "") if rate is None else (f"{rate:.0f}", _part(rate / ceiling if ceiling else None))
-
-
-def _figures(value: float) -> str:
-    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
 def _part(part: float | None) -> str:
@@ -152,7 +147,10 @@ def _traces(gpus: Sequence[ComputeDevice]) -> Table:
     """What was read under load, as bars; no row without readings."""
     traced = [gpu for gpu in gpus if gpu.traces]
     names = ("sm_clock_mhz", "power_w", "temperature_c")
-    values = {(gpu.index, name): _values(gpu.traces, name) for gpu in traced for name in names}
+    values: dict[tuple[int, str], list[float]] = {}
+    for gpu, name in product(traced, names):
+        read = (getattr(sample, name) for sample in gpu.traces)
+        values[gpu.index, name] = [value for value in read if value is not None]
     most = {name: max((v for gpu in traced for v in values[gpu.index, name]), default=0.0) for name in names}
     rows = []
     for gpu in traced:
@@ -164,20 +162,12 @@ def _traces(gpus: Sequence[ComputeDevice]) -> Table:
 
 
 def _course(values: Sequence[float], most: float) -> str:
+    """Return the span and the course of the values as bars, from zero to the most of all GPUs."""
     if not values:
         return NOTHING
-    span = f"{min(values):.0f} to {max(values):.0f}"
-    return f"{span:<{SPAN}}  {_bars(values, most)}"
-
-
-def _values(samples: Sequence[Sample], name: str) -> list[float]:
-    return [value for sample in samples if (value := getattr(sample, name)) is not None]
-
-
-def _bars(values: Sequence[float], most: float) -> str:
-    """Return the course of the values as bars, from zero to the most of all GPUs."""
-    if not values or most <= 0:
-        return ""
-    width = max(1, -(-len(values) // POINTS))
-    means = [sum(part) / len(part) for part in (values[i : i + width] for i in range(0, len(values), width))]
-    return "".join(BARS[min(len(BARS) - 1, int(len(BARS) * max(0.0, mean) / most))] for mean in means)
+    span, bars = f"{min(values):.0f} to {max(values):.0f}", ""
+    if most > 0:
+        width = max(1, -(-len(values) // POINTS))
+        means = [sum(part) / len(part) for part in (values[i : i + width] for i in range(0, len(values), width))]
+        bars = "".join(BARS[min(len(BARS) - 1, int(len(BARS) * max(0.0, mean) / most))] for mean in means)
+    return f"{span:<{SPAN}}  {bars}"

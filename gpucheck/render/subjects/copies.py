@@ -9,7 +9,6 @@ from gpucheck.model.bandwidth import (
     Matrix,
     MeasuredDevice,
     MeasuredPair,
-    PeerAccess,
 )
 from gpucheck.model.finding import bus_ids
 from gpucheck.printable import of_printable
@@ -50,16 +49,6 @@ MIB = 1 << 20
 NOTHING = "-"
 
 
-def host_rows(found: BandwidthReport) -> Iterator[tuple[str, float | None, float | None]]:
-    """A label with GB/s from and to host memory: of each GPU's own NUMA node, by kernel, of each node measured."""
-    for link in found.host_device:
-        name = str(found.devices[link.device].index)
-        yield name, link.h2d_gb_s, link.d2h_gb_s
-        if link.h2d_kernel_gb_s or link.d2h_kernel_gb_s:
-            yield f"{name} by kernel", link.h2d_kernel_gb_s, link.d2h_kernel_gb_s
-        yield from ((f"{name}, NUMA node {node.node}", node.h2d_gb_s, node.d2h_gb_s) for node in link.by_node)
-
-
 class PathRates(NamedTuple):
     """Ordered pairs of one class of path with one expectation. rates: measured in one direction, GB/s, sorted."""
 
@@ -97,20 +86,6 @@ def by_class(found: BandwidthReport) -> list[PathRates]:
 def span(ordered: Sequence[float], form: str) -> str:
     """``10.9 to 18.2``, and one number where both ends read the same."""
     return " to ".join(dict.fromkeys((format(ordered[0], form), format(ordered[-1], form))))
-
-
-def peer_words(access: PeerAccess) -> dict[tuple[int, int], str]:
-    """Return what CUDA offers of each ordered pair of places, with NVML's status: ``yes OK``."""
-    cells = {
-        (i, j): (offered, access.nvml[i][j] if access.nvml else None)
-        for i, row in enumerate(access.cuda)
-        for j, offered in enumerate(row)
-        if i != j
-    }
-    return {
-        place: f"{'?' if offered is None else 'yes' if offered else 'no'}{f' {status}' if status else ''}"
-        for place, (offered, status) in cells.items()
-    }
 
 
 def is_sparse(matrix: Matrix) -> bool:
@@ -241,9 +216,16 @@ def _lone_cells(found: BandwidthReport) -> Iterator[str]:
 
 def _peer_access(found: BandwidthReport) -> Iterator[Block]:
     """What CUDA offers next to the status of NVML: one line if it is the same for all pairs."""
-    if found.peer_access is None or len(found.devices) < 2:
+    access, count = found.peer_access, len(found.devices)
+    if access is None or count < 2:
         return
-    cells, count = peer_words(found.peer_access), len(found.devices)
+    offered = {None: "?", True: "yes", False: "no"}
+    cells = {
+        (i, j): f"{offered[cell]} {(access.nvml[i][j] if access.nvml else None) or ''}".rstrip()
+        for i, row in enumerate(access.cuda)
+        for j, cell in enumerate(row)
+        if i != j
+    }
     title = "Peer access (row addresses the memory of column): CUDA, with NVML's status"
     if len(set(cells.values())) == 1:
         yield Lines([f"{next(iter(cells.values()))}, for all {len(cells)} ordered pairs"], title)
@@ -264,7 +246,14 @@ def _fabric_handles(found: BandwidthReport) -> Iterator[str]:
 
 
 def _host_memory(found: BandwidthReport) -> Iterator[Block]:
-    rows = [[name, rate(h2d), rate(d2h)] for name, h2d, d2h in host_rows(found)]
+    """From and to the memory of each GPU's own NUMA node, by kernel, and of each node measured."""
+    rows = []
+    for link in found.host_device:
+        name = str(found.devices[link.device].index)
+        rows.append([name, rate(link.h2d_gb_s), rate(link.d2h_gb_s)])
+        if link.h2d_kernel_gb_s or link.d2h_kernel_gb_s:
+            rows.append([f"{name} by kernel", rate(link.h2d_kernel_gb_s), rate(link.d2h_kernel_gb_s)])
+        rows += [[f"{name}, NUMA node {one.node}", rate(one.h2d_gb_s), rate(one.d2h_gb_s)] for one in link.by_node]
     if rows:
         columns = [*words("device"), *numbers("from host", "to host", unit="GB/s")]
         yield Table(columns, rows, "Host memory to GPU and back", kind="narrow")

@@ -1,5 +1,7 @@
 """A search for bad nodes: what was found, the rounds, and the nodes that are not good."""
 
+from collections.abc import Sequence
+
 from gpucheck.model import Verdict
 from gpucheck.model.isolation import GroupTest, IsolationReport
 from gpucheck.printable import of_printable
@@ -104,18 +106,16 @@ def _pairs(report: IsolationReport) -> list[Section]:
 
 
 def _tests(report: IsolationReport) -> Table:
+    def names(nodes: Sequence[str]) -> str:
+        return " ".join(nodes) if len(nodes) <= FEW else f"{len(nodes)} nodes: {nodes[0]} ... {nodes[-1]}"
+
     rows: list[Row] = [
-        [str(number), _group(one), one.state, _number(one.busbw_gb_s), _number(one.latency_us), one.detail]
+        [str(number), names(one.nodes), one.state, _number(one.busbw_gb_s), _number(one.latency_us), one.detail]
         for number, results in enumerate(report.results, start=1)
         for one in results
     ]
     columns = [*numbers("round"), *words("nodes", "ended"), *numbers("busbw", unit="GB/s"), *numbers("time", unit="us")]
     return Table([*columns, *words("detail")], rows)
-
-
-def _group(test: GroupTest) -> str:
-    names = test.nodes if len(test.nodes) <= FEW else (test.nodes[0], "...", test.nodes[-1])
-    return " ".join(names) if len(test.nodes) <= FEW else f"{len(test.nodes)} nodes: {' '.join(names)}"
 
 
 def _number(value: float | None) -> str:

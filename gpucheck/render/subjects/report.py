@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from gpucheck.model import Gpu, Report
+from gpucheck.model import Report
 from gpucheck.model.measurements import copies_of
 from gpucheck.model.record import facts_of
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import Document, Findings, Properties, Section, document_of
 from gpucheck.render.findings import TROUBLE, host_gpus, worst_first
 from gpucheck.render.subjects import collectives, compute, copies, smoke, topology
-from gpucheck.render.words import count_models, counts_line, plural
+from gpucheck.render.words import count_models, counts_line, describe_simulation, plural
 
 
 @of_printable
@@ -51,9 +51,7 @@ def _sections(report: Report) -> Iterator[Section]:
     yield from compute.section(report)
     yield from filter(None, (collectives.section(report), smoke.section(report)))
     if report.topology is not None:
-        made = report.simulation
-        about = " ".join((made.profile, *made.faults)) if made else ""
-        yield from topology.sections(report.topology, report.findings, about)
+        yield from topology.sections(report.topology, report.findings, describe_simulation(report.simulation))
     yield Section("host", "Host", [Properties([*_facts(report)])])
 
 
@@ -69,12 +67,8 @@ def _facts(report: Report) -> Iterator[tuple[str, str]]:
             yield name, ", ".join(found)
 
 
-def stored_gpus(report: Report) -> dict[str, Gpu]:
-    """Return what the report keeps of each GPU, by bus id; nothing where it keeps none or another form of it."""
-    facts = facts_of(report.measurements)
-    return {gpu.pci_bus_id: gpu for gpu in facts.gpus} if facts is not None else {}
-
-
 def gpu_section(report: Report) -> Iterator[Section]:
     if report.topology is not None and report.topology.gpus:
-        yield topology.gpu_section(report.topology, report.findings, stored_gpus(report))
+        facts = facts_of(report.measurements)  # None of an older report, or one with another form of them
+        kept = {gpu.pci_bus_id: gpu for gpu in facts.gpus} if facts else {}
+        yield topology.gpu_section(report.topology, report.findings, kept)

@@ -22,7 +22,7 @@ from gpucheck.render.blocks import (
     words,
 )
 from gpucheck.render.findings import worst_first
-from gpucheck.render.topology import Absent, FaultMark, absent, boxes, faults, heading, nvlinks
+from gpucheck.render.topology import FaultMark, absent, boxes, faults, heading, nvlinks
 from gpucheck.render.words import number, plural
 
 GAP = "?"
@@ -53,7 +53,9 @@ def document(
     is never cut, however wide, and can be read back. best: the choices of GPUs too. whole: for a page.
     """
     found = Findings(worst_first(topology.findings, [gpu.pci_bus_id for gpu in topology.gpus if gpu.pci_bus_id]))
-    rates = [*_expectations(topology), *_advice(topology.advice, best), *_variables(topology)]
+    exports = [Cell(f"export {line}", command=True) for line in topology.variables]
+    rates = [*_expectations(topology), *_advice(topology.advice, best)]
+    rates += [Lines(exports, "Jobs of several hosts use the network cards of the GPUs with")] if exports else []
     verdicts = [finding.verdict for finding in topology.findings]
     cards = [*_network_cards(topology)]
     body: list[Block] = [*_identities(topology, width), *matrix(topology, width), *_legends(topology), *cards, *rates]
@@ -196,8 +198,8 @@ def _identities(topology: Topology, width: int | None) -> Iterator[Block]:
         rows.append([f"{len(named)} x {named[0].name or 'unnamed GPU'}", ""])
         named = [gpu for gpu in named if gpu.pci_bus_id in found]
     rows += [[_identity(gpu), _fault(found.get(gpu.pci_bus_id or ""))] for gpu in named]
-    rows += [[f"{gpu.name}: {gpu.bus_id}", _fault(gpu.fault)] for gpu in _lost(topology)]
-    if rows:
+    rows += [[f"{gpu.name}: {gpu.bus_id}", _fault(gpu.fault)] for gpu in absent(topology, topology.findings)]
+    if topology.gpus and rows:
         yield Table(words("", ""), rows)
 
 
@@ -206,10 +208,6 @@ def _identity(gpu: TopologyGpu) -> str:
     unnamed = f"compute capability {gpu.compute_capability}" if gpu.compute_capability else "unnamed"
     uuid = f" (UUID: {gpu.uuid})" if gpu.uuid else ""
     return f"GPU {gpu.index}: {gpu.name or unnamed}{uuid}" + (f" {gpu.pci_bus_id}" if gpu.pci_bus_id else "")
-
-
-def _lost(topology: Topology) -> Iterable[Absent]:
-    return absent(topology, topology.findings) if topology.gpus else ()
 
 
 def _fault(fault: FaultMark | None) -> Cell:
@@ -255,8 +253,14 @@ def _expectations(topology: Topology) -> Iterator[Block]:
             groups.setdefault((pair.cls or GAP, f"{rate}: {e.basis}"), []).append(f"{pair.a}-{pair.b}")
     if not groups:
         return
+
+    def nearest_first(key: tuple[str, str]) -> tuple[int, int, str]:
+        cls, told = key
+        return list(MEANING).index(kind_of(cls)), -int(cls[2:]) if cls.startswith("NV") else 0, told
+
     lines: list[Cell | str] = []
-    for (cls, told), pairs in sorted(groups.items(), key=lambda item: (_rank(item[0][0]), item[0][1])):
+    for cls, told in sorted(groups, key=nearest_first):
+        pairs = groups[cls, told]
         more = f" and {len(pairs) - NAMED_PAIRS} more" if len(pairs) > NAMED_PAIRS else ""
         lines.append(f"{cls:<5} {told}")
         lines.append(f"      {plural(len(pairs), 'pair')}: {', '.join(pairs[:NAMED_PAIRS])}{more}")
@@ -296,16 +300,6 @@ def _advice(advice: Advice | None, best: bool) -> Iterator[Block]:
         yield Lines([*lines, *advice.asymmetries], "Advice")
 
 
-def _variables(topology: Topology) -> Iterator[Block]:
-    lines = [Cell(f"export {line}", command=True) for line in topology.variables]
-    if lines:
-        yield Lines(lines, "Jobs of several hosts use the network cards of the GPUs with")
-
-
-def _rank(cls: str) -> tuple[int, int]:
-    return list(MEANING).index(kind_of(cls)), -int(cls[2:]) if cls.startswith("NV") else 0
-
-
 def sections(topology: Topology, findings: Iterable[Finding], about: str) -> Iterator[Section]:
     """Yield what a page shows: the drawing and the classes. about: what is simulated."""
     notes = [plural(len(topology.nics), "network card"), f"source: {topology.source}"]
@@ -326,15 +320,11 @@ def _paths(topology: Topology) -> Iterator[Block]:
         return
     used = set(map(kind_of, {cell for row in topology.matrix for cell in row}))
     groups = like_gpus(topology) if count > MANY_GPUS else [[i] for i in range(count)]
-    names = [_gpus([topology.gpus[i].index for i in group]) for group in groups]
+    names = [f"GPU{ranges([topology.gpus[i].index for i in group])}" for group in groups]
     about = "; ".join(f"{kind}: {meaning}" for kind, meaning in MEANING.items() if kind in used)
     if len(groups) < count:
         about = f"GPUs with equal paths share a row; a cell at its own column is the path between them. {about}"
     yield _classes(["", *names], _between(topology, names, groups), len(names) + 1, "Path between GPUs", about)
-
-
-def _gpus(indexes: list[int]) -> str:
-    return f"GPU{ranges(indexes)}"
 
 
 # More processes of one GPU than this are counted.

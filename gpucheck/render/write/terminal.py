@@ -6,7 +6,6 @@ from functools import lru_cache
 import click
 
 from gpucheck.model import Verdict
-from gpucheck.model.finding import Step
 from gpucheck.printable import indented
 from gpucheck.render.blocks import (
     LOW_TEXT,
@@ -160,7 +159,9 @@ class Terminal:
         if group.why:
             yield _told("why", group.why)
         if group.steps and group.verdict in TROUBLE:
-            yield _told("fix", "\n".join(map(_step, group.steps)))
+            # A command is indented, and so stays in one piece (cli._shared.width).
+            steps = (f"{COMMAND}{step.command}" if step.command else step.text or "" for step in group.steps)
+            yield _told("fix", "\n".join(steps))
         if group.action:
             yield _told("action", group.action)
         if group.cause:
@@ -283,11 +284,6 @@ def _line(line: Cell | str) -> str:
     if line.command:
         return f"      {line.text}"
     return f"{verdict_word(line.verdict)} {line.text}" if line.verdict else _cell(line)
-
-
-def _step(step: Step) -> str:
-    """A step on a line of its own; a command is indented, and so stays in one piece (cli._shared.width)."""
-    return f"{COMMAND}{step.command}" if step.command else step.text or ""
 
 
 def _told(label: str, text: str) -> str:
