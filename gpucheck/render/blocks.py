@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from gpucheck.model import Verdict
-from gpucheck.render.findings import Group
+from gpucheck.render.findings import Group, worst_first
 
 LOW_TEXT = "below the low end of what is expected"
 
@@ -173,6 +173,7 @@ def document_of(report: Any, command: str, **fields: Any) -> Document:
         "started": report.started,
         "time": f"in {report.seconds:.1f} s",
         "simulated": f"hardware: {made.profile}{faults}" if made else "hardware" if report.simulated else None,
+        **({} if "findings" in fields else {"findings": Findings(worst_first(report.findings))}),
     }
     return Document(command=command, **{**common, **fields})
 

@@ -145,7 +145,10 @@ def words_of(findings: Sequence[Finding], *, is_all: bool) -> tuple[str, tuple[S
     """Return why and steps of equal findings. is_all: of all GPUs of each host."""
     first = findings[0]
     if len({finding.subject for finding in findings}) > 1:
-        return of_several(first, _listed(findings), every_gpu=is_all)
+        ids = dict.fromkeys(bus_ids(finding.subject)[0] for finding in findings if bus_ids(finding.subject))
+        indexes = [str(finding.gpu_index) for finding in findings if finding.gpu_index is not None]
+        listed = indexes if len(ids) > NAMED and len(indexes) == len(findings) else [*ids]
+        return of_several(first, listed, every_gpu=is_all)
     return first.why, first.steps or ((Step(text=first.fix, changes=False),) if first.fix else ())
 
 
@@ -175,12 +178,6 @@ def _gpus(findings: list[Finding], everyone: frozenset[str]) -> str:
     if len(indexes) == len(found):
         return f"GPU {ranges(sorted(indexes))}"
     return ", ".join(list(found)[:NAMED]) + f" and {len(found) - NAMED} more"
-
-
-def _listed(findings: Sequence[Finding]) -> list[str]:
-    ids = dict.fromkeys(bus_ids(finding.subject)[0] for finding in findings if bus_ids(finding.subject))
-    indexes = [finding.gpu_index for finding in findings if finding.gpu_index is not None]
-    return list(map(str, indexes)) if len(ids) > NAMED and len(indexes) == len(findings) else list(ids)
 
 
 def worst_first(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> list[Group]:

@@ -36,7 +36,7 @@ def show(
         return html.write(document)
     from gpucheck.render.write import markdown
 
-    return markdown.write(document, change or markdown.unchanged)
+    return markdown.write(document, change)
 
 
 def render(

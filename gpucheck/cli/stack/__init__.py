@@ -36,7 +36,6 @@ from gpucheck.cli.stack.common import (
     knowledge_option,
     lock_option,
     lock_to_read,
-    marked,
     planned,
     refuse,
     requested_host,
@@ -44,6 +43,7 @@ from gpucheck.cli.stack.common import (
 )
 from gpucheck.cli.stack.tables import tables_command
 from gpucheck.model.finding import exit_status
+from gpucheck.printable import one_line
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ def resolve_command(
     if format_ == "json":
         text = as_json(found, simulated=True, simulation=simulation) if simulation else as_json(found)
     else:
-        text = mark + marked(stack_text(found), simulation)
+        of_simulation = f"SIMULATED hardware: {one_line(simulation.profile)}\n" if simulation else ""
+        text = mark + of_simulation + stack_text(found)
     write_result(text, output, mode=SHARED)
 
 

@@ -267,8 +267,3 @@ def as_json(value: Any, **more: Any) -> str:
     """Return a value as indented JSON. more: further keys at the end."""
     plain = {**msgspec.to_builtins(value), **more} if more else value
     return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
-
-
-def marked(text: str, simulation: "Simulation | None") -> str:
-    """Return the text, marked if the result is simulated."""
-    return f"SIMULATED hardware: {one_line(simulation.profile)}\n{text}" if simulation else text

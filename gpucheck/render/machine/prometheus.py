@@ -206,8 +206,8 @@ def _copies(found: BandwidthReport) -> Iterator[Family]:
     yield Family("gpucheck_p2p_latency_seconds", "A small copy from gpu to peer.", latencies)
     lowest: dict[str, float] = {}
     for path in by_class(found):
-        if path.rates and path.expected:
-            lowest[path.cls] = min(path.expected, lowest.get(path.cls, path.expected))
+        if path.rates and (expected := path.first.expected_gb_s):
+            lowest[path.cls] = min(expected, lowest.get(path.cls, expected))
     yield Family(
         "gpucheck_p2p_expected_bandwidth_bytes_per_second",
         "What pairs of a path class should give, one direction; the lowest where links differ.",

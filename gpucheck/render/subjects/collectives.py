@@ -10,7 +10,6 @@ from gpucheck.render.blocks import (
     Cell,
     Column,
     Document,
-    Findings,
     Lines,
     Row,
     Section,
@@ -19,7 +18,6 @@ from gpucheck.render.blocks import (
     numbers,
     words,
 )
-from gpucheck.render.findings import worst_first
 from gpucheck.render.words import describe_size, list_versions
 
 ABOUT = "algbw is size over time, busbw comparable with link rates (nccl-tests' definitions); the slowest rank counts"
@@ -37,7 +35,6 @@ def document(report: CollectivesReport) -> Document:
             "; ".join(filter(None, (f"{report.kind}{hosts}", ", ".join(list_versions(report.versions))))),
             *(f"note: {note}" for note in report.notes),
         ],
-        findings=Findings(worst_first(report.findings)),
         body=[_section(report)] if report.results or report.transports or report.algorithms else [],
     )
 

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 
-from gpucheck.model import Finding, Report, Verdict
+from gpucheck.model import Finding, Report
 from gpucheck.model.compute import BurnIn, ComputeDevice, ComputeReport
-from gpucheck.model.finding import bus_ids
 from gpucheck.model.measurements import computed_of
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import (
@@ -23,10 +22,10 @@ from gpucheck.render.blocks import (
     words,
 )
 from gpucheck.render.findings import worst_first
+from gpucheck.render.topology import faults
 from gpucheck.render.words import list_versions
 
-STEP = "compute"
-BAD = (Verdict.FAIL, Verdict.WARN)
+STEP = "compute-"
 NOTHING = "-"
 BARS = "▁▂▃▄▅▆▇█"
 POINTS = 20  # of one line of bars
@@ -103,6 +102,7 @@ def _hours(seconds: float) -> str:
 
 def _rates(gpus: Sequence[ComputeDevice], findings: list[Finding]) -> Table:
     named = len({gpu.name for gpu in gpus}) > 1
+    worst = {bus_id: one.verdict for bus_id, one in faults(f for f in findings if f.check.startswith(STEP)).items()}
     used = dict.fromkeys(type_ for gpu in gpus for type_, rate in gpu.gemm.items() if rate.tflops is not None)
     types = tuple(used)
     columns = [
@@ -112,17 +112,12 @@ def _rates(gpus: Sequence[ComputeDevice], findings: list[Finding]) -> Table:
     columns += numbers(*(f"memory {way}" for way in WAYS), unit="GB/s")
     rows: list[Row] = [
         [
-            Cell(str(gpu.index), gpu.name if named else "", "", _worst(gpu, findings), gpu.bus_id or ""),
+            Cell(str(gpu.index), gpu.name if named else "", "", worst.get(gpu.bus_id or ""), gpu.bus_id or ""),
             *(Cell(rate, part) for rate, part in rates(gpu, types)),
         ]
         for gpu in gpus
     ]
     return Table(columns, rows, about=RATES, kind="rates")
-
-
-def _worst(gpu: ComputeDevice, findings: Iterable[Finding]) -> Verdict | None:
-    found = (f.verdict for f in findings if f.check.startswith(f"{STEP}-") and gpu.bus_id in bus_ids(f.subject))
-    return min((verdict for verdict in found if verdict in BAD), key=BAD.index, default=None)
 
 
 def rates(gpu: ComputeDevice, types: Sequence[str]) -> Iterator[tuple[str, str]]:

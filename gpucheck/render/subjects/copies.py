@@ -57,17 +57,9 @@ class PathRates(NamedTuple):
     rates: list[float]
 
     @property
-    def expected(self) -> float | None:
-        return self.pairs[0].expected_gb_s
-
-    @property
-    def low(self) -> float | None:
-        """The low end of what is expected."""
-        return self.pairs[0].low_gb_s
-
-    @property
-    def basis(self) -> str:
-        return self.pairs[0].basis or ""
+    def first(self) -> MeasuredPair:
+        """The one whose expectation all have."""
+        return self.pairs[0]
 
 
 def by_class(found: BandwidthReport) -> list[PathRates]:
@@ -270,17 +262,17 @@ def _expectations(found: BandwidthReport) -> Iterator[Block]:
 
 
 def _path_rows(path: PathRates) -> Iterator[Row]:
-    first, ratios = path.pairs[0], sorted(pair.ratio for pair in path.pairs if pair.ratio is not None)
-    low = path.low is not None and path.rates[0] < path.low
-    ends = (path.low, first.high_gb_s)
+    first, ratios = path.first, sorted(pair.ratio for pair in path.pairs if pair.ratio is not None)
+    low = first.low_gb_s is not None and path.rates[0] < first.low_gb_s
+    ends = (first.low_gb_s, first.high_gb_s)
     yield [
         path.cls,
         str(len(path.pairs)),
         Cell(span(path.rates, ".1f"), tone="low" if low else ""),
         f"{max(pair.measured.mad_percent for pair in path.pairs if pair.measured):.1f} %",
-        "" if path.expected is None else f"{path.expected:.1f} ({' to '.join(map(rate, ends))})",
+        "" if first.expected_gb_s is None else f"{first.expected_gb_s:.1f} ({' to '.join(map(rate, ends))})",
         span(ratios, ".0%") if ratios else "",
-        path.basis or "no expectation: the path or its links are not known, or peer access is off",
+        first.basis or "no expectation: the path or its links are not known, or peer access is off",
     ]
     both = [pair for pair in path.pairs if pair.both_ways_gb_s is not None and pair.src < pair.dst]
     sums, ratios = (

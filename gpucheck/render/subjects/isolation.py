@@ -8,7 +8,6 @@ from gpucheck.printable import of_printable
 from gpucheck.render.blocks import (
     Cell,
     Document,
-    Findings,
     Folded,
     Row,
     Section,
@@ -17,7 +16,6 @@ from gpucheck.render.blocks import (
     numbers,
     words,
 )
-from gpucheck.render.findings import worst_first
 from gpucheck.render.words import plural
 
 FEW = 20  # nodes in a round that are named
@@ -37,7 +35,6 @@ def document(report: IsolationReport) -> Document:
         unread="No node was tested.",
         lines=[f"{plural(len(report.nodes), 'node')}, {plural(report.tests, 'test')}{reference}"],
         unproven=report.unproven,
-        findings=Findings(worst_first(report.findings)),
         body=[Section("rounds", "Rounds", [_rounds(report)]), *_nodes(report), *_pairs(report)],
         foot=[Folded("tests", "Tests", _tests(report))],
     )

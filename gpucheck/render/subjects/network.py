@@ -7,7 +7,6 @@ from gpucheck.printable import of_printable
 from gpucheck.render.blocks import (
     Cell,
     Document,
-    Findings,
     Folded,
     Lines,
     Row,
@@ -17,7 +16,6 @@ from gpucheck.render.blocks import (
     numbers,
     words,
 )
-from gpucheck.render.findings import worst_first
 
 ABOUT = "GB/s: 10^9 bytes of payload per second, in one direction; on the wire: the bytes left the card"
 OPERATIONS, REDUCED = ("write", "read", "send"), "all_reduce"
@@ -33,7 +31,6 @@ def document(report: NetworkReport) -> Document:
         report,
         "network",
         lines=[f"{cards} network cards, {report.engine}"] if cards else [],
-        findings=Findings(worst_first(report.findings)),
         body=[
             *([Section("network", "Network cards", [_table(report.results)])] if report.results else []),
             Folded("counter", "Counters that rose", Lines(rose)),

@@ -33,6 +33,7 @@ def document(report: SmokeReport, parts: Iterable[ShownRun]) -> Document:
         report,
         "smoke",
         simulated="hardware; the training itself is real" if report.simulated else None,
+        findings=None,
         body=[
             Section(f"run-{place}", part.title, [Findings(worst_first(part.findings), check=False)], lines=part.facts)
             for place, part in enumerate(ordered)

@@ -32,12 +32,7 @@ BOLD = ("fail", "warn", "unknown", "off", "low")
 NOTHING = "\u2013"
 
 
-def unchanged(text: str) -> str:
-    """Return the text: nothing is redacted."""
-    return text
-
-
-def write(document: Document, change: Change = unchanged) -> str:
+def write(document: Document, change: Change | None = None) -> str:
     """Return the page. change: redaction of every text that may name a host or a user."""
     page = Markdown(change)
     parts = [part for part in page.document(document) if part]
@@ -47,7 +42,7 @@ def write(document: Document, change: Change = unchanged) -> str:
 class Markdown:
     """Parts of one page. change: what is done to every text of a host, such as redaction."""
 
-    def __init__(self, change: Change = unchanged) -> None:
+    def __init__(self, change: Change | None = None) -> None:
         self.change = change
 
     def document(self, document: Document) -> Iterator[list[str]]:
@@ -154,9 +149,9 @@ class Markdown:
 
     def _changed(self, text: str) -> str:
         """The text after redaction. Split at paths of the kernel: they are few, and a name is never part of one."""
-        if self.change is unchanged:
+        if (change := self.change) is None:
             return text
-        return "".join(part if i % 2 else self.change(part) for i, part in enumerate(KERNEL_PATH.split(text)))
+        return "".join(part if i % 2 else change(part) for i, part in enumerate(KERNEL_PATH.split(text)))
 
 
 def table(

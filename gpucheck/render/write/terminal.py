@@ -69,6 +69,10 @@ class Terminal:
         # Without anything between them, they are one list.
         first = found._replace(groups=in_trouble) if document.body else found
         last = found._replace(groups=others if document.body else ())
+        unproven = f" (not proven: {'; '.join(document.unproven)})" if document.unproven else ""
+        mark = "" if document.simulated is None else simulated_mark()
+        summary = document.summary or counts_line(document.counts)
+        last_line = (verdict_word(document.verdict, 0) + unproven, summary, document.time, mark)
         return paragraphs(
             [
                 _head(document),
@@ -77,7 +81,7 @@ class Terminal:
                 *self.blocks(document.foot if not document.body else ()),
                 self.findings(last),
                 *self.blocks(document.foot if document.body else ()),
-                [_last(document)] if document.framed else [],
+                ["  ".join(filter(None, last_line))] if document.framed else [],
             ]
         )
 
@@ -190,13 +194,6 @@ def _head(document: Document) -> Iterator[str]:
         yield click.style(f"gpucheck {document.command}  {document.host}", bold=True) + mark
     yield from document.lines
     yield from (f"{simulated_mark()} component: {one}" for one in document.components)
-
-
-def _last(document: Document) -> str:
-    unproven = f" (not proven: {'; '.join(document.unproven)})" if document.unproven else ""
-    mark = "" if document.simulated is None else simulated_mark()
-    summary = document.summary or counts_line(document.counts)
-    return "  ".join(filter(None, (verdict_word(document.verdict, 0) + unproven, summary, document.time, mark)))
 
 
 def verdict_word(verdict: Verdict, width: int = 7) -> str:
