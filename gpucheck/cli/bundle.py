@@ -149,10 +149,8 @@ def make_command(
     from gpucheck.bundle.making import Trust, make
 
     wheel = OwnWheel(name=wheel_name, digest=wheel_digest, python_minimum=python_minimum)
-
-    def say(line: str) -> None:
-        note(f"gpucheck: {line}")
-
     trust = Trust(keys=trusted_keys, unverified=accept_unverified)
-    manifest = bundled(lambda: make(output, lock_file, collected, wheel, key, say, trust))
+    manifest = bundled(
+        lambda: make(output, lock_file, collected, wheel, key, lambda line: note(f"gpucheck: {line}"), trust)
+    )
     click.echo(f"{output}:\n{manifest_text(manifest)}")

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterable, Mapping
-from functools import cache, partial
+from functools import partial
 from string import Formatter
 from typing import Any, Literal, get_args
 
@@ -190,6 +190,9 @@ class _Actions(Table, frozen=True, kw_only=True):
     recovery_actions: dict[str, Action]
 
 
+_table = partial(table, "actions.yml", _Actions)
+
+
 def actions() -> dict[Action, Meaning]:
     """Every action, the mildest first. Raises KnowledgeError if the file is damaged."""
     known = _table().actions
@@ -204,8 +207,3 @@ def of_host(action: Action, owner: Owner) -> Action:
 def of_recovery_action(name: str) -> Action:
     """Return the action for one of NVML's recovery actions; one that is newer than the table needs a person."""
     return _table().recovery_actions.get(name, "contact-support")
-
-
-@cache
-def _table() -> _Actions:
-    return table("actions.yml", _Actions)

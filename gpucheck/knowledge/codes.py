@@ -20,7 +20,6 @@ from gpucheck.model.finding import (
     Owner,
     Step,
     Value,
-    Values,
     Verdict,
     bus_ids,
 )
@@ -251,7 +250,10 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         return self._finding(
             verdict,
             code=code,
-            values={name: _plain(value) for name, value in values.items()},
+            values={
+                name: tuple(value) if isinstance(value, list | tuple | set | frozenset) else value
+                for name, value in values.items()
+            },
             seen=seen,
             wanted=wanted,
             cause=cause,
@@ -275,10 +277,6 @@ def _option(name: str) -> str:
     """A GPU as nvidia-smi -i takes it: its bus id, or the index where only that is known (``GPU3``)."""
     number = name.removeprefix("GPU")
     return name if number == name else number.rstrip("?") or "INDEX"
-
-
-def _plain(value: Any) -> Values:
-    return tuple(value) if isinstance(value, list | tuple | set | frozenset) else value
 
 
 def would_show(names: Iterable[str]) -> tuple[Alternative, ...]:

@@ -254,12 +254,12 @@ def gpus_of_family(text: str) -> tuple[GpuModel, ...]:
     wanted = _words(text)
     if not wanted or find_gpu(text) is not None:
         return ()
-    return tuple(gpu for gpu in gpus() if any(_fits(wanted, _words(name)) for name in (gpu.name, *gpu.aliases)))
 
+    def fits(words: list[str]) -> bool:
+        forms = {re.sub(r"^sxm\d$", "sxm", word) for word in words}
+        return words[0] == wanted[0] and all(word in words or word in forms for word in wanted)
 
-def _fits(wanted: list[str], words: list[str]) -> bool:
-    forms = {re.sub(r"^sxm\d$", "sxm", word) for word in words}
-    return words[0] == wanted[0] and all(word in words or word in forms for word in wanted)
+    return tuple(gpu for gpu in gpus() if any(fits(_words(name)) for name in (gpu.name, *gpu.aliases)))
 
 
 def similar_gpus(text: str, count: int = 3) -> tuple[str, ...]:

@@ -93,12 +93,14 @@ def facts_of(measurements: Mapping[str, Any]) -> Facts | None:
         return None
     try:
         kept = msgspec.convert(measurements[RECORD], _Stored, strict=False)
+        cards = (
+            {"bus_id": row["bus_id"], "link": row.get("link", {}), "infiniband_names": [row["device"]["name"]]}
+            for row in kept.nics or ()
+        )
         reading = {"driver_version": None, "nvml_version": None, "cuda_version": None, "gpus": [*_gpus(kept.gpus)]}
         facts: dict[str, Any] = {
             "nvml": {"type": "reading", **reading},
-            "pci": [
-                {"vendor_id": "", "device_id": "", "class_id": "", **port} for port in (*kept.ports, *_functions(kept))
-            ],
+            "pci": [{"vendor_id": "", "device_id": "", "class_id": "", **port} for port in (*kept.ports, *cards)],
             "driver": {"loaded_flavour": kept.module_flavour},
             "texts": {UPTIME: None if kept.uptime_hours is None else f"{3600 * kept.uptime_hours}"},
         }
@@ -108,11 +110,6 @@ def facts_of(measurements: Mapping[str, Any]) -> Facts | None:
         return msgspec.convert(facts, Facts, strict=False)
     except (msgspec.ValidationError, ValueError, TypeError, KeyError):
         return None  # of another version or written by hand
-
-
-def _functions(kept: _Stored) -> Iterable[dict[str, Any]]:
-    for row in kept.nics or ():
-        yield {"bus_id": row["bus_id"], "link": row.get("link", {}), "infiniband_names": [row["device"]["name"]]}
 
 
 def _gpus(rows: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:

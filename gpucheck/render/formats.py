@@ -10,8 +10,6 @@ from gpucheck.model import Report, Verdict
 from gpucheck.printable import for_terminal
 from gpucheck.render.blocks import Document
 
-# Of every report; those of a host's report are for programs too.
-SHOWN = ("text", "json", "html", "markdown")
 # Of formats for programs the module, which may need much (XML), and is loaded when it is asked for.
 MACHINE = {"junit": "junit", "nagios": "lines", "slurm": "lines", "prometheus": "prometheus"}
 FORMATS = ("text", "json", *MACHINE, "html", "markdown")

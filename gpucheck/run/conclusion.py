@@ -1,7 +1,7 @@
 """What a run found, as every report states it: one fault is one finding, and what else shows it points there."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -66,7 +66,9 @@ def joined(findings: Iterable[Finding], wiring: Wiring | None = None) -> tuple[F
         if lead is not None:
             lead_of[at] = lead
     for at in lead_of:
-        lead = _last(at, lead_of)
+        lead = lead_of[at]
+        while lead in lead_of:
+            lead = lead_of[lead]
         found[at] = replace(found[at], because_of=found[lead].check, because_of_subject=found[lead].subject)
         found[lead] = _strengthened(found[lead], found[at])
     return tuple(found)
@@ -119,12 +121,6 @@ def _places(subject: str, wiring: Wiring | None) -> Iterator[str]:
     for link in (one for one in wiring.functions if one.above and one.kind != "switch-downstream"):
         if own in (link.bus_id, link.above):
             yield from (link.bus_id, link.above or own)
-
-
-def _last(at: int, lead_of: Mapping[int, int]) -> int:
-    while at in lead_of:
-        at = lead_of[at]
-    return at
 
 
 def _strengthened(lead: Finding, part: Finding) -> Finding:

@@ -71,7 +71,10 @@ def failure(error: BaseException) -> int:
         return EXIT_USAGE
     if os.environ.get(DEBUG, "0") != "0":
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-    _print_error(f"gpucheck failed: {_described(error)}. {_advice(error)}", limit=2 * LONGEST)
+    # IndexError: tuple index out of range (gpucheck/checks/p2p/status.py:66), on one line
+    words = one_line(" ".join(str(error).split()), LONGEST // 2)
+    described = f"{type(error).__name__}{f': {words}' if words else ''}{_place(error)}"
+    _print_error(f"gpucheck failed: {described}. {_advice(error)}", limit=2 * LONGEST)
     return EXIT_DEFECT
 
 
@@ -94,12 +97,6 @@ def _show(error: click.ClickException) -> None:
 
 def _print_error(message: str, limit: int = LONGEST) -> None:
     click.echo(f"Error: {one_line(message, limit)}", err=True)
-
-
-def _described(error: BaseException) -> str:
-    """``IndexError: tuple index out of range (gpucheck/checks/p2p/status.py:66)``, on one line."""
-    words = one_line(" ".join(str(error).split()), LONGEST // 2)
-    return f"{type(error).__name__}{f': {words}' if words else ''}{_place(error)}"
 
 
 def _place(error: BaseException) -> str:

@@ -20,7 +20,7 @@ import re
 
 from gpucheck.model import Finding, Report, Verdict
 from gpucheck.printable import folded, of_printable, ranges
-from gpucheck.render.findings import Group, troubles
+from gpucheck.render.findings import troubles
 from gpucheck.render.words import counts_line, plural
 
 STATE = {Verdict.PASS: "OK", Verdict.WARN: "WARNING", Verdict.FAIL: "CRITICAL", Verdict.UNKNOWN: "UNKNOWN"}
@@ -43,18 +43,15 @@ def to_nagios(report: Report) -> str:
 def _summary(report: Report) -> str:
     bad = troubles(report)
     left = sum(len(group.follow) for group in bad)
-    named = [_named(group) for group in bad[:SHOWN]]
+    named = []
+    for group in bad[:SHOWN]:
+        cause = f" ({group.first.cause})" if group.first.cause else ""
+        named.append(f"{', '.join(group.checks)} {group.where}".rstrip() + f": {group.seen}{cause}")
     more = [f"and {len(bad) - SHOWN} more"] if len(bad) > SHOWN else []
     more += [f"{plural(left, 'check')} not run because of this"] if left else []
     # A monitoring system shows this line only: it must state what an OK does not cover.
     unproven = f" (not proven: {'; '.join(report.not_proven)})" if report.not_proven else ""
     return folded(("; ".join([*named, *more]) or counts_line(report.counts)) + unproven).replace("|", "/")
-
-
-def _named(group: Group) -> str:
-    where = f" {group.where}" if group.where else ""
-    cause = f" ({group.first.cause})" if group.first.cause else ""
-    return f"{', '.join(group.checks)}{where}: {group.seen}{cause}"
 
 
 SCHEMA = "gpucheck.slurm/1"

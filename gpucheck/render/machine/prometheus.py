@@ -53,7 +53,8 @@ def write(families: Iterable[Family]) -> str:
             if value is not None and math.isfinite(value):
                 inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
                 series = f"{family.name}{{{inside}}}" if inside else family.name
-                samples.setdefault(series, _value(value))
+                short = f"{int(value)}" if value == int(value) and abs(value) < 1e15 else f"{value:.9g}"
+                samples.setdefault(series, short)
         if samples:
             help_text = family.help.replace("\\", r"\\").replace("\n", r"\n")
             lines += [
@@ -66,10 +67,6 @@ def write(families: Iterable[Family]) -> str:
 
 def _escaped(text: str) -> str:
     return one_line(text).replace("\\", r"\\").replace('"', r"\"")
-
-
-def _value(value: float) -> str:
-    return f"{int(value)}" if value == int(value) and abs(value) < 1e15 else f"{value:.9g}"
 
 
 def to_prometheus(report: Report) -> str:

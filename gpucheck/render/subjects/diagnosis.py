@@ -77,8 +77,12 @@ def machine_title(one: Diagnosis) -> str:
 
 def _read(diagnosis: Diagnosis) -> Iterator[str]:
     for (kind, source), spans in places_read(diagnosis).items():
-        of = f" of {PurePath(source).name or source}" if len(diagnosis.source) > 1 else ""
-        yield f"read as {kind}: {'lines' if len(spans) > 1 or '-' in spans[0] else 'line'} {list_spans(spans)}{of}"
+        yield f"read as {kind}: {_place(diagnosis, source, spans)}"
+
+
+def _place(diagnosis: Diagnosis, source: str, spans: Sequence[str]) -> str:
+    of = f" of {PurePath(source).name or source}" if len(diagnosis.source) > 1 else ""
+    return f"{'lines' if len(spans) > 1 or '-' in spans[0] else 'line'} {list_spans(spans)}{of}"
 
 
 def places_read(diagnosis: Diagnosis) -> dict[tuple[str, str], list[str]]:
@@ -106,10 +110,8 @@ def _unread(diagnosis: Diagnosis, *, everything: bool, published: bool) -> Itera
     shown = wanted if everything else wanted[:MOST_UNREAD]
     lines = []
     for one in shown:
-        word = "lines" if one.last_line > one.first_line else "line"
-        of = f" of {PurePath(one.source).name or one.source}" if len(diagnosis.source) > 1 else ""
-        text = ": ".join(filter(None, (one.why, "" if published else one.text)))
-        lines.append(f"{word} {span(one)}{of}{': ' if text else ''}{folded(text)}")
+        text = folded(": ".join(filter(None, (one.why, "" if published else one.text))))
+        lines.append(": ".join(filter(None, (_place(diagnosis, one.source, [span(one)]), text))))
     if len(shown) < len(wanted):
         lines.append(f"and {plural(len(wanted) - len(shown), 'more place')} (-v lists them)")
     if lines:

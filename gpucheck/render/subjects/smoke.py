@@ -28,7 +28,13 @@ class ShownRun(NamedTuple):
 def document(report: SmokeReport, parts: Iterable[ShownRun]) -> Document:
     """The runs with the worst verdict first; what was not run, in a line each."""
     ordered = sorted(parts, key=lambda part: min((WORST_FIRST.index(f.verdict) for f in part.findings), default=0))
-    skipped = [Cell(_not_run(part), verdict=Verdict.SKIP) for part in ordered if part.skipped]
+    # ``tensorflow mirrored: tensorflow is not installed``: the name of the run, without what it would prove.
+    reasons = (
+        f"{part.title.partition(':')[0]}: {'; '.join(dict.fromkeys(finding.why for finding in part.findings))}"
+        for part in ordered
+        if part.skipped
+    )
+    skipped = [Cell(reason, verdict=Verdict.SKIP) for reason in reasons]
     return document_of(
         report,
         "smoke",
@@ -41,12 +47,6 @@ def document(report: SmokeReport, parts: Iterable[ShownRun]) -> Document:
         ],
         foot=[Lines(skipped)] if skipped else [],
     )
-
-
-def _not_run(part: ShownRun) -> str:
-    """``tensorflow mirrored: tensorflow is not installed``: the name of the run, without what it would prove."""
-    reasons = dict.fromkeys(finding.why for finding in part.findings)
-    return f"{part.title.partition(':')[0]}: {'; '.join(reasons)}"
 
 
 def section(report: Report) -> Section | None:

@@ -98,14 +98,11 @@ class Markdown:
                 yield list(table(("part", "value"), ([*map(self.text, pair)] for pair in block.pairs)))
 
     def _matrix(self, block: Matrix) -> Iterator[str]:
-        rows = (
-            [label, *(self._number(cell, (i, j) in block.low) for j, cell in enumerate(row))]
-            for i, (label, row) in enumerate(zip(block.labels, block.cells, strict=True))
-        )
+        rows = []
+        for i, (label, row) in enumerate(zip(block.labels, block.cells, strict=True)):
+            texts = [NOTHING if cell is None else f"{cell:.1f}" for cell in row]
+            rows.append([label, *(f"**{one}**" if (i, j) in block.low else one for j, one in enumerate(texts))])
         yield from table(("", *block.labels), rows, range(1, len(block.labels) + 1), keep=True)
-
-    def _number(self, cell: float | None, low: bool) -> str:
-        return NOTHING if cell is None else f"**{cell:.1f}**" if low else f"{cell:.1f}"
 
     def _table(self, block: Table) -> Iterator[str]:
         header = [self.text(f"{column.title} {column.unit}".rstrip()) for column in block.columns]

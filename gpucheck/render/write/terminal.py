@@ -235,8 +235,14 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], room: int | None
 
 def matrix(block: Matrix) -> list[str]:
     """The numbers in cells of one width, colored by verdict, and what the signs mean."""
+
+    def number(cell: float | None, verdict: Verdict | None, low: bool) -> str:
+        if cell is None or verdict is None:
+            return NOTHING
+        return f"{LOW if low and verdict is Verdict.PASS else SIGN.get(verdict, '')}{cell:.1f}"
+
     shown = [
-        [_number(cell, block.verdicts[i][j], (i, j) in block.low) for j, cell in enumerate(row)]
+        [number(cell, block.verdicts[i][j], (i, j) in block.low) for j, cell in enumerate(row)]
         for i, row in enumerate(block.cells)
     ]
     width = max(len(text) for row in (block.labels, *shown) for text in row) + 1
@@ -248,12 +254,6 @@ def matrix(block: Matrix) -> list[str]:
     found = {verdict for row in block.verdicts for verdict in row}
     lines += [f"{SIGN[verdict]} {meaning}" for verdict, meaning in MEANING.items() if verdict in found]
     return [*lines, f"{LOW} {LOW_TEXT}"] if any(text.startswith(LOW) for row in shown for text in row) else lines
-
-
-def _number(cell: float | None, verdict: Verdict | None, low: bool) -> str:
-    if cell is None or verdict is None:
-        return NOTHING
-    return f"{LOW if low and verdict is Verdict.PASS else SIGN.get(verdict, '')}{cell:.1f}"
 
 
 def _shaded(text: str, verdict: Verdict | None) -> str:
