@@ -23,9 +23,9 @@ from gpucheck import comparison, imports, simulator
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.document import read
 from gpucheck.host import LiveSource, Place
-from gpucheck.host.recording import recording
+from gpucheck.host.recording import Recording, recording
 from gpucheck.knowledge import root_causes
-from gpucheck.model import Finding, Report, Verdict, follows
+from gpucheck.model import Finding, NvmlGap, NvmlReading, Report, Verdict, follows
 from gpucheck.render.words import observed
 from gpucheck.run import verification as run
 from gpucheck.run.steps import train
@@ -340,6 +340,15 @@ def without(value: Any, path: tuple[Any, ...]) -> Any:
     return replace(value, **{first: without(getattr(value, first), (*rest,)) if rest else None})
 
 
+def refused(recorded: Recording, path: tuple[Any, ...]) -> Recording:
+    """Without a value; of a GPU, NVML answers "not supported", as it does where a product has no such value."""
+    less: Recording = without(recorded, path)
+    if path[:2] != ("nvml", "gpus") or not isinstance(less.nvml, NvmlReading):
+        return less
+    gap = NvmlGap(call=path[-1], subject=f"gpu:{less.nvml.gpus[path[2]].pci_bus_id}", code=3, name="NotSupported")
+    return replace(less, nvml=replace(less.nvml, gaps=(*less.nvml.gaps, gap)))
+
+
 @pytest.mark.parametrize(("row", "name"), sampled(STANDARD, lambda number, _: number % 24 == 6), ids=named)
 def test_a_fault_does_not_pass_if_the_host_does_not_answer_one_question(row, name, machine):
     """A value that NVML or sysfs does not report; a file, folder, service or package that cannot be read; a program
@@ -355,7 +364,7 @@ def test_a_fault_does_not_pass_if_the_host_does_not_answer_one_question(row, nam
     every = (path for part in REPORTED for path in reported(getattr(recorded, part), (part,)))
     values = [path for path in every if path[-1] not in NO_MODE]
     for path in Random(row["fault"]).sample(values, min(len(values), DRAWN)):
-        assert run.verify(without(recorded, path), QUICK).verdict is not Verdict.PASS, path
+        assert run.verify(refused(recorded, path), QUICK).verdict is not Verdict.PASS, path
     for change in (*less, *({kind: value} for kind, value in LOST.items())):
         verdict = run.verify(replace(recorded, **change), QUICK).verdict
         assert verdict is not Verdict.PASS or set(only_sign) & change.keys(), change

@@ -240,7 +240,7 @@ def answers(_: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     if not equal:
         yield Subject(check=ANSWERS).skips("gpu.no-equal-gpus")
     elif not found:
-        yield Subject(check=ANSWERS).passes(f"none of {sum(map(len, equal))} GPUs lacks what most of its kind report")
+        yield Subject(check=ANSWERS).passes(f"none of {sum(map(len, equal))} GPUs lacks what its equals report")
 
 
 def _kind(gpu: Gpu) -> tuple[object, ...]:
@@ -252,7 +252,8 @@ def _kind(gpu: Gpu) -> tuple[object, ...]:
 def _odd(nvml: NvmlReading, gpus: Sequence[Gpu]) -> Iterator[Finding]:
     values = {gpu.pci_bus_id: _reported(nvml, gpu) for gpu in gpus}
     refused = {gpu.pci_bus_id: _not_supported(nvml, gpu) for gpu in gpus}
-    usual, common = _of_most(values.values(), len(gpus)), _of_most(refused.values(), len(gpus))
+    # Half is enough: of two equal GPUs, the one without a value may hide what is wrong with it.
+    usual, common = _of_most(values.values(), len(gpus) - 1), _of_most(refused.values(), len(gpus))
     for gpu in gpus:
         lacks = sorted(usual - values[gpu.pci_bus_id])
         calls = sorted(refused[gpu.pci_bus_id] - common)
@@ -264,15 +265,21 @@ def _odd(nvml: NvmlReading, gpus: Sequence[Gpu]) -> Iterator[Finding]:
 
 
 def _of_most(sets: Iterable[set[str]], count: int) -> set[str]:
-    """Return what more than half of them contain; half is no majority."""
+    """Return what more of them contain than half of a count."""
     times = Counter(name for one in sets for name in one)
     return {name for name, number in times.items() if 2 * number > count}
 
 
 def _reported(nvml: NvmlReading, gpu: Gpu) -> set[str]:
     """Return what NVML reports of a GPU, by the names of recordings; ``p2p`` if it does of one of its pairs."""
-    health = {name for name in gpu.health.__struct_fields__ if getattr(gpu.health, name) is not None}
-    return health | ({"fabric"} if gpu.fabric is not None else set()) | ({"p2p"} if _has_pairs(nvml, gpu) else set())
+    health = dict(_values(gpu.health))
+    for name, value in tuple(health.items()):
+        health |= {f"{name}.{inner}": one for inner, one in _values(value)} if isinstance(value, msgspec.Struct) else {}
+    return {*health} | ({"fabric"} if gpu.fabric is not None else set()) | ({"p2p"} if _has_pairs(nvml, gpu) else set())
+
+
+def _values(struct: msgspec.Struct) -> Iterator[tuple[str, object]]:
+    yield from ((name, value) for name in struct.__struct_fields__ if (value := getattr(struct, name)) is not None)
 
 
 def _not_supported(nvml: NvmlReading, gpu: Gpu) -> set[str]:

@@ -123,7 +123,8 @@ def lacking(count, missing, *, value="recovery_action", code=3, p2p=None, **of_f
         (lacking(3, [0], code=999), None),  # an error, which the check that reads the value reports
         (lacking(3, [0, 1]), None),
         (lacking(3, [0, 1, 2]), None),
-        (lacking(2, [0]), None),  # half is no majority
+        (lacking(2, [0]), "gpu.answers-differ"),
+        (lacking(4, [0, 1, 2]), None),
         (lacking(3, [0], mig=True), None),
         (lacking(3, [0], ecc=False), None),
         (lacking(1, [0]), "gpu.no-equal-gpus"),
