@@ -77,12 +77,11 @@ def plays(site: Site) -> str:
     steps = ("gpucheck.provision.bundle_packages", "ansible.builtin.assert", "ansible.builtin.fetch")
     folder = {"ansible.builtin.import_tasks": str(PLAYBOOKS / "tasks/transfer_folder.yml")}
     block["block"] = [folder, *(task for task in block["block"] if any(step in task for step in steps))]
-    lists = ("wanted", "optional", "prerequisites", "repositories", "files")
     block["vars"] = {
         **{name: block["vars"][name] for name in ("bundle_plain", "bundle_paths")},
         "bundle_folder_here": f"{site.folder}/out/build/{{{{ inventory_hostname }}}}",
-        "bundle_order": {"package_manager": "apt", "module_stream": {}, **{key: [] for key in lists}},
-        "host_plan": {},
+        "bundle_order": {"wanted": [], "optional": [], "repositories": []},
+        "host_plan": {"package_manager": "apt", "module_stream": {}, "prerequisites": [], "files": []},
     }
     source = {"source": f"{site.folder}/stack.yml", "sha256": "0" * 64, "bytes": 1}
     target = {"dest": f"{site.folder}/hosts/none/x", "mode": "0644"}
