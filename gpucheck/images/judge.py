@@ -10,8 +10,8 @@ from gpucheck.checks.software import driver
 from gpucheck.checks.software._wheels import CODE_NAME, PTX_NAME, VERSION, Built, Wheel, code_for_gpus, driver_floor
 from gpucheck.images.probe import ImageManifest, Values
 from gpucheck.images.selfreport import UNMAPPED, Library
-from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, NvmlFailure, NvmlReading
+from gpucheck.knowledge.codes import Subject, followed_by
+from gpucheck.model import Finding, NvmlFailure, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
 
 NAME = "image"
@@ -64,7 +64,8 @@ def _fitting(manifest: ImageManifest, nvml: NvmlReading) -> Iterator[Finding]:
     )
     yield from driver_floor(wheel, built, nvml.driver_version)
     if built.archs:
-        yield from code_for_gpus(wheel, built, {gpu.pci_bus_id: gpu.compute_capability for gpu in nvml.gpus})
+        for found in code_for_gpus(wheel, built, {gpu.pci_bus_id: gpu.compute_capability for gpu in nvml.gpus}):
+            yield followed_by(found, "images.other-variant") if found.verdict is Verdict.FAIL else found
 
 
 def _usable(values: Values, gpus: int) -> Iterator[Finding]:

@@ -178,6 +178,7 @@ def test_a_gpu_without_code_in_the_build_is_named():
     finding = the_one(on(ON_P100, manifest={"code": ("sm_75", "sm_80")}, nvml=reading(p100(0))), Verdict.FAIL)
 
     assert (finding.cause, finding.subject) == ("arch-not-in-build", "gpu:0000:03:00.0")
+    assert "torch-cu126" in finding.fix
 
 
 @pytest.mark.parametrize("version", [None, "", "not a version"])
