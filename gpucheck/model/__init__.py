@@ -14,22 +14,17 @@ from gpucheck.model.finding import (
 )
 from gpucheck.model.host import NotRecorded
 from gpucheck.model.host.hardware import (
-    NVSWITCH,
     AcsControl,
     AerCounts,
     C2cLink,
     Confidential,
     EccCounts,
-    Expected,
     Fabric,
     Gpu,
     GpuProcess,
     Health,
-    Nic,
     NvLink,
     NvLink5Counts,
-    NvLinkBundle,
-    Pair,
     PciDevice,
     PcieErrors,
     PcieLink,
@@ -38,9 +33,6 @@ from gpucheck.model.host.hardware import (
     RowRemap,
     SpareRows,
     SramErrors,
-    TopologyGpu,
-    WiredFunction,
-    Wiring,
 )
 from gpucheck.model.host.readings import (
     CRASHED,
@@ -65,5 +57,6 @@ from gpucheck.model.host.readings import (
     Simulation,
     System,
 )
+from gpucheck.model.host.wiring import NVSWITCH, Expected, Nic, NvLinkBundle, Pair, TopologyGpu, WiredFunction, Wiring
 from gpucheck.model.record import Partial, Report
 from gpucheck.model.topology import Advice, Topology

@@ -4,7 +4,7 @@ import msgspec
 
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu
 from gpucheck.model.finding import Finding
-from gpucheck.model.host.hardware import Nic, Pair, TopologyGpu, Wiring
+from gpucheck.model.host.wiring import Nic, Pair, TopologyGpu, Wiring
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ from gpucheck.knowledge import causes, root_causes
 from gpucheck.knowledge.causes import with_actions
 from gpucheck.model import Finding, Verdict, counted, follows, named, worst
 from gpucheck.model.finding import FOUND, NamedGpu, bus_ids
-from gpucheck.model.host.hardware import Wiring
+from gpucheck.model.host.wiring import Wiring
 
 SURE = ("certain", "likely", "possible", None)
 # Of a link and of its ends a check reports one state; a host or a log has several things with one cause.

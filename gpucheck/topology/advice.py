@@ -9,7 +9,7 @@ from itertools import combinations
 
 import msgspec
 
-from gpucheck.model.host.hardware import TopologyGpu
+from gpucheck.model.host.wiring import TopologyGpu
 from gpucheck.model.topology import Advice, Choice, Pinning, Topology
 from gpucheck.printable import ranges
 from gpucheck.topology.wiring import DISTANCE, MOST_SWITCH_MEMBERS, islands, nvlinks_of

@@ -9,8 +9,9 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model.facts import Source
 from gpucheck.model.finding import Finding
 from gpucheck.model.host import NotRecorded
-from gpucheck.model.host.hardware import Gpu, Nic, Pair, PciDevice, TopologyGpu, Wiring
+from gpucheck.model.host.hardware import Gpu, PciDevice
 from gpucheck.model.host.readings import NvmlFailure, NvmlReading
+from gpucheck.model.host.wiring import Nic, Pair, TopologyGpu, Wiring
 from gpucheck.model.topology import Topology
 from gpucheck.topology.expected import Named, expected, narrowest
 from gpucheck.topology.nics import SLINGSHOT

@@ -10,7 +10,8 @@ from math import exp, log
 from typing import Literal, NamedTuple
 
 from gpucheck.knowledge import GpuC2c, NvLinkRate, healthy_rates, nvlink_factor, nvlink_rate, pcie_gb_s
-from gpucheck.model.host.hardware import Expected, Gpu, PcieLink, TopologyGpu
+from gpucheck.model.host.hardware import Gpu, PcieLink
+from gpucheck.model.host.wiring import Expected, TopologyGpu
 from gpucheck.topology.pcie import INTEL
 
 # A number is healthy down to so many deviations below the median: nineteen of twenty healthy machines reach it.

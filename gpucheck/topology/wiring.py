@@ -14,19 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
-from gpucheck.model.host.hardware import (
-    NVSWITCH,
-    Gpu,
-    Nic,
-    NumaNode,
-    NvLink,
-    NvLinkBundle,
-    PciDevice,
-    PcieLink,
-    WiredFunction,
-    Wiring,
-)
+from gpucheck.model.host.hardware import Gpu, NvLink, PciDevice, PcieLink
 from gpucheck.model.host.readings import NvmlReading
+from gpucheck.model.host.wiring import NVSWITCH, Nic, NumaNode, NvLinkBundle, WiredFunction, Wiring
 from gpucheck.model.topology import Topology
 from gpucheck.topology.expected import Hop
 from gpucheck.topology.pcie import classify

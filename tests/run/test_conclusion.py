@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from gpucheck.knowledge import causes, root_causes
 from gpucheck.model import Finding, Verdict, by_root, counted
-from gpucheck.model.host.hardware import WiredFunction, Wiring
+from gpucheck.model.host.wiring import WiredFunction, Wiring
 from gpucheck.run import verification as run
 from gpucheck.run.conclusion import conclude, joined
 from gpucheck.run.pastes import _worst_of_each

@@ -18,17 +18,8 @@ from gpucheck.imports._kind import Kind, of_topology
 from gpucheck.imports._text import ImportProblem, linux_bus_id, quoted, regex, until
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Finding
-from gpucheck.model.host.hardware import (
-    NVSWITCH,
-    Nic,
-    NumaNode,
-    NvLinkBundle,
-    Pair,
-    PcieLink,
-    TopologyGpu,
-    WiredFunction,
-    Wiring,
-)
+from gpucheck.model.host.hardware import PcieLink
+from gpucheck.model.host.wiring import NVSWITCH, Nic, NumaNode, NvLinkBundle, Pair, TopologyGpu, WiredFunction, Wiring
 from gpucheck.model.paste import Part
 from gpucheck.model.topology import Topology
 

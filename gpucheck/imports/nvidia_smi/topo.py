@@ -20,7 +20,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, Words
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Finding
-from gpucheck.model.host.hardware import Nic, Pair, TopologyGpu
+from gpucheck.model.host.wiring import Nic, Pair, TopologyGpu
 from gpucheck.model.paste import Part
 from gpucheck.model.topology import Topology
 

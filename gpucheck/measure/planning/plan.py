@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from gpucheck.measure.values import HOST, KIB, LATENCY_REPEATS, MIB, SAMPLE_S, WARM_UP_S, CopyStep, Flow, Method, Region
 from gpucheck.model.device import Device
-from gpucheck.model.host.hardware import Expected, Gpu, PciDevice
+from gpucheck.model.host.hardware import Gpu, PciDevice
+from gpucheck.model.host.wiring import Expected
 from gpucheck.model.topology import Topology
 from gpucheck.topology.pcie import shared_bridges
 

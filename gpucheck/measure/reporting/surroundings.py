@@ -24,7 +24,7 @@ from gpucheck.model.diagnosis.observations import (
     Words,
 )
 from gpucheck.model.facts import Facts
-from gpucheck.model.host.hardware import WiredFunction
+from gpucheck.model.host.wiring import WiredFunction
 from gpucheck.topology import CPUINFO
 from gpucheck.topology.pcie import redirects
 from gpucheck.topology.wiring import PARAMS, at, nvlink_limit

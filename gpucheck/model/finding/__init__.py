@@ -9,7 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.model.device import Device
-from gpucheck.model.host.hardware import Gpu, TopologyGpu
+from gpucheck.model.host.hardware import Gpu
+from gpucheck.model.host.wiring import TopologyGpu
 
 
 class Verdict(Enum):

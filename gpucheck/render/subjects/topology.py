@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from gpucheck.model import Advice, Finding, Gpu, GpuProcess, Pair, Topology, TopologyGpu, Verdict, worst
 from gpucheck.model.finding import bus_ids
-from gpucheck.model.host.hardware import Nic
+from gpucheck.model.host.wiring import Nic
 from gpucheck.printable import of_printable, ranges
 from gpucheck.render.blocks import (
     Block,
