@@ -129,6 +129,17 @@ def test_an_apt_host_gets_a_file_and_a_menu_and_is_content_after_a_boot(host):
     assert "single iommu" not in (host.root / boot.GRUB_CONFIG).read_text()
 
 
+@pytest.mark.parametrize("line", ["linux16\t/boot/memtest86+.bin", "linux /memtest86+x64.efi console=ttyS0,115200"])
+def test_the_entry_of_a_memory_test_lacks_no_argument_of_the_kernel(host, line):
+    """update-grub writes it without those of GRUB_CMDLINE_LINUX_DEFAULT, so that it would lack them for ever."""
+    host.apply(plan("passthrough"))
+    menu = (host.root / boot.GRUB_CONFIG).read_text()
+    host.write(boot.GRUB_CONFIG, menu + f"menuentry 'Memory test' {{\n\t{line}\n}}\n")
+    host.reboot()
+
+    assert boot.differences(boot.state(plan("passthrough"))) == []
+
+
 def test_another_spec_replaces_what_was_ours(host):
     host.apply(plan("passthrough"))
     host.reboot()

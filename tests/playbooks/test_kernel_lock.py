@@ -121,6 +121,18 @@ def test_his_lock_of_another_version_is_not_widened():
     assert [entry for entry in host.held if entry.startswith("kernel-core")] == ["kernel-core-5.14.0-1.el9.*"]
 
 
+@pytest.mark.parametrize("pattern", ["kernel*", "nvidia-driver", "bash"])
+def test_a_lock_that_a_person_wrote_as_a_pattern_is_read_and_stays(pattern):
+    """dnf accepts any pattern of a package in its list, with a version or without one."""
+    host = dnf(pattern)
+
+    host.provision(HOLD)
+    assert not host.provision(HOLD)
+
+    host.provision({})
+    assert host.held == [pattern]
+
+
 def test_a_hold_that_somebody_sets_while_nothing_is_locked_is_his():
     """Locked once, unlocked, then held by hand: that is no leftover of ours."""
     host = apt()

@@ -114,6 +114,24 @@ def test_headers_that_no_source_offers_are_missing(monkeypatch, manager, names, 
     assert headers.missing(names, manager) == names[1:]
 
 
+def test_headers_of_the_next_kernel_are_no_headers_of_the_running_one(monkeypatch):
+    """A mirror drops those of the kernel that runs as soon as the upgraded one is there."""
+    running, upgraded = "kernel-devel-matched-5.14.0-427.el9.x86_64", "kernel-devel-matched-5.14.0-503.el9.x86_64"
+    monkeypatch.setattr(headers, "command", lambda argv: "kernel-devel-matched 0:5.14.0-503.el9\n")
+
+    assert headers.missing([running, upgraded], "dnf") == [running]
+
+
+def test_every_lock_that_stops_apt_is_waited_for():
+    """apt-daily downloads for minutes with the last one alone, for which apt has no timeout."""
+    assert set(safety.FCNTL_LOCKS["dpkg"]) == {
+        "/var/lib/dpkg/lock-frontend",
+        "/var/lib/dpkg/lock",
+        "/var/lib/apt/lists/lock",
+        "/var/cache/apt/archives/lock",
+    }
+
+
 def test_folders_of_one_file_system_share_their_space(tmp_path, monkeypatch):
     (tmp_path / "usr/local").mkdir(parents=True)
     (tmp_path / "boot").mkdir()
@@ -138,6 +156,8 @@ def mok(tmp_path):
     ("told", "status", "answer"),
     [
         ("/etc/site/mok.der is already enrolled\n", 1, (True, "")),
+        ("/etc/site/mok.der is already in db\n", 1, (True, "")),
+        ("/etc/site/mok.der is blocked in dbx\n", 1, (None, "/etc/site/mok.der is blocked in dbx")),
         ("/etc/site/mok.der is not enrolled\n", 0, (False, "/etc/site/mok.der is not enrolled")),
         ("SKIP: /etc/site/mok.der is already in the enrollment request\n", 1, (False, "its enrollment waits for")),
         ("", 1, (None, "mokutil prints nothing")),

@@ -16,7 +16,8 @@ NOTE = "var/lib/gpucheck/kernel-arguments.json"
 GRUB_CONFIG = "boot/grub/grub.cfg"
 # What regenerates the boot entries, by package manager.
 TOOLS = {"apt": "update-grub", "dnf": "grubby"}
-ENTRY = re.compile(r"^\s*linux(?:efi|16)?\s+\S+\s*(.*)$", re.MULTILINE)
+# Without those of memory tests, which update-grub gives no argument.
+ENTRY = re.compile(r"^\s*linux(?:efi|16)?\s+(?!\S*/memtest)\S+\s*(.*)$", re.MULTILINE)
 # Entries for repair keep the host's original arguments, for recovery.
 RECOVERY = re.compile(r"\b(recovery|single)\b")
 GRUBBY = re.compile(r'^args="(.*)"$', re.MULTILINE)

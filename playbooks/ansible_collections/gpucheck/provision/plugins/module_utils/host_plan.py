@@ -66,9 +66,9 @@ def package_differences(plan, name, packages):
 
 
 def normal_lock(entry):
-    """(name, version, release) without an epoch of 0: dnf writes it and rpm omits it."""
-    name, version, release = entry.rsplit("-", 2)
-    return name, normal_epoch(version), release
+    """(name, version, release) without an epoch of 0: dnf writes it and rpm omits it. A pattern of a person as it is."""
+    name, *version = entry.rsplit("-", 2)
+    return (name, *map(normal_epoch, version))
 
 
 def normal_epoch(version):

@@ -122,5 +122,6 @@ def missing(names, package_manager):
 
 def unknown(names, offers):
     """Names that are not offered. kernel-devel-5.14.0-503.el9.x86_64 is asked for by version, and returned by name."""
-    released = tuple(seen + "-" for seen in offers if seen.startswith("kernel-"))
+    known = [(seen, version) for seen in offers if seen.startswith("kernel-") for version in offers[seen]]
+    released = tuple(f"{seen}-{version}." for seen, version in known)
     return [name for name in names if name not in offers and not name.startswith(released)]

@@ -15,7 +15,13 @@ from .readers.kernels import DKMS_TREE, dkms_builds
 DAEMONS = frozenset(["nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "nvidia-imex"])
 # apt and dpkg take these with fcntl, rpm its own; dnf writes its process number into files.
 FCNTL_LOCKS = {
-    "dpkg": ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock"),
+    # apt does not wait for the last one, which apt-daily holds while it only downloads.
+    "dpkg": (
+        "/var/lib/dpkg/lock-frontend",
+        "/var/lib/dpkg/lock",
+        "/var/lib/apt/lists/lock",
+        "/var/cache/apt/archives/lock",
+    ),
     "rpm": ("/var/lib/rpm/.rpm.lock",),
 }
 PID_LOCKS = {"dpkg": (), "rpm": ("/var/lib/dnf/rpmdb_lock.pid", "/var/cache/dnf/*_lock.pid", "/run/dnf.pid")}
@@ -150,7 +156,7 @@ def enrolled(certificate):
     if done.returncode not in (0, 1):
         return None, f"mokutil: exit {done.returncode}: {done.stderr}"
     output = done.stdout.strip()
-    if "already enrolled" in output:
+    if output.endswith(("already enrolled", "already in db")):  # the list of shim, and that of the firmware
         return True, ""
     if "enrollment request" in output:
         return False, "its enrollment waits for a confirmation on the console at the next boot"
