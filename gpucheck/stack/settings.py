@@ -198,6 +198,12 @@ def _count(text: str) -> str:
     return LEAVE if text == LEAVE else str(whole(0, LARGEST)(text))
 
 
+def _values(text: str) -> str:
+    if not text.split():
+        raise ValueError("a kernel setting needs a value")
+    return " ".join(text.split())
+
+
 def _sysctl(found: dict[str, Any]) -> dict[str, Any]:
     for key in found:
         if "." not in key or not key.replace(".", "").replace("_", "").replace("-", "").isalnum():
@@ -217,6 +223,8 @@ SETTINGS: Hooks = {
     "tuning": instead(none={}, auto={}, recommended=msgspec.structs.asdict(RECOMMENDED)),
     "tuning.hugepages": _count,
     "tuning.nofile": _count,
+    # The kernel shows tabs between several values, and any space would do.
+    "tuning.sysctl.*": _values,
 }
 SETTING_BLOCKS: Hooks = {
     "module_options": _module_options,

@@ -128,6 +128,34 @@ def test_without_the_plan_the_files_are_what_they_were(host, docker):
     assert not Path(engines.RECORD).exists()
 
 
+def test_what_the_site_has_written_since_is_what_comes_back(host, docker):
+    """Its configuration management replaced the file that gpucheck wrote, and a later run added the runtime again."""
+    task.make_present(Host(), plan(host, "docker"))
+    docker.write_text('{"data-root": "/srv/docker"}')
+    task.make_present(Host(), plan(host, "docker"))
+
+    task.make_absent(Host(), {})
+
+    assert json.loads(docker.read_text()) == {"data-root": "/srv/docker"}
+
+
+class CutOff(Host):
+    def run_command(self, argv: list[str]) -> tuple[int, str, str]:
+        raise KeyboardInterrupt(argv)
+
+
+def test_a_run_that_was_cut_off_takes_its_own_words_for_nobody_elses(host, docker):
+    before = docker.read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        task.make_present(CutOff(), plan(host, "docker"))
+    docker.write_text("{}")
+
+    task.make_present(Host(), plan(host, "docker"))
+    task.make_absent(Host(), {})
+
+    assert docker.read_bytes() == before
+
+
 def test_a_changed_toml_is_left_to_a_person_and_said_once(host):
     task.make_present(Host(), plan(host, "containerd"))
     main = host / "etc/containerd/config.toml"

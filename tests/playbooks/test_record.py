@@ -170,6 +170,21 @@ def test_without_components_everything_of_ours_goes(host):
     assert set(left["paths"]) == set(record_code.planned_paths(host.plan))
 
 
+def test_a_key_stays_ours_when_its_file_is_gone_already(host):
+    """The removal was interrupted after the files: rpm would have trusted the key for ever."""
+    provision(host)
+    key = host.plan["repositories"][0]["key_fingerprint"]
+    host.extras["keys"] = [key, "FDEE779FA5C8D8701EE58DB39E5FF66A7905B8FB"]
+    nothing = {**host.plan, "files": [], "repositories": [], "components": {}}
+    assert book.leftovers(nothing, [], host.extras)["keys"] == [key[-8:].lower()]
+
+    (host.folder / "key.gpg").unlink()
+    assert book.leftovers(nothing, [], host.extras)["keys"] == [key[-8:].lower()]
+
+    host.extras["keys"] = []
+    assert book.leftovers(nothing, [], host.extras)["keys"] == []
+
+
 def test_a_host_of_an_older_version_counts_its_planned_packages_as_ours(host):
     """Before packages were recorded one by one, the recorded plan was all there was."""
     (host.folder / "stack.json").write_text(json.dumps(host.plan))

@@ -15,7 +15,7 @@ from gpucheck.stack.lock import lock, read_lock, write_lock
 from gpucheck.stack.packages import text_of
 from gpucheck.stack.plan import plan
 from gpucheck.stack.settings import GRUB, RECOMMENDED, kernel_arguments
-from gpucheck.stack.spec import parse_spec
+from gpucheck.stack.spec import SpecError, parse_spec
 from tests.simulator.helpers import write
 from tests.stack import recordings
 from tests.stack.asked import planned
@@ -45,6 +45,20 @@ def test_the_recommended_set_is_the_one_that_stack_yml_shows():
     assert parse_spec("tuning: recommended\n", "stack.yml").tuning == RECOMMENDED
     shown = "numa_balancing: off, transparent_hugepages: madvise, memlock: unlimited, nofile: 1048576"
     assert parse_spec(f"tuning: {{{shown}, governor: performance}}\n", "stack.yml").tuning == RECOMMENDED
+
+
+@pytest.mark.parametrize("values", ["4096\t131072\t6291456", '"4096  131072  6291456"', "4096 131072 6291456"])
+def test_several_values_of_a_kernel_setting_are_compared_as_the_kernel_shows_them(values):
+    """sysctl prints them with tabs, which is what gets pasted. Such a host would never have been as planned."""
+    spec = parse_spec(f"tuning:\n  sysctl:\n    net.ipv4.tcp_rmem: {values}\n", "stack.yml")
+
+    assert spec.tuning.sysctl == {"net.ipv4.tcp_rmem": "4096 131072 6291456"}
+
+
+def test_a_kernel_setting_without_a_value_is_rejected():
+    """An empty line would have failed on the host, after its driver has changed."""
+    with pytest.raises(SpecError, match=r"stack.yml:1: tuning.sysctl.vm.swappiness: a kernel setting needs a value"):
+        parse_spec('tuning: {sysctl: {vm.swappiness: " "}}\n', "stack.yml")
 
 
 @pytest.mark.parametrize("before", ["", "quiet splash"])

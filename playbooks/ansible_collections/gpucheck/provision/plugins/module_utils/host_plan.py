@@ -66,7 +66,7 @@ def package_differences(plan, name, packages):
 
 
 def normal_lock(entry):
-    """(name, version, release) without an epoch of 0: dnf writes it and rpm omits it. A pattern of a person as it is."""
+    """(name, version, release) without an epoch of 0: dnf writes it and rpm omits it. A pattern may have fewer."""
     name, *version = entry.rsplit("-", 2)
     return (name, *map(normal_epoch, version))
 

@@ -25,6 +25,9 @@ def configure(module, row):
     # Recorded first: an interrupted run can still be reverted.
     for path in row["files"]:
         entry = files.setdefault(path, {"before": kept(path)})
+        # Another program has replaced what was written here: its file is what comes back.
+        if entry.get("after") not in (None, engines.digest(path)):
+            entry["before"] = kept(path)
         entry.update(after=None, service=row["service"], action=row["action"])
     note(module, files)
     argv = [TOOL, "runtime", "configure", "--runtime", row["name"]]

@@ -10,7 +10,7 @@ from ..module_utils import adopt, boot, engines, host_plan, kept, kernel, option
 from ..module_utils.compare import compare
 from ..module_utils.credentials import SECRET_MODE, mode_for
 from ..module_utils.host import lock_name, read_facts
-from ..module_utils.package_repository import key_fingerprints, paths, planned
+from ..module_utils.package_repository import key_fingerprints, paths, pins, planned
 from ..module_utils.place import as_bytes, stored, write
 from ..module_utils.readers.files import Unreadable
 
@@ -56,20 +56,21 @@ def leftovers(plan, holds, extras):
         "paths": record.left_files(plan),
         "engines": engines.to_undo(plan),
         "locks": record.left_locks(plan, extras["locks"], lock_name, extras["packages"]),
-        "keys": our_keys(recorded, baseline.get("keys", [])),
+        "keys": our_keys(recorded, baseline.get("keys", []), extras["keys"]),
         "stream": baseline.get("stream", ""),
         "kernel_holds": kernel.noted(),
         "kernel_arguments": [word for words in boot.noted() for word in words],
     }
 
 
-def our_keys(plan, before):
+def our_keys(plan, before, trusted):
     """The last eight hex digits, as rpm names keys, of those that the recorded plan's repositories are signed with.
 
-    before: fingerprints of the keys that rpm trusted earlier; an older record holds their last eight digits.
+    before, trusted: fingerprints that rpm trusted earlier, as an older record their last eight digits; and does now.
     """
-    rows = [paths(repository)[1] for repository in planned(plan)] if plan else []
-    present = {fingerprint for path in rows for fingerprint in key_fingerprints(path)}
+    rows = planned(plan) if plan else []
+    known = {one for row in rows for one in key_fingerprints(paths(row)[1]) + pins(row["key_fingerprint"])}
+    present = known & set(trusted)
     return sorted({one[-8:].lower() for one in present if not {one, one[-8:].lower()} & set(before)})
 
 
