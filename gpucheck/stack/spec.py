@@ -24,10 +24,12 @@ class SpecError(Exception):
 
 
 # Repositories by their names in plans; epel is the source of DKMS. A mirror under another name would not be used.
-REPOSITORIES = ("nvidia-cuda", "nvidia-container-toolkit", "epel")
+EPEL, NONE = "epel", "none"
+REPOSITORIES = ("nvidia-cuda", "nvidia-container-toolkit", EPEL)
 CUDA_REPOSITORIES = tuple(f"cuda-rhel{major}-{arch}" for major in (8, 9, 10) for arch in ("x86_64", "sbsa"))
 # Of a key file in armor, as NVIDIA's images pin it; see knowledge.packages.Key.
 DIGEST = "sha256:"
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/[^\s{}]+")
 _ONE = f"(?:[0-9A-Fa-f]{{40}}|[0-9A-Fa-f]{{64}}|{DIGEST}[0-9A-Fa-f]{{64}})"
 FINGERPRINTS = re.compile(f"{_ONE}(?:,{_ONE})*")
 
@@ -121,6 +123,8 @@ def wants(items: tuple[str, ...], base: StackSpec | None = None) -> StackSpec:
         key, value = found["name"].strip().replace("-", "_"), found["exact"] or found["range"] or ""
         if key not in known:
             raise SpecError(f"--want {item}: {key!r} is not a component. {did_you_mean(key, known)}")
+        if key in fields:
+            raise SpecError(f"--want {item}: {key} is stated twice, as {fields[key]} before; keep one")
         try:
             check_value(key, value.strip())
         except ValueError as error:
@@ -170,9 +174,23 @@ def _version(key: str, text: str) -> str:
 def _repositories(rows: dict[str, Any]) -> dict[str, Any]:
     if MANAGED in rows:
         raise Misplaced(MANAGED, "must be the only value, for all repositories: repositories: managed")
-    for name in rows:
+    for name, row in rows.items():
         must_be_key(name, (*REPOSITORIES, *CUDA_REPOSITORIES))
+        if name != EPEL and isinstance(row, dict) and row.get("url") == NONE:
+            raise Misplaced(
+                name, f"only {EPEL} can be {NONE}; with repositories: {MANAGED} the hosts' sources have all"
+            )
     return rows
+
+
+def _address(text: str) -> str:
+    """The address of a mirror or key. An empty one, as of a variable without a value, would mean the public one."""
+    if not ADDRESS.fullmatch(text.replace("{distro}", "rhel9").replace("{arch}", "x86_64")):
+        raise ValueError(
+            f"{text!r} is not an address such as https://mirror.example/cuda/{{distro}}/{{arch}}/, which can hold "
+            "{distro} and {arch}"
+        )
+    return text
 
 
 def _fingerprint(text: str) -> str:
@@ -188,7 +206,9 @@ READ: Hooks = {
     **SETTINGS,
     **{key: partial(_version, key) for key in VERSIONS},
     "repositories": instead(**{"": {}, "auto": {}, MANAGED: {MANAGED: {}}}),
-    "repositories.epel": instead(none={"url": "none"}),
+    "repositories.epel": instead(none={"url": NONE}),
+    "repositories.*.url": lambda text: text if text == NONE else _address(text),
+    "repositories.*.key_url": _address,
     "repositories.*.key_fingerprint": _fingerprint,
 }
 BLOCKS: Hooks = {**SETTING_BLOCKS, "repositories": _repositories}

@@ -53,6 +53,16 @@ MISTAKES = {
     "repositories: {docker: {url: https://mirror/}}\n": (
         "1: repositories.docker: no such key. Known here: nvidia-cuda, nvidia-container-toolkit, epel"
     ),
+    # An empty one, such as of a variable without a value, was the public address.
+    "repositories: {nvidia-cuda: {url: ''}}\n": "1: repositories.nvidia-cuda.url: '' is not an address such as https",
+    "repositories: {epel: {key_url: none}}\n": "1: repositories.epel.key_url: 'none' is not an address",
+    "repositories: {nvidia-cuda: {url: mirror.example/cuda}}\n": (
+        "1: repositories.nvidia-cuda.url: 'mirror.example/cuda' is not an address"
+    ),
+    "repositories: {nvidia-cuda: {url: 'https://m/{Distro}/'}}\n": (
+        "1: repositories.nvidia-cuda.url: 'https://m/{Distro}/' is not an address"
+    ),
+    "repositories:\n  nvidia-cuda: {url: none}\n": "2: repositories.nvidia-cuda: only epel can be none",
     "repositories: {Epel: none}\n": "1: repositories.Epel: no such key. Did you mean epel?",
     "repositories: {nvidia-cuda: {key_fingerprint: 3BF863CC}}\n": (
         "1: repositories.nvidia-cuda.key_fingerprint: '3BF863CC' is not a fingerprint of 40 or 64 hex digits, or sha"
@@ -128,6 +138,19 @@ def test_wants_understand_versions_and_ranges():
 
     assert (spec.cuda, spec.torch, spec.container_toolkit) == ("12.9", ">=2.7,<2.10", "1.18.1")
     assert spec.kernel_module == "open"
+
+
+def test_a_component_that_is_wanted_twice_is_refused():
+    """As a key of the file; the last one held in silence."""
+    with pytest.raises(SpecError, match=r"--want cuda=13.0: cuda is stated twice, as 12.9 before; keep one"):
+        wants(("cuda=12.9", "cuda=13.0"))
+
+
+@pytest.mark.parametrize(
+    "url", ["file:/srv/mirror", "https://user:p%40ss@m:8443/cuda/{distro}/{arch}/", "mirror+http://m/x"]
+)
+def test_every_address_that_a_package_manager_reads_can_be_stated(url):
+    assert parse_spec(f"repositories: {{nvidia-cuda: {{url: '{url}'}}}}\n", "s").repositories["nvidia-cuda"].url == url
 
 
 def test_wants_that_rule_each_other_out_are_refused():

@@ -21,13 +21,11 @@ from gpucheck.stack.rdma import library_plan, rdma_plan
 from gpucheck.stack.rules.archive import kernel_modules
 from gpucheck.stack.rules.driver import r15_newer_kernel
 from gpucheck.stack.settings import LEAVE, tuning_plan
-from gpucheck.stack.spec import DIGEST, Repository, StackSpec, managed
+from gpucheck.stack.spec import DIGEST, EPEL, NONE, Repository, StackSpec, managed
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Conflict, Fact, PlanInput, Reason, Refusal, Target, Unconfirmed
 
 SCHEMA = "gpucheck.plan/1"
-# Its name in stack.yml under repositories.
-EPEL = "epel"
 # Roles after those of the components, each only if the plan has rows for it.
 LATER = ("container_engine", "tuning", "kernel_lock")
 
@@ -278,7 +276,7 @@ def _of_nvidia(plan: PlanInput) -> bool:
 
 def _dkms_source(system: OperatingSystem, arch: str, spec: StackSpec) -> dict[str, Any] | None:
     row = parts.epel_row(system, arch)
-    omitted = managed(spec) or spec.repositories.get(EPEL, Repository()).url == "none"
+    omitted = managed(spec) or spec.repositories.get(EPEL, Repository()).url == NONE
     if row is None or system.repository is None or omitted:
         return None
     mirrored = _mirrored(row, spec, (EPEL,), system.repository, arch)
