@@ -6,6 +6,7 @@ import pytest
 
 from tests.playbooks.modules import ROLES
 from tests.playbooks.stubs import put, script
+from tests.playbooks.test_runs import play
 
 SCRIPT = ROLES / "slurm/files/gres.sh"
 
@@ -118,3 +119,39 @@ def test_a_file_system_that_is_not_known_as_local_counts_as_shared(tmp_path, mon
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     words = ["sh", str(SCRIPT), str(tmp_path / "slurm.conf"), "/plugins", str(tmp_path)]
     assert "place shared\n" in subprocess.run(words, capture_output=True, text=True, check=True).stdout
+
+
+STATED = {
+    "gpu:8": ("", 8),
+    "gpu:8(S:0-1)": ("", 8),
+    "gpu:h100:8(S:0-1)": ("h100", 8),
+    "gpu:nvidia_a100_1g.5gb:7": ("nvidia_a100_1g.5gb", 7),
+    # The usual name of MIG instances begins with a digit.
+    "gpu:1g.10gb:7(S:0)": ("1g.10gb", 7),
+    "craynetwork:4,gpu:1g.10gb:2,tmpdisk:1": ("1g.10gb", 2),
+    "gpu:2g.20gb": ("2g.20gb", 1),
+}
+SAID = """
+- hosts: gpu
+  connection: local
+  gather_facts: false
+  vars_files: [{vars}]
+  tasks:
+    - ansible.builtin.debug:
+        msg: "STATED {{{{ stated }}}} {{{{ slurm_count }}}} {{{{ slurm_lines | join }}}}"
+"""
+
+
+def test_type_and_number_of_slurm_conf_are_those_of_gres_conf(tmp_path):
+    """Without the type, slurmctld counts no GPU of that type and drains the node."""
+    read = {"stdout": "place local\ncores 4\ngpus 1\ngres Name=gpu File=/dev/nvidia0"}
+    hosts = {
+        f"node{number}": {"stated": stated, "slurm_seen": {"stdout": f"NodeName=n Gres={stated} "}, "slurm_read": read}
+        for number, stated in enumerate(STATED)
+    }
+
+    done = play(tmp_path, SAID.format(vars=ROLES / "slurm/vars/main.yml"), hosts=hosts)
+
+    for stated, (kind, count) in STATED.items():
+        type_ = f" Type={kind}" if kind else ""
+        assert f"STATED {stated} {count} Name=gpu{type_} File=/dev/nvidia0" in done.stdout, done.stdout
