@@ -73,6 +73,31 @@ def test_package_managers_are_led_to_the_bundle_and_only_where_it_is_the_source(
     assert (seen in environment) if seen else ("gpucheck/bundle" not in environment)
 
 
+@pytest.mark.parametrize("task", [{"ansible.builtin.apt": {}}, {"ansible.builtin.dnf": {"use_backend": "dnf4"}}])
+def test_every_step_waits_for_unattended_upgrades_as_long_as_the_first_one(tmp_path, task):
+    """Ansible's apt gives up after a minute and its dnf after half of one: here, after the driver has changed."""
+    (name, how), *_ = task.items()
+    change = [{name: {**how, "name": "gpucheck-none", "state": "absent"}, "check_mode": True}]
+    (tmp_path / "apply.yml").write_text(yaml.safe_dump(change))
+    for file in ("prepare.yml", "quick.yml"):
+        (tmp_path / file).write_text("[]\n")
+    shutil.copy(PLAYBOOKS / "tasks/rollout.yml", tmp_path)
+    variables = {
+        "host_plan": {"package_manager": name.rpartition(".")[2], "repositories": []},
+        "host_state": {"differences": {"nccl": ["x"]}},
+        "bundle_place": "/var/lib/gpucheck/bundle",
+        "host_lock_folder": str(tmp_path / "lock"),
+        "packages_lock_timeout_s": "as long as it takes",
+    }
+    tasks = [{"import_tasks": str(tmp_path / "rollout.yml")}]
+    outcome = [str(PLAYBOOKS / "vars/outcome.yml")]
+
+    words = shown(tmp_path, {**LOCAL, "vars_files": outcome, "vars": variables, "tasks": tasks})[1]
+
+    # The module is given the site's setting, and names it because it is no number.
+    assert re.search("argument 'lock_timeout' .*as long as it takes", words), words
+
+
 BUNDLE, NETWORK = {"name": "gpucheck-bundle"}, {"name": "nvidia-cuda"}
 OFFLINE = "--no-index --find-links /var/lib/gpucheck/bundle/wheels"
 

@@ -108,6 +108,18 @@ def test_a_module_that_the_kernel_does_not_take_is_told_with_what_helps_and_no_s
     assert host.calls == [["modprobe", name]]
 
 
+def test_a_host_that_came_back_in_another_kernel_is_told_so(host):
+    """It was "driver None is installed and its module built for kernel 6.1", with dmesg as the place to look."""
+    host.broken, host.facts["driver"] = ["modprobe", "nvidia"], {"installed_version": None}
+
+    words = go(modules=["nvidia"])["msg"]
+
+    assert words.startswith(
+        "node01: kernel 6.1, which this host has booted, has no module of the driver: modprobe nvidia"
+    )
+    assert words.endswith("Run again, which builds one for this kernel, or boot the kernel that has one (dkms status).")
+
+
 def test_what_another_program_starts_and_stops_is_left_as_it_is(host):
     """IMEX under Slurm: its prolog starts the daemon, and may have it enabled, masked or not at all."""
     for state in (UP, DOWN, FAILED, {**DOWN, "LoadState": "masked"}, {"LoadState": "not-found"}):

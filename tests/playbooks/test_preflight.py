@@ -220,6 +220,9 @@ def ubuntu(**host: Any) -> dict[str, Any]:
     return found
 
 
+# Its gpucheck is installed anew, from a bundle.
+NEW = case(roles=("driver", "gpucheck"), python3="3.10.12")
+BUNDLE = {"missing": [], "missing_bytes": 0, "free_bytes": 1, "headers": [], "pythons": ["3.10"]}
 ON_UBUNTU: dict[str, dict[str, Any]] = {
     "signed": ubuntu(secure_boot=True),
     "mixed": ubuntu(mixed=["nvidia-utils-580 580.95.05-1"]),
@@ -240,6 +243,10 @@ ON_UBUNTU: dict[str, dict[str, Any]] = {
         ),
         "preflight_python_minimum": "3.10",
     },
+    "bundle": {**NEW, "preflight_bundle": BUNDLE},
+    "bundle-other": {**NEW, "preflight_bundle": BUNDLE, "gpucheck_python": "python3.12"},
+    "bundle-path": {**NEW, "preflight_bundle": BUNDLE, "gpucheck_python": "/opt/site/bin/python"},
+    "bundle-plain": {**NEW, "preflight_bundle": {**BUNDLE, "pythons": []}, "gpucheck_python": "python3.12"},
     "focal-3.11": {
         **case(roles=("driver", "gpucheck"), python3="3.8.10"),
         "preflight_python_minimum": "3.10",
@@ -254,7 +261,7 @@ def told_on_ubuntu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return said(tmp_path_factory.mktemp("preflight"), ON_UBUNTU)
 
 
-@pytest.mark.parametrize("name", ["signed", "not-yet", "focal-3.11", "jammy"])
+@pytest.mark.parametrize("name", ["signed", "not-yet", "focal-3.11", "jammy", "bundle", "bundle-path", "bundle-plain"])
 def test_ubuntu_hosts_that_nothing_stands_in_the_way_of_go_on(told_on_ubuntu, name):
     assert told_on_ubuntu[name] == ""
 
@@ -266,6 +273,13 @@ def test_a_python_that_is_too_old_for_gpucheck_is_named_before_the_driver_change
         "python3 is 3.10.12, and the torch of the plan needs 3.12 or newer."
     )
     assert "or set torch: auto in stack.yml." in told_on_ubuntu["jammy-torch"]
+
+
+def test_wheels_of_another_python_are_named_before_the_driver_changes(told_on_ubuntu):
+    """pip found none for this Python, on a host that was drained and had the new driver."""
+    assert told_on_ubuntu["bundle-other"].startswith(
+        "the wheels of the bundle are for Python 3.10, and python3.12 here is 3.12. Set gpucheck_python to an"
+    )
 
 
 def test_a_driver_of_nvidias_repository_has_to_go_first(told_on_ubuntu):

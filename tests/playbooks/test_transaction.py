@@ -98,7 +98,7 @@ def test_apt_simulation_is_read():
 
 def test_dnf_simulation_is_read():
     host = Host(dnf=(1, DNF, ""))
-    moves = transaction.dnf_moves(host, ["install", "x"])
+    moves, _ = transaction.dnf_moves(host, ["install", "x"])
 
     assert host.calls == [["dnf", "--assumeno", "install", "x"]]
     assert [row[:2] for row in moves if row[0] == "install"] == [
@@ -118,7 +118,7 @@ def test_dnf_heading_of_upgrades_is_read():
     """dnf 4: a package that is there in an older version stands below a heading of its own."""
     table = "Upgrading:\n libnccl x86_64 2.30.7-1+cuda13.3 cuda 180 M\n"
 
-    moves = transaction.dnf_moves(Host(dnf=(1, table, "Operation aborted.\n")), [])
+    moves, _ = transaction.dnf_moves(Host(dnf=(1, table, "Operation aborted.\n")), [])
 
     assert moves == [("upgrade", "libnccl", "", "2.30.7-1+cuda13.3")]
     assert transaction.besides(moves, set()) == []
@@ -140,7 +140,7 @@ def test_download_size_of_dnf_is_read(line, size):
     """dnf 4 counts in 1024s and names what its cache has in a line of its own (dnf.cli.output.reportDownloadSize)."""
     table = f"Removing:\n git x86_64 1 @b 60 M\n\nTransaction Summary\n{line}\n"
 
-    moves, download_bytes = transaction.dnf_simulated(Host(dnf=(1, table, "Operation aborted.\n")), [])
+    moves, download_bytes = transaction.dnf_moves(Host(dnf=(1, table, "Operation aborted.\n")), [])
 
     assert (moves, download_bytes) == ([("remove", "git", "1", "")], size)
 
@@ -148,7 +148,7 @@ def test_download_size_of_dnf_is_read(line, size):
 def test_transaction_of_dnf_that_installs_and_names_no_size_has_an_unknown_one():
     table = "Installing:\n git x86_64 1 baseos 60 M\n"
 
-    assert transaction.dnf_simulated(Host(dnf=(1, table, "Operation aborted.\n")), [])[1] is None
+    assert transaction.dnf_moves(Host(dnf=(1, table, "Operation aborted.\n")), [])[1] is None
 
 
 # apt 2.6, `apt-get --print-uris --yes install`, Debian 12; what the cache has is not listed.

@@ -81,11 +81,6 @@ def mend(module, order):
     transact(module, ["--fix-broken", "--no-install-recommends", *MOVE, "install"], order)
 
 
-def pins(strays):
-    """Of strays, ``name version``, the packages that pin another driver version: they keep the planned one out."""
-    return [stray.split()[0] for stray in strays if stray.startswith(PIN)]
-
-
 @contextlib.contextmanager
 def preferences(module, order):
     """Options that have apt see the preferences as the installation will: the planned ones, without order's pins."""

@@ -42,11 +42,6 @@ def mend(module, host, seconds):
         dnf(module, ["reinstall"] + host["unfinished"], seconds)
 
 
-def plans_through(module, order):  # noqa: ARG001 - as apt's
-    """False: rpm's database has to be mended first, before dnf can simulate the transaction."""
-    return False
-
-
 def change_stream(module, wanted, enabled, seconds):
     """Enable the planned stream of a module; restore the previous stream on failure. Raises Refused.
 
@@ -121,10 +116,10 @@ def prepare(module, order, download):
     """
     ignoring = ["--disableplugin=versionlock"] if order["stale"] else []
     if not download:
-        return transaction.dnf_simulated(module, ignoring + installation(order))
+        return transaction.dnf_moves(module, ignoring + installation(order))
     ground(module, order)
     try:
-        moves = transaction.dnf_moves(module, ignoring + installation(order))
+        moves, _ = transaction.dnf_moves(module, ignoring + installation(order))
         transaction.guard(moves, order)
         dnf(module, ["--downloadonly", *ignoring, *installation(order)], order["seconds"])
     except Refused:
@@ -146,7 +141,7 @@ def bring(module, order):
         lock_versions(module, drop=order["stale"])
     try:
         if order["specs"]:
-            transaction.guard(transaction.dnf_moves(module, installation(order)), order)
+            transaction.guard(transaction.dnf_moves(module, installation(order))[0], order)
             dnf(module, installation(order), order["seconds"])
     except Refused:
         if order["stale"]:

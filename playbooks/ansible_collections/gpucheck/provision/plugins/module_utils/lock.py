@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 
-from .place import stored
+from .place import fresh, stored
 from .readers.files import text
 
 FOLDER = "/var/lib/gpucheck"
@@ -99,13 +99,7 @@ def _read(path):
 def _write(path, run, lease_s, lasts_s=0):
     lease = {"run": run, "boot": text(BOOT_ID), "until": _uptime() + (lasts_s or lease_s), "lease_s": lease_s}
     partial = path + ".partial"
-    # A run that was killed leaves one, and another user may have put a link there.
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(partial)
-    with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "w") as file:
-        json.dump(lease, file)
-        file.flush()
-        os.fsync(file.fileno())
+    fresh(partial, json.dumps(lease).encode("utf-8"), 0o644)
     os.rename(partial, path)
 
 

@@ -20,12 +20,7 @@ def write(module, path, content, mode=None):
     os.makedirs(os.path.dirname(path), exist_ok=True)
     partial = path + ".partial"
     try:
-        if os.path.lexists(partial):
-            os.unlink(partial)
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        fresh(partial, content)
         os.chmod(partial, 0o644 if mode is None else mode)
         if mode is not None and os.path.exists(path):
             os.chmod(path, mode)  # atomic_move gives the new file the permissions of the old one
@@ -34,6 +29,16 @@ def write(module, path, content, mode=None):
         # Still there where the disk is full, or the file cannot be replaced.
         if os.path.exists(partial):
             os.unlink(partial)
+
+
+def fresh(path, content, mode=0o600):
+    """Write a new file, through to the disk. A killed run leaves one, and another user may have put a link there."""
+    if os.path.lexists(path):
+        os.unlink(path)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def stored(path):

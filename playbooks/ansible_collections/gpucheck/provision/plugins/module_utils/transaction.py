@@ -21,7 +21,7 @@ DNF_HEADINGS = (
 DNF_ROW = re.compile(r"^ (?P<name>\S+)(?:\s+\S+\s+(?P<version>\S+).*)?$")
 DNF_OBSOLETES = re.compile(r"^\s+replacing\s+(?P<name>\S+)\.(?P<arch>[^\s.]+)\s+(?P<version>\S+)")
 DNF_ANSWER = "Operation aborted"
-ARRIVES = ("install", "upgrade")
+ARRIVES, REPLACES = ("install", "upgrade"), ("upgrade", "downgrade")
 # What dnf's cache has is "Total size" alone; numbers count in 1024s: "28 M", "964  " (dnf.cli.format.format_number).
 DNF_SIZE = re.compile(r"^Total (download )?size:\s*(?P<number>.*?)\s*$", re.MULTILINE)
 DNF_NUMBER = re.compile(r"(?P<count>\d+(\.\d+)?) ?(?P<unit>[kMGT]?)")
@@ -65,12 +65,7 @@ def apt_download_bytes(module, words):
 
 
 def dnf_moves(module, words):
-    """Return rows of what dnf would do. words: options and the command. Raises Refused without a solution."""
-    return dnf_simulated(module, words)[0]
-
-
-def dnf_simulated(module, words):
-    """Return (rows, bytes to download) of what dnf would do; bytes are None if unknown. Raises Refused."""
+    """Return (rows, bytes to download, None if unknown) of what dnf would do. words: as apt_moves. Raises Refused."""
     # Not quiet: the table is what is asked for. --assumeno ends with 1 also where all is well.
     status, output, errors = attempt(module, ["dnf", "--assumeno", *words])
     if status != 0 and DNF_ANSWER not in output + errors:
@@ -103,13 +98,11 @@ def dnf_bytes(output, moves):
 
 def rows(moves, packages):
     """Each row as a dictionary. packages: {name: version} installed now, for dnf's table, which lacks it."""
-    found = [row._replace(before=packages.get(row.name) or "") if replaces(row) else row for row in moves]
+    known = {name: version or "" for name, version in packages.items()}
+    found = [
+        row._replace(before=row.before or known.get(row.name, "")) if row.verb in REPLACES else row for row in moves
+    ]
     return [dict(row._asdict()) for row in found]
-
-
-def replaces(row):
-    """Whether a row replaces a version that the simulation does not name."""
-    return row.verb in ("upgrade", "downgrade") and not row.before
 
 
 def besides(moves, planned):

@@ -25,7 +25,7 @@ def configure(module, row):
     # Recorded first: an interrupted run can still be reverted.
     for path in row["files"]:
         entry = files.setdefault(path, {"before": kept(path)})
-        # Another program has replaced what was written here: its file is what comes back.
+        # Another program has replaced what was written here: its file is the one to restore.
         if entry.get("after") not in (None, engines.digest(path)):
             entry["before"] = kept(path)
         entry.update(after=None, service=row["service"], action=row["action"])
@@ -45,8 +45,7 @@ def undo(module, path, entry):
     if engines.digest(path) != entry["after"] and os.path.exists(path):
         return f"{path} was changed since: remove the runtime {engines.RUNTIME} by hand"
     if before is not None:
-        write(module, path, base64.b64decode(before["content"]))
-        os.chmod(path, before["mode"])
+        write(module, path, base64.b64decode(before["content"]), before["mode"])
     elif os.path.exists(path):
         os.unlink(path)
     return None

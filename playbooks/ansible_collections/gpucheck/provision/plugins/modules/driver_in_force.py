@@ -83,6 +83,11 @@ def not_loaded(name, message, plan, facts):
             why + "The last lines of dmesg have the reason; the module may be in a package of extra modules for this "
             "kernel. Then run again"
         )
+    if facts["driver"]["installed_version"] is None:
+        return (
+            f"kernel {facts['kernel']}, which this host has booted, has no module of the driver: {message}. Run again, "
+            "which builds one for this kernel, or boot the kernel that has one (dkms status)"
+        )
     # Where the distribution builds the modules, the firmware knows the key that they are signed with.
     hint = (
         "Secure Boot is on: enroll the key that DKMS signs with (mokutil --import), or disable Secure Boot."

@@ -87,7 +87,6 @@ def restore(module, names):
         before = files.pop(path, None)
         if before is not None:
             write(module, path, base64.b64decode(before["content"]), before["mode"])
-            os.chmod(path, before["mode"])
             changed = True
         elif os.path.exists(path):
             unlink(path)

@@ -48,7 +48,8 @@ def orders(params, state, packages, held):
         "holds": [hold for name in names for hold in host_plan.component(plan, name)[1]] if installs or unheld else [],
         "unheld": unheld,
         "stale": [word for part in parts for word in part["stale"]],
-        "pins": apt.pins(host["strays"]) if with_driver else [],
+        # Packages that pin another driver version: they keep the planned one out.
+        "pins": [stray.split()[0] for stray in host["strays"] if with_driver and stray.startswith(apt.PIN)],
         "left_behind": left_behind,
         "library_lost": with_driver and host["library_lost"],
         "stream": plan["module_stream"],
@@ -110,7 +111,8 @@ def prepare(module, order, facts, packages):
         return transaction.answer(download_bytes=0)
     manager = {"apt": apt, "dnf": dnf}[module.params["plan"]["package_manager"]]
     left = order["left_behind"]
-    if left and not manager.plans_through(module, order):
+    # rpm's database has to be mended first, before dnf can simulate the transaction.
+    if left and not (manager is apt and apt.plans_through(module, order)):
         return transaction.answer(unknown="a run first finishes an interrupted transaction: {}".format(", ".join(left)))
     if not module.check_mode:
         moves = manager.prepare(module, order, True)[0]
