@@ -15,6 +15,8 @@ INVENTORY ?=
 HOSTS := $(or $(INVENTORY),$(LAB_INVENTORY))
 REPORTS ?= reports
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+# On a new machine unattended-upgrades has the lock for minutes, and by itself apt-get does not wait.
+APT_GET := apt-get -qq -o DPkg::Lock::Timeout=600
 # One test more than cores, as some wait; each process reads all test files first, which takes seconds.
 PARALLEL = -n $(shell echo $$((1 + $$(nproc)))) --dist worksteal
 # Simulated machines are trees of thousands of small files: they are made in memory where it has room and runs programs.
@@ -108,7 +110,7 @@ test-labs: $(VENV)/.test bundle-tools ## more of the lab: air gap, tuning, bare 
 test-network: $(VENV)/.test ## network cards of a real kernel in a virtual machine (Debian, apt; installs qemu-system-x86)
 	@if ! command -v qemu-system-x86_64 >/dev/null && command -v apt-get >/dev/null; then \
 	  echo "gpucheck: installing qemu-system-x86, because tests boot a kernel with RDMA" >&2; \
-	  $(SUDO) apt-get -qq update && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq install --yes --no-install-recommends qemu-system-x86 >/dev/null; \
+	  $(SUDO) $(APT_GET) update && DEBIAN_FRONTEND=noninteractive $(SUDO) $(APT_GET) install --yes --no-install-recommends qemu-system-x86 >/dev/null; \
 	fi
 	@$(VENV)/bin/pytest -m vm tests/network
 
@@ -168,14 +170,14 @@ tools: | $(VENV)/bin/python
 	if [ -n "$$missing" ]; then \
 	  echo "gpucheck: installing$$missing, because tests open pages in a browser, read PCI trees with lspci and reach hosts by SSH" >&2; \
 	  policy=/usr/sbin/policy-rc.d; [ -e $$policy ] || { printf '#!/bin/sh\nexit 101\n' | $(SUDO) install -m 755 /dev/stdin $$policy; trap "$(SUDO) rm -f $$policy" EXIT; }; \
-	  $(SUDO) apt-get -qq update && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq install --yes --no-install-recommends $$missing >/dev/null; \
+	  $(SUDO) $(APT_GET) update && DEBIAN_FRONTEND=noninteractive $(SUDO) $(APT_GET) install --yes --no-install-recommends $$missing >/dev/null; \
 	  case "$$missing" in *openssh-server*) $(SUDO) systemctl --quiet disable ssh.service ssh.socket 2>/dev/null || :;; esac; \
 	fi
 	@if ! PATH="$$PATH:$(VENV)/bin" command -v promtool >/dev/null && command -v apt-get dpkg-deb >/dev/null; then \
 	  echo "gpucheck: unpacking promtool of the package prometheus to $(VENV)/bin, because tests check metrics and rules with it" >&2; \
 	  folder=$$(mktemp -d); chmod 755 "$$folder"; trap 'rm -rf "$$folder"' EXIT; \
 	  get='apt-get -qq -o APT::Sandbox::User=root download prometheus'; \
-	  { cd "$$folder" && { $$get 2>/dev/null || { $(SUDO) apt-get -qq update && $$get; }; } && cd "$$OLDPWD" && dpkg-deb --fsys-tarfile "$$folder"/prometheus_*.deb | \
+	  { cd "$$folder" && { $$get 2>/dev/null || { $(SUDO) $(APT_GET) update && $$get; }; } && cd "$$OLDPWD" && dpkg-deb --fsys-tarfile "$$folder"/prometheus_*.deb | \
 	    tar -x -C "$$folder" ./usr/bin/promtool && mv "$$folder/usr/bin/promtool" $(VENV)/bin/; } || \
 	    echo "gpucheck: promtool cannot be had here; its tests are skipped" >&2; \
 	fi
@@ -187,7 +189,7 @@ bundle-tools:
 	  command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; done; \
 	if [ -n "$$missing" ] && command -v apt-get >/dev/null; then \
 	  echo "gpucheck: installing$$missing, because a bundle is signed and carries lists of its packages" >&2; \
-	  $(SUDO) apt-get -qq update && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq install --yes --no-install-recommends $$missing >/dev/null; \
+	  $(SUDO) $(APT_GET) update && DEBIAN_FRONTEND=noninteractive $(SUDO) $(APT_GET) install --yes --no-install-recommends $$missing >/dev/null; \
 	fi
 
 .PHONY: target
@@ -223,6 +225,6 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "$(PYTHON) is older than 3.10 or missing. Install a newer Python and name it: make PYTHON=python3.11 ..." >&2; exit 64; }
 	@if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
 	  echo "gpucheck: installing python3-venv, because this Python cannot make virtual environments" >&2; \
-	  $(SUDO) apt-get -qq update && $(SUDO) apt-get -qq install --yes python3-venv >/dev/null; \
+	  $(SUDO) $(APT_GET) update && $(SUDO) $(APT_GET) install --yes python3-venv >/dev/null; \
 	fi
 	@$(PYTHON) -m venv $(VENV)

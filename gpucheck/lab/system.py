@@ -91,7 +91,8 @@ def install(packages: Sequence[str], why: str) -> None:
         )
     sudo = root_prefix(f"installing {' '.join(packages)}")
     say(f"installing {' '.join(packages)}: {why}")
-    quiet = [*sudo, "env", "DEBIAN_FRONTEND=noninteractive", apt, "-qq", "--yes"]
+    # On a new machine unattended-upgrades has the lock for minutes, and by itself apt-get does not wait.
+    quiet = [*sudo, "env", "DEBIAN_FRONTEND=noninteractive", apt, "-qq", "--yes", "-o", "DPkg::Lock::Timeout=600"]
     hint = "check this machine's apt sources and network (apt-get update), then run this again"
     run([*quiet, "update"], what="refreshing the package lists", hint=hint)
     run([*quiet, "install", "--no-install-recommends", *packages], what=f"installing {' '.join(packages)}", hint=hint)

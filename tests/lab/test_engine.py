@@ -44,6 +44,19 @@ def test_without_root_and_sudo_it_says_who_can_do_it(monkeypatch):
     assert "do: run this as root" in refused.value.message
 
 
+def test_packages_of_this_machine_are_installed_after_those_of_unattended_upgrades(monkeypatch):
+    """On a new virtual machine it has apt's lock for minutes, and make provision ended there."""
+    calls: list[list[str]] = []
+    monkeypatch.setattr(system.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(system, "root_prefix", lambda _purpose: [])
+    monkeypatch.setattr(system, "run", lambda words, **_: calls.append(list(words)))
+
+    system.install(["docker.io"], "the lab hosts are containers")
+
+    assert [words[-1] for words in calls] == ["update", "docker.io"]
+    assert all("DPkg::Lock::Timeout=600" in words for words in calls)
+
+
 def test_a_failing_program_is_named_with_the_end_of_its_output():
     with pytest.raises(LabError) as refused:
         run(["sh", "-c", "echo one; echo two >&2; exit 7"], what="trying", hint="try again")
