@@ -121,6 +121,17 @@ def test_an_interpreter_that_is_not_there_yet_is_told_by_its_name():
         bundle.interpreter("/nowhere/python")
 
 
+def test_a_host_that_stays_at_a_minor_release_collects_from_that_one(tmp_path, monkeypatch):
+    """Packages of the newest one need its C library, which the hosts of the bundle do not have."""
+    monkeypatch.setattr(bundle, "VARIABLES", (str(tmp_path / "dnf"), str(tmp_path / "yum")))
+    monkeypatch.setattr(bundle, "os_release", lambda: {"VERSION_ID": "9.4"})
+    assert bundle.releasever() == "9"
+
+    (tmp_path / "yum").mkdir()
+    (tmp_path / "yum/releasever").write_text("9.4\n")
+    assert bundle.releasever() == "9.4"
+
+
 def row(content: bytes) -> dict[str, object]:
     """A file's entry of the manifest."""
     import hashlib

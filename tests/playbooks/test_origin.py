@@ -44,6 +44,8 @@ KEY = "RSA/SHA512, Sat Apr 23 05:50:03 2022, Key ID 9cd0a493d42d0685"
         ("nvidia-gpu-firmware", "20250812-1.el10", "rpm", "Red Hat, Inc.", None),
         ("nvidia-cuda-toolkit", "12.0.140~12.0.1-4build4", "dpkg", UBUNTU, None),
         ("nvidia-settings", "510.47.03-0ubuntu1", "dpkg", UBUNTU, None),
+        # Debian's guide has it installed first: it names a driver and is none.
+        ("nvidia-detect", "535.216.01-1~deb12u1", "dpkg", DEBIAN, None),
     ],
 )
 def test_a_driver_package_is_known_by_who_made_it(tmp_path, tools, name, version, family, told, source):
@@ -125,6 +127,8 @@ def test_packages_that_nvidia_says_to_have_made_are_told_apart_from_those_of_nob
     made = {"nvidia-utils-580": "NVIDIA <cudatools@nvidia.com>", "nvidia-driver-pinning-580": "cudatools@nvidia.com"}
     monkeypatch.setattr(origin, "makers", lambda names, _: {name: (made.get(name, ""), "") for name in names})
     packages = {**dict.fromkeys(made, "580.95.05-1"), "libnvidia-compute-580": "1", "nvidia-container-toolkit": "1"}
+    # Of any driver, and the program that role mig calls.
+    made["nvidia-mig-manager"] = packages["nvidia-mig-manager"] = "NVIDIA CORPORATION <cudatools@nvidia.com>"
 
     assert origin.by_source(packages, "dpkg", "/nowhere")["nvidia"] == ["nvidia-utils-580 580.95.05-1"]
 

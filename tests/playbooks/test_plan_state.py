@@ -73,6 +73,7 @@ def test_another_driver_version_beside_the_planned_one_is_a_stray(machine):
             "libnvidia-compute-570": "570.133.20-0ubuntu1",
             "nvidia-container-toolkit": "1.18.1-1",
             "nvidia-settings": "510-1",
+            "nvidia-detect": "535.216.01-1~deb12u1",
         }
     )
 

@@ -20,6 +20,7 @@ from .offers import apt_offers
 from .package_repository import YUM_REPOS, pins, yum_file
 from .place import put
 from .readers.files import Unreadable, command, text
+from .readers.system import os_release
 
 DOWNLOAD_SECONDS = 3600
 # Sources that provisioning writes: the plan names its own ones, and another bundle is no source of a bundle.
@@ -313,6 +314,12 @@ def wanted_name(spec, packages):
     parts = spec.split("-")
     names = ("-".join(parts[:end]) for end in range(len(parts), 0, -1))
     return next((name for name in names if name in packages), spec)
+
+
+def releasever():
+    """What the host's dnf fills into addresses: a site may keep its hosts at 9.4, else it is the major release."""
+    stated = [text(os.path.join(folder, "releasever")) for folder in VARIABLES]
+    return next(filter(None, stated), "") or os_release().get("VERSION_ID", "").partition(".")[0]
 
 
 def dnf_words(folder, root, request):

@@ -33,7 +33,7 @@ BUILD_AGAIN = {
     "apt": ["dpkg-reconfigure", "--frontend", "noninteractive"],
     "dnf": ["dnf", "--assumeyes", "--quiet", "reinstall"],
 }
-DRIVER_FAMILY = re.compile(r"^(lib)?nvidia|^kmod-nvidia|^xserver-xorg-video-nvidia")
+DRIVER_FAMILY = re.compile(r"^(lib)?nvidia(?!-detect)|^kmod-nvidia|^xserver-xorg-video-nvidia")
 MODULE_PACKAGE = re.compile(r"^kmod-nvidia|^nvidia-(kernel-)?(open-)?dkms|^nvidia-kernel-.*dkms")
 DRIVER_VERSION = re.compile(r"^\d{3}\.\d{2,3}(\.\d+)?$")
 

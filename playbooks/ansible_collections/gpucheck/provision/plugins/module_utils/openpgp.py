@@ -79,24 +79,13 @@ def armor(key):
     return "\n".join([BEGIN.decode("ascii"), "", *lines, checksum, END.decode("ascii"), ""]).encode("ascii")
 
 
-def _crc_table():
-    table = []
-    for byte in range(256):
-        crc = byte << 16
-        for _ in range(8):
-            crc = (crc << 1) ^ (0x1864CFB if crc & 0x800000 else 0)
-        table.append(crc & 0xFFFFFF)
-    return table
-
-
-CRC_TABLE = _crc_table()
-
-
 def crc24(content):
     """The armor checksum of RFC 9580, 6.1: optional there, but the gpg that rpm runs requires it."""
     crc = 0xB704CE
     for byte in content:
-        crc = (crc << 8) & 0xFFFFFF ^ CRC_TABLE[(crc >> 16) ^ byte]
+        crc ^= byte << 16
+        for _ in range(8):
+            crc = (crc << 1) ^ (0x1864CFB if crc & 0x800000 else 0)
     return crc
 
 

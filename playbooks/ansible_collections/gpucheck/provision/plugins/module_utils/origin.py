@@ -14,7 +14,7 @@ DRIVER = re.compile(
 # Of the same name, and no driver: GPUDirect Storage, containers, CUDA of an archive, tools of every driver, firmware.
 NO_DRIVER = re.compile(
     r"^(lib)?nvidia-(fs|gds|container|docker|cuda|profiler|visual|prime|settings|modprobe|xconfig|common|ml-dev|gpu-firmware"
-    r"|texture|vaapi|egl)"
+    r"|texture|vaapi|egl|detect|mig-manager)"
 )
 CHOOSES = re.compile(r"^nvidia-driver-(assistant|pinning)")
 ARCHIVE_NAME = re.compile(r"^linux-(modules|objects|signatures)-nvidia|^(lib)?nvidia.*-server(-|$)")

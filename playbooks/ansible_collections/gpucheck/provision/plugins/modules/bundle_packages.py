@@ -9,7 +9,6 @@ from ..module_utils import bundle
 from ..module_utils.bundle import fetch_keys, interpreter
 from ..module_utils.host import read_facts
 from ..module_utils.readers.files import Unreadable
-from ..module_utils.readers.system import os_release
 
 
 def main():
@@ -29,7 +28,7 @@ def main():
         supports_check_mode=True,
     )
     folder = module.params["folder"]
-    request = dict(module.params, releasever=os_release().get("VERSION_ID", "").partition(".")[0])
+    request = dict(module.params, releasever=bundle.releasever())
     collect = bundle.collect_apt if module.params["package_manager"] == "apt" else bundle.collect_dnf
     try:
         os.makedirs(folder, exist_ok=True)
