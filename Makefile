@@ -68,7 +68,7 @@ deprovision: $(VENV)/.provision target ## remove everything installed by provisi
 # HARDWARE=h100-sxm5-x8: eight of h100-sxm5.
 image-plan: $(VENV)/.provision ## show the plan of an image without a GPU: HARDWARE=h100-sxm5-x8 OS=ubuntu-22.04 (KERNEL=release)
 	@hardware=$(or $(HARDWARE),$(error HARDWARE=h100-sxm5-x8 and OS=ubuntu-22.04 are required)); $(VENV)/bin/gpucheck stack plan \
-	  --gpu "$${hardware##*-x}x$${hardware%-x*}" --os "$(OS)" --spec stack.yml $(if $(KERNEL),--kernel "$(KERNEL)")
+	  --gpu "$$(echo "$$hardware" | sed -E 's/^(.*)-x([0-9]+)$$/\2x\1/')" --os "$(OS)" --spec stack.yml $(if $(KERNEL),--kernel "$(KERNEL)")
 
 image: $(VENV)/.provision ## install that plan into an image without a GPU (INVENTORY=playbooks/inventory/image.yml: into this very system)
 	@$(if $(and $(INVENTORY),$(HARDWARE),$(OS)),,$(error INVENTORY=path, HARDWARE=h100-sxm5-x8 and OS=ubuntu-22.04 are required))

@@ -81,6 +81,12 @@ def verified(proof: Mapping[str, bytes], name: str) -> str:
             done = gnupg.verify(home / "keyring.gpg", home / SIGNATURE, home / MANIFEST)
         except BundleError as error:
             raise _unsigned(name, str(error)) from error
+    if done.of_the_future:
+        raise BundleDamaged(
+            f"{name}: its signature was made {done.of_the_future}, which is later than the clock of this machine "
+            "shows, so it cannot be verified. Correct the wrong clock (timedatectl; chronyc makestep); if it was that "
+            "of the machine that made the bundle, make it again."
+        )
     if done.key is None or keys != [done.key]:
         reasons = gnupg.BAD | {"": f"{KEY} contains {len(keys)} keys" if len(keys) != 1 else "there is no valid one"}
         raise _unsigned(name, reasons[done.bad or ""])

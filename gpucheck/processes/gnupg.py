@@ -7,8 +7,9 @@ import hashlib
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 from typing import NamedTuple, TypeAlias
 
 from gpucheck.processes.temporary import temporary_folder
@@ -60,6 +61,13 @@ class Verified(NamedTuple):
     def bad(self) -> str | None:
         """The first status that makes the signature unacceptable."""
         return next((name for name in BAD if name in self.statuses), None)
+
+    @property
+    def of_the_future(self) -> str:
+        """When the signature was made, in UTC, if gpgv rejects it as later than this machine's clock; else empty."""
+        row = self.statuses.get("ERRSIG", [])
+        seconds = int(row[6]) if len(row) > 6 and row[6].isdecimal() else 0
+        return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d %H:%M} UTC" if seconds > time() else ""
 
 
 def gpg(home: Path | None, *arguments: str | Path, seconds: float | None = None) -> Finished:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from gpucheck.bundle import folder
+from gpucheck.bundle import folder, signing
 from gpucheck.bundle.contents import (
     KEY,
     MANIFEST,
@@ -292,3 +292,21 @@ def test_the_record_of_what_was_taken_has_the_name_of_no_group(key, tmp_path):
     take(bundle(tmp_path / "medium", key, groups=groups), tmp_path / "site", key.fingerprint)
 
     assert "packages/a.deb" in json.loads((tmp_path / "site/taken.json").read_text())
+
+
+def test_a_bundle_of_a_machine_whose_clock_is_ahead_names_the_clock():
+    """A site without a network has no time server either, and making the bundle again would have changed nothing."""
+    later = "20400101T000000"
+    with gnupg.homes() as home, gnupg.agent(home):
+        manifest, signature = home / "m", home / "m.asc"
+        manifest.write_bytes(b"{}")
+        words: tuple[tuple[str | Path, ...], ...] = (
+            ("--passphrase", "", "--quick-gen-key", "gpucheck bundle", "rsa3072", "sign", "never"),
+            ("--armor", "--detach-sign", "--output", signature, manifest),
+            ("--armor", "--export"),
+        )
+        key = [gnupg.gpg(home, "--faked-system-time", later, *some).stdout for some in words][-1]
+        proof = {MANIFEST: b"{}", SIGNATURE: signature.read_bytes(), KEY: key}
+
+    with pytest.raises(BundleDamaged, match=r"site/bundle: its signature was made 2040-01-01 00:00 UTC, which"):
+        signing.verified(proof, "site/bundle")

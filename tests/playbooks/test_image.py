@@ -1,11 +1,29 @@
 """An image: nothing of its plan runs yet. Its own kernel counts, services are enabled, and no program is started."""
 
+import subprocess
+
 import pytest
 
-from tests.playbooks.modules import answer_of, module, programs, shared
+from tests.playbooks.modules import PLAYBOOKS, answer_of, module, programs, shared
+from tests.playbooks.stubs import script
 
 host, plan_code, running = shared("host"), shared("host_plan"), shared("running")
 OFFLINE = {"LoadState": "loaded", "ActiveState": "inactive", "UnitFileState": "enabled"}
+
+
+@pytest.mark.parametrize(
+    ("hardware", "gpu"), [("h100-sxm5-x8", "8xh100-sxm5"), ("h100-pcie", "h100-pcie"), ("rtx-4090-x2", "2xrtx-4090")]
+)
+def test_make_names_the_hardware_as_the_playbook_does(tmp_path, hardware, gpu):
+    """Without a number it is one GPU. make image-plan asked for h100-pciexh100-pcie, where make image goes on."""
+    (tmp_path / "bin").mkdir()
+    script(tmp_path / "bin/gpucheck", '#!/bin/sh\necho "$*"\n')
+    script(tmp_path / "bin/python", "")
+    (tmp_path / ".provision").touch()
+    words = ["make", "-s", f"VENV={tmp_path}", "image-plan", f"HARDWARE={hardware}", "OS=ubuntu-22.04"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=PLAYBOOKS.parent)
+
+    assert done.stdout == f"stack plan --gpu {gpu} --os ubuntu-22.04 --spec stack.yml\n", done.stderr
 
 
 @pytest.fixture(autouse=True)
