@@ -161,6 +161,8 @@ def test_slurm_is_asked_drained_waited_for_and_resumed(case):
 NOT_OURS = [
     "IDLE+DRAIN Reason=bad fan",
     "DOWN*+NOT_RESPONDING Reason=Not responding",
+    # scontrol update state=fail: taken out of service by a person, because it is expected to fail.
+    "IDLE+FAIL Reason=fan is slow [ops@2026-11-23T05:00:00]",
     "IDLE+DRAIN Reason=gpucheck:gpu-lost g2 contact-support [root@2026-11-23T05:00:00]",
     "IDLE+DRAIN Reason=gpucheck: driver change",
     "IDLE+DRAIN Reason=gpucheck-provision: driver change failed [ops@2026-11-23T05:00:00]",
@@ -168,7 +170,7 @@ NOT_OURS = [
 ]
 
 
-@on(*sampled([Case(state, drain_with="slurm") for state in NOT_OURS], (0, 2)))
+@on(*sampled([Case(state, drain_with="slurm") for state in NOT_OURS], (0, 2, 3)))
 def test_a_node_that_is_drained_or_down_for_another_reason_stays_so(case):
     assert not case.failed
     assert case.calls
