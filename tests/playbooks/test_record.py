@@ -235,6 +235,23 @@ def test_a_file_that_came_back_stays_if_the_removal_is_interrupted_and_runs_agai
     assert path.read_text() == "# the site's own\n"
 
 
+@pytest.mark.parametrize("before", ["550-open", ""])
+def test_the_stream_of_before_is_that_of_before_the_first_plan_with_one(host, monkeypatch, before):
+    """With driver: keep none is planned, and the site's own was taken for none: it would not have come back."""
+    enabled = [before]
+    monkeypatch.setattr(plan_code, "enabled_stream", lambda module: enabled[0])
+    planned = {**host.plan, "module_stream": {"module": "nvidia-driver", "stream": "580-open"}}
+    begin(host)
+
+    for _ in range(2):
+        book.begin(Module({}), planned, host.extras)
+        # Ours from here on.
+        enabled[0] = "580-open"
+    begin(host)
+
+    assert book.leftovers(host.plan, [], host.extras)["stream"] == before
+
+
 def test_the_folder_of_drop_ins_goes_with_the_last_of_them_alone(host):
     ours, theirs = host.folder / "nv.service.d/10-gpucheck.conf", host.folder / "other.service.d/10-gpucheck.conf"
     for path in (ours, theirs):

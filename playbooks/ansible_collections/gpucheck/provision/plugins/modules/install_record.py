@@ -33,8 +33,12 @@ def begin(module, plan, extras):
         "files": files,
         "keys": baseline.get("keys", extras["keys"]),
         "adopted": dict(baseline.get("adopted", {}), **adopted),
-        "stream": baseline.get("stream", (host_plan.enabled_stream(stream["module"]) or "") if stream else ""),
     }
+    # Not before a plan has one: with driver: keep, it is no stream of gpucheck.
+    if "stream" in baseline:
+        wanted["stream"] = baseline["stream"]
+    elif stream:
+        wanted["stream"] = host_plan.enabled_stream(stream["module"]) or ""
     if wanted != baseline:
         write(module, record.BASELINE, as_bytes(wanted), SECRET_MODE)
         changed = True
