@@ -26,7 +26,7 @@ def test_sizes_are_what_the_site_states(batch, changing, fleet, sizes):
     assert plugin.sizes(batch, changing, fleet) == sizes
 
 
-@pytest.mark.parametrize("batch", ["ten", "-3", "0", 0, "%", [1, "x"], "0%"])
+@pytest.mark.parametrize("batch", ["ten", "-3", "0", 0, "%", [1, "x"], "0%", []])
 def test_what_is_no_size_is_refused(batch):
     with pytest.raises(ValueError, match=r".*"):
         plugin.sizes(batch, 5, 10)

@@ -19,7 +19,7 @@ KEEPER = "batch-{:03}"
 def sizes(batch, changing, fleet):
     """Hosts of each batch. batch: a number, a share of the fleet such as 10%, or a list of those whose last repeats."""
     steps = batch if isinstance(batch, list) else [batch]
-    wanted = [count(step, fleet) for step in steps]
+    wanted = [count(step, fleet) for step in steps or [0]]
     found = []
     while sum(found) < changing:
         step = wanted[min(len(found), len(wanted) - 1)]
