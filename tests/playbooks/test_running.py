@@ -10,9 +10,11 @@ LINE = (
     'options nvidia NVreg_CoherentGPUMemoryMode=driver NVreg_RegistryDwords="PeerMappingOverride=1" '
     "NVreg_UsePageAttributeTable=0x1\n"
 )
+# As the driver prints it (nv_procfs_read_params of its source): unsigned, and one option under another name.
 IN_FORCE = """ResmanDebugLevel: 4294967295
-RestrictProfilingToAdminUsers: 1
+DeviceFileMode: 432
 UsePageAttributeTable: 1
+RmProfilingAdminOnly: 1
 CoherentGPUMemoryMode: "driver"
 RegistryDwords: "PeerMappingOverride=1"
 """
@@ -76,7 +78,22 @@ def test_an_option_that_waits_for_a_reboot_is_said_with_both_values(params):
     ]
 
 
-def test_an_option_that_this_driver_does_not_have_is_named(params):
+@pytest.mark.parametrize("option", ["RestrictProfilingToAdminUsers=1", "DeviceFileMode=0660", "ResmanDebugLevel=-1"])
+def test_an_option_is_in_force_under_the_name_and_in_the_form_that_the_driver_prints(params, option):
+    """Every host with the first one, which profilers need, failed after its driver had changed."""
+    assert running.not_in_force(with_options(f"options nvidia NVreg_{option}\n"), params) == []
+
+
+def test_an_option_that_the_driver_has_and_does_not_print_is_no_difference(params, tools):
+    program(tools, "modinfo", "NVreg_EnableNonblockingOpen:int\\nNVreg_RmNvlinkBandwidth:charp\\n")
+
+    assert running.not_in_force(with_options("options nvidia NVreg_RmNvlinkBandwidth=HALF\n"), params) == []
+    assert running.not_in_force(with_options("options nvidia NVreg_RmNvlink=HALF\n"), params) == [
+        "the loaded module has no option NVreg_RmNvlink"
+    ]
+
+
+def test_an_option_that_this_driver_does_not_have_is_named(params, tools):
     wanted = with_options("options nvidia NVreg_Unheard=0\n")
 
     assert running.not_in_force(wanted, params) == ["the loaded module has no option NVreg_Unheard"]

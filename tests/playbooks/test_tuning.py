@@ -58,7 +58,7 @@ def test_a_kernel_without_the_setting_is_no_difference(root):
 
 def test_what_a_container_may_not_set_is_left_and_said(root, monkeypatch):
     """/proc/sys is mounted read-only there."""
-    monkeypatch.setattr(tuning, "writable", lambda path: False)
+    monkeypatch.setattr(tuning.os, "access", lambda path, mode: False)
     wanted = plan((NUMA, "0", "kernel.numa_balancing"))
     assert "is not writable" in tuning.state(wanted, str(root))["left"][0]
 

@@ -72,16 +72,6 @@ def stream_before(module, name, enabled, seconds):
     return "the stream is unchanged"
 
 
-def tools(module, names, seconds, enabling=()):
-    """Install what the transaction builds on, as far as there is such a package.
-
-    If a local mirror carries dkms itself there is no release package of a repository with it, and none is needed:
-    the transaction fails with an error if dkms is missing nevertheless.
-    """
-    if names:
-        dnf(module, [*enabling, "--setopt=strict=0", "install", *names], seconds)
-
-
 def lock_versions(module, add=(), drop=(), path=VERSIONLOCK):
     """Change entries of the version lock's own list, atomically; other entries are kept.
 
@@ -99,7 +89,11 @@ def ground(module, order):
         change_stream(module, order["stream"], order["host"]["module_stream"], order["seconds"])
     plugin = [] if order["host"]["versionlock"] else [PLUGIN]
     names = order["prerequisites"] + order["compilers"] + plugin
-    tools(module, names, order["seconds"], dkms.enabling(order["dkms_source"]))
+    if names:
+        # If a local mirror carries dkms itself there is no release package of a repository with it, and none is needed:
+        # the transaction fails with an error if dkms is missing nevertheless.
+        words = [*dkms.enabling(order["dkms_source"]), "--setopt=strict=0", "install", *names]
+        dnf(module, words, order["seconds"])
     dkms.supply(module, order["dkms_source"], lambda words: dnf(module, words, order["seconds"]))
 
 

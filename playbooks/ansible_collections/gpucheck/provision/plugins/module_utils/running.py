@@ -33,6 +33,8 @@ OPTIONS_FILE = "/etc/modprobe.d/gpucheck-nvidia.conf"
 # The active options; the driver omits the prefix.
 PARAMS = "/proc/driver/nvidia/params"
 OPTION = re.compile(r'NVreg_(\w+)=("[^"]*"|\S+)')
+# The one that the driver shows under another name (nv-reg.h of its source).
+SHOWN_AS = {"RestrictProfilingToAdminUsers": "RmProfilingAdminOnly"}
 
 
 def not_in_force(plan, path=PARAMS):
@@ -43,20 +45,29 @@ def not_in_force(plan, path=PARAMS):
     words = []
     planned = "".join(row["content"] for row in plan["files"] if row["path"] == OPTIONS_FILE)
     for name, value in OPTION.findall(planned):
-        now = seen.get(name)
-        if now is None:
+        now = seen.get(SHOWN_AS.get(name, name))
+        if now is None and not hidden(name):
             words.append(f"the loaded module has no option NVreg_{name}")
-        elif number(now.strip(' "')) != number(value.strip('"')):
+        elif now is not None and number(now.strip(' "')) != number(value.strip('"')):
             words.append("the module option NVreg_{} is {}, planned {}".format(name, now.strip(), value.strip('"')))
     return words
 
 
 def number(value):
-    """The value as a number where it is one: the driver shows 0x10 as 16."""
+    """The value as a number where it is one: the driver shows 0x10 as 16, 0660 as 432 and -1 as 4294967295."""
+    octal = re.match(r"0[0-7]+\Z", value)
     try:
-        return int(value, 0)
+        return int(value, 8 if octal else 0) & 0xFFFFFFFF
     except ValueError:
         return value
+
+
+def hidden(name):
+    """Whether the module has this option and does not show it, such as RmNvlinkBandwidth."""
+    try:
+        return f"NVreg_{name}:" in command(["modinfo", "-F", "parm", "nvidia"])
+    except Unreadable:
+        return False
 
 
 # What counts as enabled, both for the comparison and for the change.

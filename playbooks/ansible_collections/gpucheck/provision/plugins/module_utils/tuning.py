@@ -31,7 +31,8 @@ def settings(plan, root="/"):
         found = sorted(glob.glob(os.path.join(root, row["path"].lstrip("/"))))
         other = [(path, current(text(path) or "")) for path in found]
         other = [(path, seen) for path, seen in other if seen != row["value"]]
-        refused = [path for path, _ in other if not writable(path)]
+        # Root may not write on a read-only file system, as in a container.
+        refused = [path for path, _ in other if not os.access(path, os.W_OK)]
         if not found:
             left.append("{}: this kernel has no {}".format(row["name"], row["path"]))
         elif refused:
@@ -39,11 +40,6 @@ def settings(plan, root="/"):
         else:
             ready += [{"path": path, "value": row["value"], "seen": seen, "name": row["name"]} for path, seen in other]
     return ready, left
-
-
-def writable(path):
-    """Return whether root may write here: not on a read-only file system, as in a container."""
-    return os.access(path, os.W_OK)
 
 
 def why_not(path, root="/"):
