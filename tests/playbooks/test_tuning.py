@@ -56,6 +56,18 @@ def test_a_kernel_without_the_setting_is_no_difference(root):
     assert tuning.state(wanted, str(root))["left"] == ["kernel.none: this kernel has no /proc/sys/kernel/none"]
 
 
+def test_a_governor_that_the_processors_driver_lacks_is_left_and_said(root):
+    """intel_pstate has no schedutil, and the kernel rejects it: the host failed after its driver had changed."""
+    for cpu in "01":
+        put(root, f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_available_governors", "performance powersave \n")
+
+    state = tuning.state(plan((GOVERNORS, "schedutil", "the CPU governor")), str(root))
+
+    assert state["live"] == []
+    assert state["left"] == ["the CPU governor stays powersave: this host offers performance powersave"]
+    assert len(tuning.state(plan((GOVERNORS, "performance", "the CPU governor")), str(root))["live"]) == 1
+
+
 def test_what_a_container_may_not_set_is_left_and_said(root, monkeypatch):
     """/proc/sys is mounted read-only there."""
     monkeypatch.setattr(tuning.os, "access", lambda path, mode: False)
@@ -79,13 +91,13 @@ def test_a_file_that_was_changed_is_a_difference(root):
     path.write_text("a = 2\n")
 
     assert tuning.differences(wanted, str(root)) == [f"{path} is missing or different"]
-    assert tuning.paths(wanted) == [str(path)]
+    assert [row["path"] for row in tuning.wanted(wanted)["files"]] == [str(path)]
 
 
 def test_a_plan_without_tuning_says_nothing(root):
     for empty in ({}, {"tuning": {}}):
         assert tuning.state(empty, str(root)) == {"wrong_files": [], "live": [], "left": []}
-        assert tuning.paths(empty) == []
+        assert tuning.wanted(empty)["files"] == []
 
 
 @pytest.mark.parametrize(

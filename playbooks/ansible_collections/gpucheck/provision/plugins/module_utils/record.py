@@ -47,7 +47,7 @@ def planned_holds(plan):
 
 def planned_paths(plan):
     """Every file that a plan puts on the host or replaces: its own ones, the sources and their keys."""
-    found = [row["path"] for row in plan["files"]] + archive.paths(plan) + tuning.paths(plan)
+    found = [row["path"] for row in plan["files"] + tuning.wanted(plan)["files"]] + archive.paths(plan)
     found += options.paths(plan)
     for repository in package_repository.planned(plan):
         found += package_repository.all_paths(repository)

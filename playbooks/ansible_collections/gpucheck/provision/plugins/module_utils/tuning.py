@@ -14,10 +14,6 @@ def wanted(plan):
     return plan.get("tuning") or {"files": [], "live": []}
 
 
-def paths(plan):
-    return [row["path"] for row in wanted(plan)["files"]]
-
-
 def current(content):
     """Return the active value: of ``always [madvise] never`` the one in brackets, of several with one space each."""
     chosen = CHOSEN.search(content)
@@ -31,18 +27,21 @@ def settings(plan, root="/"):
         found = sorted(glob.glob(os.path.join(root, row["path"].lstrip("/"))))
         other = [(path, current(text(path) or "")) for path in found]
         other = [(path, seen) for path, seen in other if seen != row["value"]]
-        # Root may not write on a read-only file system, as in a container.
-        refused = [path for path, _ in other if not os.access(path, os.W_OK)]
+        refused = [(seen, why) for path, seen in other for why in [why_not(path, row["value"], root)] if why]
         if not found:
             left.append("{}: this kernel has no {}".format(row["name"], row["path"]))
         elif refused:
-            left.append("{} stays {}: {}".format(row["name"], dict(other)[refused[0]], why_not(refused[0], root)))
+            left.append("{} stays {}: {}".format(row["name"], *refused[0]))
         else:
             ready += [{"path": path, "value": row["value"], "seen": seen, "name": row["name"]} for path, seen in other]
     return ready, left
 
 
-def why_not(path, root="/"):
+def why_not(path, value, root="/"):
+    """Why root cannot set this, "" if it can: a container has a read-only file system, a processor few governors."""
+    if os.access(path, os.W_OK):
+        offered = text(os.path.join(os.path.dirname(path), "scaling_available_governors"))
+        return "" if offered is None or value in offered.split() else f"this host offers {offered}"
     if os.path.exists(os.path.join(root, "run/systemd/container")) or os.path.exists(os.path.join(root, ".dockerenv")):
         return "a container cannot change its host's kernel; set it on the host"
     return f"{path} is not writable"
