@@ -7,7 +7,9 @@ import click
 
 from gpucheck.cli._shared.common import (
     DIRECTORY,
+    FILE,
     Problem,
+    become,
     messages_option,
     nodes_option,
     note,
@@ -17,9 +19,6 @@ from gpucheck.cli._shared.common import (
 )
 from gpucheck.cli._shared.progress import steps
 from gpucheck.model.finding import EXIT_STATUS, Verdict
-
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell exits
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -81,16 +80,11 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         ) from error
     for name, why in vetted.bad.items():
         note(f"gpucheck: {name}: {why}")
-    if not environment:
-        note(
-            f"gpucheck: {len(vetted.good)} of {len(peers)} nodes pass, and the job needs {wanted}: not started. The "
-            f"reasons are in {lists / FAILING}. Give more nodes and a larger --spare."
-        )
-        return EXIT_STATUS[Verdict.FAIL]
-    note(f"gpucheck: {wanted} of {len(peers)} nodes in {vetted.seconds:.0f} s: {','.join(chosen)}")
-    try:
-        os.execvpe(command[0], command, environment)  # noqa: S606 - what the user asked
-    except FileNotFoundError:
-        raise Problem(f"{command[0]}: command not found.", NOT_FOUND) from None
-    except OSError as error:
-        raise Problem(f"{command[0]}: cannot be run: {error.strerror}.", NOT_RUNNABLE) from error
+    if environment:
+        note(f"gpucheck: {wanted} of {len(peers)} nodes in {vetted.seconds:.0f} s: {','.join(chosen)}")
+        become(command, environment)
+    note(
+        f"gpucheck: {len(vetted.good)} of {len(peers)} nodes pass, and the job needs {wanted}: not started. The "
+        f"reasons are in {lists / FAILING}. Give more nodes and a larger --spare."
+    )
+    return EXIT_STATUS[Verdict.FAIL]

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._shared.common import Problem, fault_option, no_machine, note, start_simulation
+from gpucheck.cli._shared.common import Problem, become, fault_option, no_machine, note, start_simulation
 from gpucheck.cli._shared.completion import PROFILE
 from gpucheck.printable import printable
-
-NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell exits
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -60,11 +58,11 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     if profile is None:
         raise Problem("no machine to simulate. Name one: gpucheck simulate PROFILE -- COMMAND (see: gpucheck profiles)")
-    more_faults, own_directory, own_mount, words = _options_after_profile(command)
-    directory, mount = own_directory or directory, own_mount or mount
-    if (words and words[0] in ("--fault", "-o", "--output")) or (not words and (directory is None or mount)):
+    more = _after_profile(command)
+    directory, mount, words = more.params["directory"] or directory, more.params["mount"] or mount, more.args
+    if not words and (directory is None or mount):
         raise Problem("no command to run. Write it after --, for example: gpucheck simulate PROFILE -- gpustat")
-    chosen = (*faults, *more_faults)
+    chosen = (*faults, *more.params["faults"])
     if directory is None:
         start_simulation(profile, chosen)
     else:
@@ -83,18 +81,11 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
 
 def _run(words: list[str]) -> None:
-    """Become the command. Taking our place rather than being our child: status, signals, terminal are its own."""
     library = os.path.join(os.environ["GPUCHECK_SIMULATOR"], "lib")  # noqa: PTH118 - a search path, no file
     search = [library, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     environment = {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(search)}
-    try:
-        os.execvpe(words[0], words, environment)  # noqa: S606 - arguments are a list, never a shell line
-    except FileNotFoundError as error:
-        instead = " nvidia-smi is simulated with --mount: gpucheck simulate PROFILE --mount -- nvidia-smi."
-        hint = instead if words[0] == "nvidia-smi" else ""
-        raise Problem(f"{words[0]}: command not found on PATH.{hint}", NOT_FOUND) from error
-    except OSError as error:
-        raise Problem(f"{words[0]}: cannot be run: {error.strerror}.", NOT_RUNNABLE) from error
+    instead = " nvidia-smi is simulated with --mount: gpucheck simulate PROFILE --mount -- nvidia-smi."
+    become(words, environment, instead if words[0] == "nvidia-smi" else "")
 
 
 def _mount() -> None:
@@ -124,25 +115,8 @@ def _make(profile: str, faults: Iterable[str], directory: Path) -> None:
     os.environ["GPUCHECK_SIMULATOR"] = str(directory.resolve())
 
 
-def _options_after_profile(words: tuple[str, ...]) -> tuple[list[str], str | None, bool, list[str]]:
-    """Our own options may also stand between PROFILE and the command; from ``--`` on everything is the command's."""
-    faults: list[str] = []
-    directory: str | None = None
-    mount = False
-    rest = list(words)
-    while rest and rest[0] != "--":
-        if rest[0] == "--mount":
-            mount = True
-            del rest[0]
-            continue
-        name, equals, value = rest[0].partition("=")
-        if name not in ("--fault", "--output", "-o") or (not equals and len(rest) == 1):
-            break
-        taken = 1 if equals else 2
-        value = value if equals else rest[1]
-        rest = rest[taken:]
-        if name == "--fault":
-            faults.append(value)
-        else:
-            directory = value
-    return faults, directory, mount, rest[1:] if rest[:1] == ["--"] else rest
+def _after_profile(words: tuple[str, ...]) -> click.Context:
+    """Our own options may also stand between PROFILE and the command; what is left are the words of the command."""
+    own: list[click.Parameter] = [one for one in COMMAND.params if isinstance(one, click.Option)]
+    again = click.Command("simulate", params=own)
+    return again.make_context("simulate", list(words), allow_extra_args=True, allow_interspersed_args=False)

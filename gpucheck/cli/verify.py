@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,13 +50,14 @@ STEPS = "NAME|TAG,..."
 @several("--only", STEPS, "Run only these steps (list: gpucheck explain). Repeatable.", shell_complete=STEP)
 @several("--skip", STEPS, "Skip these steps. Repeatable.", shell_complete=STEP)
 @click.option(
-    "--expect", type=click.Path(path_type=Path), metavar="FILE", help="Compare the host with expectations (YAML)."
-)
-@click.option(
+    "--expect",
     "--baseline",
+    "compared_with",
+    multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Compare the host with an earlier JSON report of its own: regressions, bandwidth, error rates.",
+    help="Compare the host with expectations (YAML), or with an earlier JSON report of its own: regressions, "
+    "bandwidth, error rates. Repeatable.",
 )
 @click.option(
     "--window",
@@ -75,8 +75,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     level: "Level",
     only: tuple[str, ...],
     skip: tuple[str, ...],
-    expect: Path | None,
-    baseline: Path | None,
+    compared_with: tuple[Path, ...],
     window: float | None,
     fail_on: str,
     timeout: float,
@@ -95,9 +94,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     if window is not None and recording is not None:
         raise Problem("--window: a recording has its own two readings. Remove --window or --from.")
-    # Both files are read and validated before anything is measured.
-    given = ((expect, _expectations), (baseline, partial(_baseline, source=host)))
-    compared = tuple(read(path) for path, read in given if path is not None)
+    # The files are read and validated before anything is measured.
+    compared = tuple(_comparison(path, host) for path in compared_with)
     # To load the measurements takes as long as all checks.
     steps = run.quick_steps() if level == "quick" and not only and not skip else run.all_steps()
     # They are compared with what this step records.
@@ -137,11 +135,28 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     return exit_status((finding.verdict for finding in report.findings), fail_on)
 
 
-def _expectations(path: Path) -> "Comparison":
+def _comparison(path: Path, source: "Source") -> "Comparison":
+    """What a file is compared as: reports, and nothing else, have a key schema. Raises Problem."""
+    from gpucheck.fleet.read import MAX_BYTES
+
+    forged = _forged(path) if os.geteuid() == 0 else None
+    content = read_bytes(path, MAX_BYTES, "Give another file")
+    if b'"schema"' not in content:
+        return _expectations(path, content)
+    if forged is not None:
+        raise Problem(
+            f"{path}: not read: {forged}, so another user may have written it. Keep the baseline where only root "
+            f"writes: install -D -m 600 {path.name} /var/lib/gpucheck/{path.name}"
+        )
+    return _baseline(path, content, source)
+
+
+def _expectations(path: Path, content: bytes) -> "Comparison":
     from gpucheck import comparison
     from gpucheck.foreign.documents import DocumentProblem
 
-    content = read_bytes(path, comparison.MAX_BYTES, "Give another file with --expect")
+    if len(content) > comparison.MAX_BYTES:
+        raise Problem(f"{path}: larger than {comparison.MAX_BYTES >> 20} MiB. Give another file with --expect.")
     try:
         expected = comparison.read(content, str(path))
     except DocumentProblem as problem:
@@ -150,16 +165,11 @@ def _expectations(path: Path) -> "Comparison":
     return lambda report: comparison.evaluate(report, expected)
 
 
-def _baseline(path: Path, source: "Source") -> "Comparison":
+def _baseline(path: Path, content: bytes, source: "Source") -> "Comparison":
     from gpucheck import comparison
     from gpucheck.processes.deadline import StuckError, in_time
 
-    if os.geteuid() == 0 and (reason := _forged(path)) is not None:
-        raise Problem(
-            f"{path}: not read: {reason}, so another user may have written it. Keep the baseline where only root "
-            f"writes: install -D -m 600 {path.name} /var/lib/gpucheck/{path.name}"
-        )
-    before = read_report(path)
+    before = _report(path, content)
     try:
         name = in_time("host name", lambda: source.read("system").system.hostname, HOST_S)
     except StuckError:
@@ -181,12 +191,11 @@ def _forged(path: Path) -> str | None:
     return None
 
 
-def read_report(path: Path) -> "Report":
+def _report(path: Path, content: bytes) -> "Report":
     """The one host report in a file. Raises Problem."""
-    from gpucheck.fleet.read import MAX_BYTES, verified
+    from gpucheck.fleet.read import verified
 
     advice = "Give the JSON report of one host with --baseline: gpucheck verify --format json -o FILE"
-    content = read_bytes(path, MAX_BYTES, advice)
     try:
         return verified(content)
     except ValueError as error:

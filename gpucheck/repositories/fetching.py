@@ -2,7 +2,6 @@
 
 import netrc
 import os
-import ssl
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -44,18 +43,13 @@ class Network:
     """Files from the network, by the proxies of the environment. Raises ValueError for files that cannot be used.
 
     seconds: for one file: looking up the name, connecting, TLS, redirects, headers, content and another try.
-    netrc_file: credentials by host name; ca_file: authorities, PEM.
+    netrc_file: credentials by host name.
     """
 
-    def __init__(self, seconds: float = 60.0, netrc_file: Path | None = None, ca_file: Path | None = None) -> None:
+    def __init__(self, seconds: float = 60.0, netrc_file: Path | None = None) -> None:
         self.seconds = seconds
-        try:
-            with _named(ca_file) as authorities:
-                context = ssl.create_default_context(cafile=authorities)
-        except (OSError, ssl.SSLError) as error:
-            raise ValueError(f"{ca_file}: not a usable certificate: {error}") from error
         self.credentials = _credentials(netrc_file)
-        self.opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _SameKindRedirects())
+        self.opener = urllib.request.build_opener(_SameKindRedirects())
 
     def get(self, url: str, most: int) -> bytes:
         """Return the content of a URL, in time and whatever the server sends."""
@@ -190,11 +184,8 @@ def _credentials(path: Path | None) -> Mapping[str, tuple[str, str]]:
 
 
 @contextmanager
-def _named(path: Path | None) -> Iterator[str | None]:
+def _named(path: Path) -> Iterator[str]:
     """A name for libraries that open files themselves, of a file that is open: regular and of a usual size."""
-    if path is None:
-        yield None
-        return
     with opened(path) as file:
         if os.fstat(file.fileno()).st_size > MOST_ACCESS:
             raise UnreadableInput(str(path), f"larger than {MOST_ACCESS >> 20} MiB")

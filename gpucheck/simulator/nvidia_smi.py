@@ -221,28 +221,23 @@ def _processes(gpu: Gpu) -> Iterator[str]:
 
 def xml(gpus: list[Gpu], head: dict[str, str], profile: str) -> Iterator[str]:
     """The lines of ``nvidia-smi -q -x``."""
-    from html import escape
+    from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
     yield from ('<?xml version="1.0" ?>', '<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">')
-    yield from (f"<!-- SIMULATED by gpucheck: {profile} -->", "<nvidia_smi_log>")
+    yield f"<!-- SIMULATED by gpucheck: {profile} -->"
+    root = Element("nvidia_smi_log")
     for name, value in (*head.items(), ("Attached GPUs", str(len(gpus)))):
-        tag = name.lower().replace(" ", "_")
-        yield f"\t<{tag}>{escape(value, quote=False)}</{tag}>"
+        SubElement(root, name.lower().replace(" ", "_")).text = value
     for gpu in gpus:
-        yield f'\t<gpu id="{gpu.bus_id}">'
-        above: list[str] = []
+        top = SubElement(root, "gpu", id=gpu.bus_id)
         for row in (row for row in rows() if row.label):
             *parents, tag = row.element
-            same = 0
-            while same < min(len(above), len(parents)) and above[same] == parents[same]:
-                same += 1
-            yield from ("\t" * (depth + 2) + f"</{above[depth]}>" for depth in range(len(above) - 1, same - 1, -1))
-            yield from ("\t" * (depth + 2) + f"<{parents[depth]}>" for depth in range(same, len(parents)))
-            above = parents
-            yield "\t" * (len(parents) + 2) + f"<{tag}>{escape(gpu.shown(row), quote=False)}</{tag}>"
-        yield from ("\t" * (depth + 2) + f"</{above[depth]}>" for depth in range(len(above) - 1, -1, -1))
-        yield "\t</gpu>"
-    yield "</nvidia_smi_log>"
+            above = top
+            for parent in parents:
+                above = above[-1] if len(above) and above[-1].tag == parent else SubElement(above, parent)
+            SubElement(above, tag).text = gpu.shown(row)
+    indent(root, "\t")
+    yield from tostring(root, "unicode", short_empty_elements=False).splitlines()
 
 
 def csv(gpus: list[Gpu], head: dict[str, str], names: list[str], style: list[str]) -> Iterator[str]:

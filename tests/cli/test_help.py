@@ -67,10 +67,7 @@ def test_list_of_commands_has_short_lines_without_a_period():
 
 
 def test_no_command_has_more_than_twelve_options():
-    """--timeout, which most commands have, is not counted.
-
-    Two have 13: a plan is of a host in the lock file, or of one that options describe; verify runs each kind of check.
-    """
+    """--timeout, which most commands have, is not counted."""
     names = [name.rpartition(" ")[0] for name, option in OPTIONS.items() if "--timeout" not in option.opts]
 
-    assert {name for name in names if names.count(name) > 12 + (name in ("stack plan", "verify"))} == set()
+    assert {name for name in names if names.count(name) > 12} == set()

@@ -27,7 +27,6 @@ COMMANDS = {
     "stack check --lock": ("stack", "check", "--simulate", "h200-x1", "--lock", "FILE"),
     "check-repositories --lock": ("stack", "check-repositories", "--lock", "FILE"),
     "check-repositories --netrc": (*READ, "--netrc", "FILE"),
-    "check-repositories --ca-file": (*READ, "--ca-file", "FILE"),
     "bundle order --lock": ("bundle", "order", "--lock", "FILE", "-o", "orders"),
     "bundle order --facts": ("bundle", "order", "--lock", "lock.yml", "--facts", "FILE", "-o", "orders"),
     "fleet report --labels": ("fleet", "report", "reports", "--labels", "FILE"),

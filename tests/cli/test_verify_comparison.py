@@ -58,7 +58,6 @@ def test_a_host_is_held_against_its_earlier_report(run, earlier):
         (lambda text: text.replace('"simulated": true', '"simulated": false', 1), "is a report of real hardware"),
         (lambda text: text[: len(text) // 2], "it is cut off"),
         (lambda text: text + text, "more than one document"),
-        (lambda text: "", "it is cut off, or it is not JSON"),
         (lambda text: text.replace("gpucheck.report/1", "gpucheck.fleet/1", 1), "not a report"),
         (lambda text: text.replace('"evidence":["', '"evidence":[1,"', 1), "not a report of gpucheck verify"),
     ],
@@ -75,6 +74,15 @@ def test_a_baseline_of_another_host_or_a_damaged_one_is_refused(run, earlier, tm
     assert not (tmp_path / "never").exists()
 
 
+def test_both_kinds_of_files_are_compared_in_one_run(run, earlier, tmp_path):
+    site = tmp_path / "site.yml"
+    site.write_text("gpus: {count: 9}\n")
+    words = ("--only", "driver", "--expect", str(site), "--expect", str(earlier))
+    status, out, _ = run(*QUICK, *words, "--format", "json")
+    found = {(f["check"], f["verdict"]) for f in json.loads(out)["findings"]}
+    assert (status, {("expectations", "fail"), ("baseline", "pass")} - found) == (2, set())
+
+
 def test_expectations_are_read_before_the_run_and_judged_after_it(run, tmp_path):
     site = tmp_path / "site.yml"
     site.write_text("gpus: {count: 8}\nfloors: {p2p_uni_gb_s: 300}\n")
@@ -86,18 +94,21 @@ def test_expectations_are_read_before_the_run_and_judged_after_it(run, tmp_path)
     assert f"{site}:1: gpus.count" in out
 
 
+@pytest.mark.parametrize("option", ["--expect", "--baseline"])
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ("", "{}: there is nothing in it"),
+        ("#" * (1 << 20) + "\n", "{}: larger than 1 MiB"),
         ("gpus:\n  cuont: 8\n", "{}:2: gpus.cuont: no such key. Did you mean count? Known here: count, "),
         (None, "{}: cannot be read: No such"),
     ],
 )
-def test_a_typo_in_the_expectations_is_named(run, tmp_path, text, words):
+def test_expectations_that_are_none_are_named_with_either_name_of_the_option(run, tmp_path, option, text, words):
     site = tmp_path / "site.yml"
     if text is not None:
         site.write_text(text)
-    status, out, err = run(*QUICK, "--expect", str(site), "-o", str(tmp_path / "never"))
+    status, out, err = run(*QUICK, option, str(site), "-o", str(tmp_path / "never"))
 
     assert (status, out) == (64, "")
     assert words.format(site) in err

@@ -118,11 +118,9 @@ def test_credentials_come_from_the_url_or_from_netrc_and_stay_out_of_messages(ur
     assert without_credentials("https://a:b@host/x?y") == "https://host/x?y"
 
 
-def test_files_of_access_that_cannot_be_used_are_named(tmp_path):
-    bad = tmp_path / "bad.pem"
-    bad.write_text("no certificate")
-    with pytest.raises(ValueError, match=f"{bad}: not a usable certificate"):
-        network(ca_file=bad)
+def test_a_file_of_access_that_cannot_be_used_is_named(tmp_path):
+    bad = tmp_path / "netrc"
+    bad.write_text("no access")
     with pytest.raises(ValueError, match=f"{bad}: not a usable netrc file"):
         network(netrc_file=bad)
 
@@ -197,7 +195,6 @@ def test_an_index_that_cannot_be_read_is_exit_3_and_a_changed_one_exit_2(site):
     [
         (["--group", "nope"], "the lock has no group 'nope'"),
         (["--index", ".", "--save", "x"], "--index reads saved indexes only"),
-        (["--ca-file", "lock.yml"], "not a usable certificate"),
         (["--netrc", "lock.yml"], "not a usable netrc file"),
         (["--save", "lock.yml/x"], "cannot be written"),
     ],

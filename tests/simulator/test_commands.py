@@ -95,7 +95,7 @@ def test_options_of_the_command_are_not_ours(gpucheck):
         (["p100-pcie-x2", "--fault", "nope", "--", "true"], 64, "unknown fault 'nope'"),
         (["p100-pcie-x2", "--fault=gpu-lost:gpu=5", "--", "true"], 64, "there is no GPU 5"),
         (["p100-pcie-x2", "--"], 64, "no command to run"),
-        (["p100-pcie-x2", "--fault"], 64, "no command to run"),
+        (["p100-pcie-x2", "--fault"], 64, "requires an argument"),
         (["p100-pcie-x2", "--", "no-such-command"], 127, "command not found on PATH"),
         (["p100-pcie-x2", "--", "/etc"], 126, "cannot be run"),
         ([], 64, "no machine to simulate"),

@@ -4,11 +4,11 @@ import errno
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -28,6 +28,8 @@ EXIT_NOTHING = EXIT_STATUS[Verdict.UNKNOWN]
 # Time limit for NVML: an unresponsive driver must not use up the time of a measurement.
 NVML_SECONDS = 20.0
 DAY = 86_400.0
+NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell exits
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 STDOUT = Path("-")
@@ -360,6 +362,16 @@ def replay_mark(source: "Source") -> str:
     redacted = ", redacted" if source.redacted else ""
     made = f"recorded on {one_line(source.recorded, STAMP)} by gpucheck {one_line(source.gpucheck, STAMP)}"
     return f"{made}{redacted}{simulated}\n"
+
+
+def become(command: Sequence[str], environment: Mapping[str, str], hint: str = "") -> NoReturn:
+    """Take the place of this process, so that status, signals and terminal are the command's own. Raises Problem."""
+    try:
+        os.execvpe(command[0], list(command), environment)  # noqa: S606 - arguments are a list, never a shell line
+    except FileNotFoundError as error:
+        raise Problem(f"{command[0]}: command not found on PATH.{hint}", NOT_FOUND) from error
+    except OSError as error:
+        raise Problem(f"{command[0]}: cannot be run: {error.strerror}.", NOT_RUNNABLE) from error
 
 
 def note(text: str) -> None:

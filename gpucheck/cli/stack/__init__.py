@@ -232,11 +232,10 @@ def plan_command(
         gpus: tuple[str, ...],
         os_name: str,
         arch: str | None,
-        nvswitches: int | None,
         spec: Path | None,
         kernel: str | None,
     ) -> Any:
-        target, stated = stack.target_of(expanded(gpus), os_name, arch, nvswitches=nvswitches), spec_of((), None, spec)
+        target, stated = stack.target_of(expanded(gpus), os_name, arch), spec_of((), None, spec)
         found = stack.resolve_target(target, stated)
         return found if isinstance(found, stack.Refusal) else described_plan(target, found, stated, kernel)
 
@@ -364,7 +363,6 @@ def check_command(
 )
 @click.option("--save", type=DIRECTORY, help="Also save the indexes in DIR, for --index or a bug report.")
 @click.option("--netrc", type=ExistingFile, help="Credentials of mirrors. Default: ~/.netrc.")
-@click.option("--ca-file", type=ExistingFile, help="Trust these certificate authorities, not the system's (PEM).")
 @output_options("text", "json")
 def repositories_command(
     lock_file: Path,
@@ -372,14 +370,13 @@ def repositories_command(
     index: Path | None,
     save: Path | None,
     netrc: Path | None,
-    ca_file: Path | None,
     format_: str,
     output: Path | None,
 ) -> int:
     """Compare planned packages with repository indexes.
 
     Fetches each index once, verifies its signature with the pinned key, and looks up every name, version and
-    dependency. Downloads no package and changes nothing. Uses https_proxy and no_proxy.
+    dependency. Downloads no package and changes nothing. Uses https_proxy, no_proxy and SSL_CERT_FILE.
 
     Exit status: 0 everything is there, 2 a package is missing or a repository is rejected, 3 an index could not be
     read.
@@ -390,13 +387,13 @@ def repositories_command(
     from gpucheck.repositories.comparison import to_text
     from gpucheck.repositories.fetching import Network, saved, saving
 
-    if index is not None and (save or netrc or ca_file):
-        raise Problem("--index reads saved indexes only: omit --save, --netrc and --ca-file.")
+    if index is not None and (save or netrc):
+        raise Problem("--index reads saved indexes only: omit --save and --netrc.")
     plans = guarded(lambda: _plans(lock_file, groups))
     now = datetime.now(timezone.utc)
     fetch: Fetch
     with usage_errors(ValueError):
-        fetch = saved(index) if index is not None else Network(netrc_file=netrc, ca_file=ca_file).get
+        fetch = saved(index) if index is not None else Network(netrc_file=netrc).get
     try:
         report = check_plans(plans, fetch if save is None else saving(fetch, save), now)
     except OSError as error:

@@ -129,12 +129,6 @@ def description_options(command: F) -> F:
             click.option(
                 "--arch", metavar="ARCH", help="CPU architecture: x86_64 or sbsa (aarch64). Default: from the GPU."
             ),
-            click.option(
-                "--nvswitches",
-                type=click.IntRange(min=0),
-                metavar="N",
-                help="NVSwitches on the PCI bus. Default: from the GPUs.",
-            ),
             click.option("--spec", type=ExistingFile, help="Stack specification for this host."),
         )
     ):
@@ -143,7 +137,7 @@ def description_options(command: F) -> F:
 
 
 def requested_host(
-    gpus: tuple[str, ...], os_name: str | None, arch: str | None, nvswitches: int | None, recording: Path | None
+    gpus: tuple[str, ...], os_name: str | None, arch: str | None, recording: Path | None
 ) -> "tuple[Target, Simulation | None, str]":
     """Return the host that the options describe, the simulation and the mark of a recording that it was read from.
 
@@ -158,12 +152,12 @@ def requested_host(
     if gpus and os_name:
         if recording or click.get_current_context().params["profile"]:
             raise Problem(f"--gpu and --os cannot be combined with {'--from' if recording else '--simulate'}.")
-        return target_of(expanded(gpus), os_name, arch, nvswitches=nvswitches), None, ""
+        return target_of(expanded(gpus), os_name, arch), None, ""
     source = this_host(recording)
     facts, marks = facts_of(source), (source.read("simulation").simulation, replay_mark(source))
     if gpus:
         system = f"{facts.os.id}-{facts.os.version}"
-        return target_of(expanded(gpus), system, arch or facts.arch, nvswitches=nvswitches), *marks
+        return target_of(expanded(gpus), system, arch or facts.arch), *marks
     if not facts.gpus:
         raise Problem(
             f"{facts.host}: no NVIDIA GPU on the PCI bus, nothing to resolve. "
@@ -175,8 +169,6 @@ def requested_host(
         facts = msgspec.structs.replace(facts, os=OsFacts(id=named.os_id, version=named.version, name=named.name))
     if arch:
         facts = msgspec.structs.replace(facts, arch=arch)
-    if nvswitches is not None:
-        facts = msgspec.structs.replace(facts, nvswitches=nvswitches)
     present, target = present_driver(facts), target_of_facts(facts)[0]
     return target if isinstance(present, str) else msgspec.structs.replace(target, present=present), *marks
 
