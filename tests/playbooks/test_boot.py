@@ -129,12 +129,24 @@ def test_an_apt_host_gets_a_file_and_a_menu_and_is_content_after_a_boot(host):
     assert "single iommu" not in (host.root / boot.GRUB_CONFIG).read_text()
 
 
-@pytest.mark.parametrize("line", ["linux16\t/boot/memtest86+.bin", "linux /memtest86+x64.efi console=ttyS0,115200"])
-def test_the_entry_of_a_memory_test_lacks_no_argument_of_the_kernel(host, line):
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("20_memtest86+", "linux16\t/boot/memtest86+.bin"),
+        ("20_memtest86+", "linux /memtest86+x64.efi console=ttyS0,115200"),
+        ("20_ipxe", "linux16 /boot/ipxe.lkrn"),
+        ("30_os-prober", "linux /boot/vmlinuz-6.12.0 root=/dev/sdb1"),
+        ("40_custom", "linux /boot/vmlinuz-6.1.0-38-amd64 root=/dev/sda1 init=/bin/sh"),
+    ],
+)
+def test_an_entry_that_is_not_one_of_this_systems_kernels_lacks_no_argument(host, source, line):
     """update-grub writes it without those of GRUB_CMDLINE_LINUX_DEFAULT, so that it would lack them for ever."""
     host.apply(plan("passthrough"))
-    menu = (host.root / boot.GRUB_CONFIG).read_text()
-    host.write(boot.GRUB_CONFIG, menu + f"menuentry 'Memory test' {{\n\t{line}\n}}\n")
+    parts = {"10_linux": (host.root / boot.GRUB_CONFIG).read_text(), source: f"menuentry 'x' {{\n\t{line}\n}}\n"}
+    marked = (
+        f"### BEGIN /etc/grub.d/{name} ###\n{part}### END /etc/grub.d/{name} ###\n" for name, part in parts.items()
+    )
+    host.write(boot.GRUB_CONFIG, "\n".join(marked))
     host.reboot()
 
     assert boot.differences(boot.state(plan("passthrough"))) == []

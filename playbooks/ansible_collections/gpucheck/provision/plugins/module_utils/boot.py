@@ -16,8 +16,9 @@ NOTE = "var/lib/gpucheck/kernel-arguments.json"
 GRUB_CONFIG = "boot/grub/grub.cfg"
 # What regenerates the boot entries, by package manager.
 TOOLS = {"apt": "update-grub", "dnf": "grubby"}
-# Without those of memory tests, which update-grub gives no argument.
-ENTRY = re.compile(r"^\s*linux(?:efi|16)?\s+(?!\S*/memtest)\S+\s*(.*)$", re.MULTILINE)
+# The kernels of this system. Memory tests, other systems and entries of a person get no argument from update-grub.
+OWN = re.compile(r"^### BEGIN /etc/grub.d/10_linux\w* ###$(.*?)^### END", re.MULTILINE | re.DOTALL)
+ENTRY = re.compile(r"^\s*linux(?:efi|16)?\s+\S+\s*(.*)$", re.MULTILINE)
 # Entries for repair keep the host's original arguments, for recovery.
 RECOVERY = re.compile(r"\b(recovery|single)\b")
 GRUBBY = re.compile(r'^args="(.*)"$', re.MULTILINE)
@@ -36,7 +37,8 @@ def noted(root="/"):
 def entries(manager, root="/"):
     """The arguments of every normal boot entry, as lines; none where they cannot be read."""
     if manager == "apt":
-        lines = ENTRY.findall(text(os.path.join(root, GRUB_CONFIG)) or "")
+        menu = text(os.path.join(root, GRUB_CONFIG)) or ""
+        lines = ENTRY.findall("\n".join(OWN.findall(menu)) or menu)
         return [line for line in lines if not RECOVERY.search(line)]
     try:
         return [line for line in GRUBBY.findall(command(["grubby", "--info=ALL"])) if not RECOVERY.search(line)]
