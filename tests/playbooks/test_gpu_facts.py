@@ -70,6 +70,20 @@ def test_devices_are_read_from_sysfs_by_class(facts):
     assert seen["kernel"] == "5.15.0-179-generic"
 
 
+def test_the_successor_of_nouveau_counts_where_it_has_a_gpu(facts, machine):
+    """nova_core is loaded for every GPU, and refuses those that it does not know."""
+    (machine / "root/sys/module/nouveau").rmdir()
+    (machine / "root/sys/module/nova_core").mkdir()
+    place = machine / "root/sys/bus/pci/drivers/NovaCore"
+    put(place, "bind")
+    assert facts()["nouveau_loaded"] is False
+
+    (place / "0000:3b:00.0").symlink_to("../../../../devices/pci0000:3b/0000:3b:00.0")
+    (machine / "root/sys/devices/pci0000:3b/0000:3b:00.0").mkdir(parents=True, exist_ok=True)
+
+    assert facts()["nouveau_loaded"] is True
+
+
 def test_rdma_cards_are_mellanox_functions_of_a_network_class(facts, machine):
     """InfiniBand and Ethernet; a card's management function and another vendor's card do not count."""
     for index, (vendor, kind) in enumerate((("15b3", "020000"), ("15b3", "080700"), ("8086", "020000"))):

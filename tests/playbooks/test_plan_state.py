@@ -85,7 +85,7 @@ def test_another_driver_version_beside_the_planned_one_is_a_stray(machine):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"nouveau_loaded": True}, "nouveau is loaded"),
+        ({"nouveau_loaded": True}, "nouveau or nova is loaded"),
         ({"driver": {**DRIVER, "loaded_version": "570.1.2"}}, "the loaded module is 570.1.2 proprietary"),
         ({"driver": {**DRIVER, "installed_flavour": "open"}}, "the installed one 580.178.04 open"),
     ],

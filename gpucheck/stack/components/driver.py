@@ -36,7 +36,8 @@ from gpucheck.stack.types import (
 from gpucheck.stack.versions import request
 
 Found = tuple[DriverChoice, Reasons]
-NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\n"
+# nova_core is its successor, which kernels 7.0 of Ubuntu have: it holds Turing, Ampere and Ada (Launchpad bug 2150845).
+NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\nblacklist nova_core\nblacklist nova_drm\n"
 
 VERSION = re.compile(r"\d{3}(\.\d{1,3}){1,2}")
 STATED = "the specification"
@@ -262,7 +263,7 @@ class Driver(Component):
             yield from rows.started(["nvidia-persistenced"])
 
     def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
-        """Yield files that block nouveau, set module options, and keep the driver at its version."""
+        """Yield files that block nouveau and nova, set module options, and keep the driver at its version."""
         if plan.stack.driver.kept:
             yield from _held(rows.text_of("pin-kept.txt")) if plan.apt else ()
             return

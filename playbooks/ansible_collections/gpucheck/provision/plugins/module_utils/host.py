@@ -20,6 +20,8 @@ from .readers.system import os_release, package_family
 
 SIMULATOR = "/run/gpucheck-simulator"
 PLATFORM_PYTHON = "/usr/libexec/platform-python"
+# The module; of its successor, which is loaded for every GPU and takes some, a GPU that it has.
+NOUVEAU = ("sys/module/nouveau", "sys/bus/pci/drivers/[Nn]ova*/*:*:*")
 OF_INTEREST = re.compile(
     r"nvidia|cuda|cudnn|nccl|^datacenter-gpu-manager|^gdr(copy|drv)|^libgdrapi|linux-headers|kernel-(uek-)?devel"
 )
@@ -208,7 +210,7 @@ def read_facts(host, simulator=SIMULATOR):
         "ofed": rdma.ofed(everything),
         "ofed_built": rdma.ofed_is_built(kernel),
         "driver": driver(root, kernel, everything),
-        "nouveau_loaded": not image() and os.path.isdir(os.path.join(root, "sys/module/nouveau")),
+        "nouveau_loaded": not image() and any(glob.glob(os.path.join(root, place)) for place in NOUVEAU),
         "secure_boot": False if image() else secure_boot(root),
         "kernels": safety.kernels(),
         "headers": kernels_with_headers(),

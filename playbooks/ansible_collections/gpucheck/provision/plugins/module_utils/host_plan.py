@@ -170,7 +170,7 @@ def reboot_reasons(plan, facts):
     driver = facts["driver"]
     reasons = []
     if "nouveau-loaded" in rules and facts["nouveau_loaded"]:
-        reasons.append("nouveau is loaded and uses the GPUs")
+        reasons.append("nouveau or nova is loaded and uses the GPUs")
     if "loaded-differs-from-installed" in rules and driver["loaded_version"]:
         loaded = (driver["loaded_version"], driver["loaded_flavour"])
         installed = (driver["installed_version"] or loaded[0], driver["installed_flavour"] or loaded[1])

@@ -18,10 +18,6 @@ def rows(plan, kind):
     return [row for name in host_plan.OPTIONS for row in part(plan, name, kind)]
 
 
-def paths(plan):
-    return [row["path"] for row in rows(plan, "files")]
-
-
 def live_root():
     """Where the running kernel shows itself: / or, on a simulated machine, its folder."""
     return os.path.join(host.SIMULATOR, "root") if host.simulation() is not None else "/"

@@ -47,8 +47,8 @@ def planned_holds(plan):
 
 def planned_paths(plan):
     """Every file that a plan puts on the host or replaces: its own ones, the sources and their keys."""
-    found = [row["path"] for row in plan["files"] + tuning.wanted(plan)["files"]] + archive.paths(plan)
-    found += options.paths(plan)
+    rows = plan["files"] + tuning.wanted(plan)["files"] + options.rows(plan, "files")
+    found = [row["path"] for row in rows] + archive.paths(plan)
     for repository in package_repository.planned(plan):
         found += package_repository.all_paths(repository)
     return found + adopt.noted(plan, stored(BASELINE))
