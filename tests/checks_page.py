@@ -15,8 +15,10 @@ HEAD = """<!-- Made by: python -m tests.checks_page > docs/checks.md -->
 
 `gpucheck verify` runs every check below; `gpucheck verify --only NAME` runs one. A check reads values of the host and
 evaluates them without side effects: a recording gives the same findings as the host. Every check can be PASS, and is
-UNKNOWN if a value that it needs could not be read. `gpucheck explain` prints meaning and fix of a code or cause.
-Causes of messages in the kernel log are in `gpucheck/knowledge/kernel_messages.yml` and `xid.yml`.
+UNKNOWN if a value that it needs could not be read. A check with the tag `measure` evaluates what the step that its
+other tag names measured, and may report nothing if nothing is wrong; `--only` takes the step. `gpucheck explain` prints
+meaning and fix of a code or cause. Causes of messages in the kernel log are in `gpucheck/knowledge/kernel_messages.yml`
+and `xid.yml`.
 """
 TABLE = "| check | question | verdicts |\n|---|---|---|"
 ORDER = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.SKIP, Verdict.PASS)

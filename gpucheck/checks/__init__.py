@@ -16,3 +16,8 @@ def all_checks() -> tuple[Check, ...]:
     modules = (import_module(name) for name in names)
     every = (check for module in modules for check in getattr(module, "CHECKS", None) or (module.CHECK,))
     return tuple(sorted(every, key=lambda check: check.name))
+
+
+def checks_of(tag: str) -> tuple[Check, ...]:
+    """Return the checks with a tag: ``quick`` of what is read; of what a step measured, its name."""
+    return tuple(check for check in all_checks() if tag in check.tags)

@@ -14,16 +14,15 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.compute.engines.simulated import TICK_S, ComputeGpu, SimulatedBench, read
-from gpucheck.compute.evaluation.rates import FATAL, doubtful, subject_of
-from gpucheck.compute.running.run import Bench, ComputeRun, Workers
-from gpucheck.compute.values import CUBLAS, MOST_ALONE, TORCH, Opened, not_tested, untested
+from gpucheck.compute.running.run import Bench, ComputeRun, Doubtful, Workers
+from gpucheck.compute.values import MOST_ALONE, Opened, not_tested, untested
 from gpucheck.host.simulated import machine_directory
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device
 from gpucheck.measure.values import Watch
 from gpucheck.model import Finding, Gpu, Verdict
 from gpucheck.model.answer import Clock
-from gpucheck.model.compute import BurnIn, ComputeReport, Sample
+from gpucheck.model.compute import CUBLAS, FATAL, TORCH, BurnIn, ComputeReport, Sample
 from gpucheck.model.device import Device
 from gpucheck.model.facts import Source
 from gpucheck.processes.signals import Cut
@@ -69,12 +68,13 @@ class Chosen(NamedTuple):
 def measure(
     source: Source,
     options: ComputeOptions,
+    doubtful: Doubtful,
+    evaluate: Callable[[ComputeReport], ComputeReport],
     watch: Watch = Watch(),  # noqa: B008 - immutable
-    evaluate: Callable[[ComputeReport], ComputeReport] = lambda report: report,
 ) -> ComputeReport:
     """Run everything. Raises Unmeasurable if there is nothing to compute on, or not as asked.
 
-    The findings list only what could not be run; evaluate adds the others.
+    doubtful: what is measured again alone. The findings list only what could not be run; evaluate adds the others.
     """
     clock = Clock()
     chosen = chosen_for(source, options)
@@ -303,14 +303,15 @@ def rounds(run: ComputeRun, planned: float, limits: Limits) -> Iterator[Progress
 def burn_in(
     source: Source,
     options: BurnInOptions,
+    doubtful: Doubtful,
     evaluate: Callable[[ComputeReport], ComputeReport],
     watch: Watch,
     store: Callable[[ComputeReport], None],
 ) -> ComputeReport:
     """Run it. Raises Unmeasurable, OSError if the file is not writable.
 
-    evaluate: as that of measure. store: writes the report of the rounds so far to the file, before the first and after
-    each.
+    doubtful, evaluate: as those of measure. store: writes the report of the rounds so far to the file, before the first
+    and after each.
     """
     clock, planned = Clock(), options.seconds
     chosen = chosen_for(source, replace(options.options, tick_s=SIMULATED_TICK_S))
@@ -365,7 +366,7 @@ def _ending(run: ComputeRun, at: Progress, planned: float, limits: Sequence[str]
     seen, wanted = f"ended after {done} of {span(planned)}", f"{span(planned)} of load"
     if at.stopped is not None:
         place, code, values = at.stopped
-        subject = subject_of(BURN_IN, run.collected[place].made, *evidence)
+        subject = replace(subject, name=run.collected[place].made.subject)
         return (subject.fails if code == SHUTDOWN else subject.warns)(code, seen, wanted, **values)
     ended = at.ended(run, planned)
     if ended == "complete":

@@ -6,12 +6,11 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.model.compute import FailureKind, Sample
+from gpucheck.model.compute import TORCH, TYPES, WAYS, FailureKind, Sample
 from gpucheck.model.device import Device
 
 Kind = Literal["matrix", "memory", "results", "rest"]
 Phase = Literal["cold", "hot", "steps"]
-TORCH, CUBLAS = "torch", "cublas"  # engines, by what computes
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,8 +86,6 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
     capability: str | None = None
 
 
-TYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8")
-WAYS = ("read", "write", "copy")
 # One attention step and one reduction: in the type that training uses, where the device has it.
 ATTENTION = ("bf16", "fp16", "fp32")
 REDUCTION = "reduction-fp32"

@@ -36,9 +36,9 @@ CONFIRM = "{decide}"  # a step: the command that confirms the cause of the findi
 class Code(TableRow, frozen=True, kw_only=True):
     """The words of one code; values are in braces, ``{gpu}`` and ``{peer}`` are the GPUs of the subject.
 
-    cause, confidence, action, owner: of its findings, where the rule does not state another. or_cause: what a check may
-    state instead. then_cause: the steps of the cause follow; without steps of its own a code has those of its cause.
-    of_table: the row of a table that a rule passes has steps, which follow, and perhaps a cause.
+    cause, confidence, action, owner: of its findings, where the rule does not state another. or_causes: what a check
+    may state instead. then_cause: the steps of the cause follow; without steps of its own a code has those of its
+    cause. of_table: the row of a table that a rule passes has steps, which follow, and perhaps a cause.
     """
 
     why: str
@@ -46,7 +46,7 @@ class Code(TableRow, frozen=True, kw_only=True):
     then_cause: bool = False
     of_table: bool = False
     cause: str | None = None
-    or_cause: str | None = None
+    or_causes: tuple[str, ...] = ()
     confidence: Confidence = "certain"
     action: Action | None = None
     owner: Owner | None = None
@@ -106,7 +106,7 @@ def reported(check: str) -> dict[Verdict, tuple[str, ...]]:
 def causes_of(check: str) -> tuple[str, ...]:
     """Return the causes that a check may name, without those of its tables."""
     every = (code_of(code) for found in reported(check).values() for code in found)
-    return tuple(sorted({cause for row in every for cause in (row.cause, row.or_cause) if cause}))
+    return tuple(sorted({cause for row in every for cause in (row.cause, *row.or_causes) if cause}))
 
 
 def code_of(name: str) -> Code:
@@ -181,7 +181,7 @@ def declared(check: str, verdict: Verdict, code: str, cause: str | None) -> None
     row, checks = code_of(code), reporting(code) if reported(check) else []
     if checks and not {(check, verdict), (ANY, verdict)} & {*checks}:
         raise ValueError(f"check {check} does not declare {verdict.name} with code {code}")
-    if checks and cause not in (row.cause, row.or_cause) and not row.of_table:
+    if checks and cause not in (row.cause, *row.or_causes) and not row.of_table:
         raise ValueError(f"check {check} does not declare cause {cause} of code {code}")
 
 

@@ -2,13 +2,15 @@
 
 import time
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Finding, Verdict, counted, worst
 from gpucheck.model.host.readings import Simulation
+
+if TYPE_CHECKING:
+    from gpucheck.model.facts import Facts
 
 
 def timestamp(started: str | None) -> float | None:
@@ -40,7 +42,7 @@ class Clock:
     def __init__(self) -> None:
         self._started, self._clock = datetime.now(timezone.utc), time.monotonic()
 
-    def answer(self, facts: Facts, findings: tuple[Finding, ...]) -> dict[str, Any]:
+    def answer(self, facts: "Facts", findings: tuple[Finding, ...]) -> dict[str, Any]:
         """Return the fields that every Answer has, but the schema. facts: with system and simulation."""
         return {
             "host": facts.system.hostname,

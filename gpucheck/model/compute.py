@@ -1,6 +1,6 @@
 """The outside contract of ``gpucheck compute``. GB/s is 10**9 bytes per second; TFLOPS 10**12 operations per second."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -8,6 +8,11 @@ from gpucheck.model.answer import Answer
 from gpucheck.model.device import Device
 
 SCHEMA = "gpucheck.compute/1"
+TORCH, CUBLAS = "torch", "cublas"  # engines, by what computes
+TYPES = ("fp32", "tf32", "bf16", "fp16", "fp8", "int8")
+WAYS = ("read", "write", "copy")
+# Counters of errors that were not corrected: they end a burn-in.
+FATAL = ("ecc_uncorrected", "pcie_fatal", "pcie_non_fatal")
 FailureKind = Literal[
     "missing-package", "not-started", "no-code", "no-process", "no-memory", "no-resources", "stuck", "crashed",
     "cuda-error", "defect",
@@ -101,6 +106,22 @@ class ComputeDevice(Device, frozen=True, kw_only=True):
     errors: dict[str, int] = msgspec.field(default_factory=dict)
     failed: FailureKind | None = None
     failure: str = ""
+
+
+class Low(NamedTuple):
+    """A rate that looks too low. place: of the device among all. what: as the keys of its rates."""
+
+    place: int
+    kind: Literal["matrix", "memory"]
+    what: str
+
+
+class Computed(msgspec.Struct, frozen=True, kw_only=True):
+    """What the devices of one host computed, as rules evaluate it. engine, shared: as in ComputeReport."""
+
+    engine: str
+    devices: tuple[ComputeDevice, ...]
+    shared: bool = False
 
 
 class BurnIn(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,5 +22,10 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
         return (self.uuid or "").startswith("MIG-")
 
     @property
+    def subject(self) -> str:
+        """Return the subject of its findings; CPU processes are the host."""
+        return f"gpu:{self.bus_id}" if self.bus_id else "host"
+
+    @property
     def label(self) -> str:
         return self.bus_id or f"cpu{self.index}"

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.checks import all_checks
+from gpucheck.checks import checks_of
 from gpucheck.checks._session import judged
 from gpucheck.host.live import READ_S
 from gpucheck.model import Check, Finding, Report
@@ -35,7 +35,7 @@ AT_START = "_at_start"
 
 def quick_steps() -> tuple[RunStep, ...]:
     """Return every check as a step, and the record: all that the level quick may run."""
-    return (*(_check_step(check) for check in all_checks()), record_step())
+    return (*(_check_step(check) for check in checks_of("quick")), record_step())
 
 
 def all_steps() -> tuple[RunStep, ...]:

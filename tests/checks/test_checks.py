@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.checks import all_checks
+from gpucheck.checks import all_checks, checks_of
 from gpucheck.model import DeviceFile, DriverState, KernelLog, Limits, NvmlFailure, NvmlReading, Verdict
 from tests.checks.judging import exactly, judge
 from tests.checks_page import page
@@ -29,7 +29,7 @@ HOSTS = [
 NEED_NO_GPU = {"environment"}
 
 
-@pytest.mark.parametrize("check", all_checks(), ids=lambda c: c.name)
+@pytest.mark.parametrize("check", checks_of("quick"), ids=lambda c: c.name)
 @pytest.mark.parametrize(
     "host",
     [
@@ -49,7 +49,7 @@ def test_no_check_passes_a_host_it_cannot_see(check, host):
         assert finding.verdict is not Verdict.PASS or may_pass
 
 
-@pytest.mark.parametrize("check", all_checks(), ids=lambda c: c.name)
+@pytest.mark.parametrize("check", checks_of("quick"), ids=lambda c: c.name)
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_check_declares_all_that_it_reads(check, host):
     """A recording, a text and a live host are asked for nothing else."""
@@ -77,6 +77,8 @@ def test_names_are_unique_and_tags_are_known():
         "limits",
         "container",
         "network",
+        "measure",
+        "compute",
     }
 
 

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Iterator
 
-from gpucheck.compute.evaluation import miss_probability
+from gpucheck.checks.compute.results import miss_probability
 from gpucheck.compute.running.run import ComputeRun
 from tests.compute.machines import burnt, computed, computed_on, loud, simulated
 

@@ -5,13 +5,15 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from gpucheck import simulator
+from gpucheck.checks import checks_of
+from gpucheck.checks.compute.rates import doubtful
 from gpucheck.compute.engines.simulated import SimulatedBench
-from gpucheck.compute.evaluation import doubtful, evaluate
 from gpucheck.compute.measure import OF_MEMORY, READINGS, SHUTDOWN, Progress, rounds
 from gpucheck.compute.running.run import ComputeRun
 from gpucheck.model import Finding, Verdict
-from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Repeats, Sample
+from gpucheck.model.compute import TORCH, Computed, ComputeDevice, MatrixRate, MemoryRates, Repeats, Sample
 from gpucheck.model.device import Device
+from gpucheck.model.facts import Facts
 from gpucheck.simulator.faults import apply
 from gpucheck.simulator.machine import build
 from gpucheck.simulator.writer import gpus_that_compute
@@ -19,6 +21,12 @@ from gpucheck.simulator.writer import gpus_that_compute
 LOUD = (Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN)
 IDS = [f"0000:{number:02x}:00.0" for number in range(1, 9)]
 NAME = "NVIDIA H100 80GB HBM3"
+
+
+def evaluate(devices, engine: str = TORCH, *, shared: bool = False) -> tuple[Finding, ...]:
+    """The findings of all rules about what these devices computed."""
+    host = Facts(computed=Computed(engine=engine, devices=tuple(devices), shared=shared))
+    return tuple(finding for check in checks_of("compute") for finding in check.evaluate(host))
 
 
 def simulated(profile: str, *faults: str):

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gpucheck.checks.compute.results import checked, miss_probability
 from gpucheck.compute.engines.cublas import CublasEngine
 from gpucheck.compute.engines.simulated import SimulatedBench
-from gpucheck.compute.evaluation import checked, miss_probability
 from gpucheck.compute.measure import (
     LEAST_S,
     MOST_S,
@@ -27,10 +27,10 @@ from gpucheck.compute.measure import (
     words,
 )
 from gpucheck.compute.running.run import Collected, ComputeRun
-from gpucheck.compute.values import LONGEST_S, TYPES, Answer, ComputeStep, Failure, Opened, steps
+from gpucheck.compute.values import LONGEST_S, Answer, ComputeStep, Failure, Opened, steps
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Verdict
-from gpucheck.model.compute import Sample
+from gpucheck.model.compute import TYPES, Sample
 from gpucheck.model.device import Device
 from tests.compute.machines import burnt, computed, loud, simulated
 from tests.machines import h100

@@ -12,12 +12,12 @@ from gpucheck.cli import cli
 from gpucheck.compute import measure, values
 from gpucheck.compute.engines.cublas import TILE, CublasEngine, loaded, tile
 from gpucheck.compute.engines.torch import TorchEngine
-from gpucheck.compute.evaluation import evaluate
 from gpucheck.compute.running import run as running
-from gpucheck.compute.values import CUBLAS, ComputeStep, not_tested, steps, untested
+from gpucheck.compute.values import ComputeStep, not_tested, steps, untested
 from gpucheck.model import Verdict
+from gpucheck.model.compute import CUBLAS
 from gpucheck.model.device import Device
-from tests.compute.machines import run, simulated
+from tests.compute.machines import evaluate, run, simulated
 from tests.run.test_proof import missing
 from tests.shared import made_once
 

@@ -7,14 +7,13 @@ from msgspec.structs import replace
 
 from gpucheck.compute.engines.engine import LINKS, NoType
 from gpucheck.compute.engines.torch import TorchEngine
-from gpucheck.compute.evaluation import evaluate
 from gpucheck.compute.measure import ComputeOptions, chosen_for
 from gpucheck.compute.running.child import failure_of
 from gpucheck.compute.values import ComputeStep, Setup
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Verdict
 from gpucheck.model.device import Device
-from tests.compute.machines import run
+from tests.compute.machines import evaluate, run
 
 SETUP = Setup(device=Device(index=0, name="CPU process"), parent_pid=os.getpid(), small=True)
 

@@ -158,7 +158,7 @@ def test_words_of_a_code(code):
     row = code_of(code)
 
     assert CODE.fullmatch(code)
-    assert {row.cause, row.or_cause} - {None} <= causes().keys()
+    assert {row.cause, *row.or_causes} - {None} <= causes().keys()
     for step in row.steps:
         assert not step.text.endswith((";", "."))
 

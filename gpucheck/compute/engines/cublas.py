@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gpucheck.compute.engines.engine import DEPTH, MODULUS, MULTIPLIER, Engine, scale_of
-from gpucheck.compute.values import CUBLAS, Answer, ComputeStep, Opened, Setup
+from gpucheck.compute.values import Answer, ComputeStep, Opened, Setup
 from gpucheck.host.simulated import preload
 from gpucheck.measure.engines.driver.calls import Calls, CudaError
+from gpucheck.model.compute import CUBLAS
 
 # CUDA_R_32F, _16F, _8I, _32I, _16BF; CUBLAS_COMPUTE_32F, _32F_FAST_TF32, _32I.
 R_32F, R_16F, R_8I, R_32I, R_16BF, BY_32F, BY_TF32, BY_32I = 0, 2, 3, 10, 14, 68, 77, 72

@@ -9,9 +9,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gpucheck.compute.values import TYPES, Answer, ComputeStep, Opened, Setup
+from gpucheck.compute.values import Answer, ComputeStep, Opened, Setup
 from gpucheck.host.nvml.gauge import Gauge
-from gpucheck.model.compute import Sample
+from gpucheck.model.compute import TYPES, Sample
 
 READ_PAUSE_S = 0.1
 MOST = 2000

@@ -11,10 +11,10 @@ from typing import BinaryIO
 from gpucheck.compute.engines.cublas import CublasEngine
 from gpucheck.compute.engines.engine import Engine, NoType
 from gpucheck.compute.engines.torch import TorchEngine
-from gpucheck.compute.values import CUBLAS, Answer, ComputeStep, Failure, Opened, Setup
+from gpucheck.compute.values import Answer, ComputeStep, Failure, Opened, Setup
 from gpucheck.measure.engines.driver.calls import CudaError, MissingCall
 from gpucheck.measure.values import OUT_OF_MEMORY
-from gpucheck.model.compute import FailureKind
+from gpucheck.model.compute import CUBLAS, FailureKind
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.lifeline import first_line, located, reply, serve, setup_of
 

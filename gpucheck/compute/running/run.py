@@ -11,17 +11,17 @@ from typing import Any, TypeAlias
 from msgspec.structs import asdict, replace
 
 from gpucheck.compute.engines.simulated import SimulatedBench
-from gpucheck.compute.values import MOST_ALONE, TORCH, Answer, ComputeStep, Failure, Kind, Opened, Setup, steps
+from gpucheck.compute.values import ALONE_S, MOST_ALONE, Answer, ComputeStep, Failure, Kind, Opened, Setup, steps
 from gpucheck.knowledge.compute import ceiling_tflops, memory_ceiling_gb_s, operations_per_clock
 from gpucheck.measure.values import Watch, spread
-from gpucheck.model.compute import ComputeDevice, MatrixRate, MemoryRates, Rate, Repeats, Sample
+from gpucheck.model.compute import TORCH, ComputeDevice, Low, MatrixRate, MemoryRates, Rate, Repeats, Sample
 from gpucheck.model.device import Device
 from gpucheck.processes.environment import python_module
 from gpucheck.processes.worker import Lost, Worker, workplace
 
 Bench: TypeAlias = "Workers | SimulatedBench"
-# Which rates look too low: place, and the step that measures the rate.
-Doubtful = Callable[[Sequence[ComputeDevice]], Sequence[tuple[int, ComputeStep]]]
+# Which rates look too low, the largest loss first.
+Doubtful = Callable[[Sequence[ComputeDevice]], Sequence[Low]]
 RATE_PLACES = 1
 
 
@@ -203,11 +203,12 @@ class ComputeRun:
     def repeat_low(self, number: int, count: int) -> None:
         """Measure alone what looks slow, each rate once in a run. number, count: of the step before."""
         low = self.doubtful(self.devices)
-        new = [(place, step) for place, step in low if (step.kind, step.what) not in self.collected[place].alone]
+        new = [one for one in low if (one.kind, one.what) not in self.collected[one.place].alone]
         self.low = len(low)
-        for at, (place, step) in enumerate(new[:MOST_ALONE], number):
+        for at, one in enumerate(new[:MOST_ALONE], number):
+            step = ComputeStep(kind=one.kind, what=one.what, seconds=ALONE_S)
             self.watch.step(step.label, at, max(count, number + len(new)))
-            self.run(step, (place,))
+            self.run(step, (one.place,))
 
     def _has(self, place: int, step: ComputeStep) -> bool:
         opened, type_ = self.collected[place].opened, step.what.rpartition("-")[2]

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from gpucheck.compute.evaluation import CHECKS, ENGINE_MISSING, RESULTS, checked, evaluate
-from gpucheck.compute.values import CUBLAS, untested
+from gpucheck.checks import checks_of
+from gpucheck.checks.compute.gaps import ENGINE_MISSING
+from gpucheck.checks.compute.rates import doubtful
+from gpucheck.checks.compute.results import checked
+from gpucheck.compute.values import untested
 from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, Verdict, worst
-from gpucheck.model.compute import Sample
-from gpucheck.model.facts import Source
+from gpucheck.model import worst
+from gpucheck.model.compute import Computed, Sample
+from gpucheck.model.facts import Facts, Source
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.proof import REQUIRED, not_required
 from gpucheck.run.step import Outcome, RunStep, numbers_of
@@ -41,7 +44,8 @@ How it is evaluated: docs/compute.md. By itself: gpucheck compute."""
 
 
 def compute_step() -> RunStep:
-    return RunStep(NAME, frozenset({"measure", "compute"}), _compute, DEADLINE_S, TYPICAL_S, ABOUT, CHECKS)
+    also = tuple(check.name for check in checks_of(NAME))
+    return RunStep(NAME, frozenset({"measure", NAME}), _compute, DEADLINE_S, TYPICAL_S, ABOUT, also)
 
 
 def compute(source: Source, options: "ComputeOptions", watch: "Watch | None" = None) -> "ComputeReport":
@@ -49,7 +53,7 @@ def compute(source: Source, options: "ComputeOptions", watch: "Watch | None" = N
     from gpucheck.compute.measure import measure
     from gpucheck.measure.values import Watch
 
-    return measure(source, options, watch or Watch(), lambda report: _evaluated(source, report))
+    return measure(source, options, doubtful, lambda report: _evaluated(source, report), watch or Watch())
 
 
 def burn_in(
@@ -58,39 +62,16 @@ def burn_in(
     """Compute for minutes to days. store, errors: as those of gpucheck.compute.measure.burn_in."""
     from gpucheck.compute import measure
 
-    return measure.burn_in(source, options, lambda report: _evaluated(source, report), watch, store)
+    return measure.burn_in(source, options, doubtful, lambda report: _evaluated(source, report), watch, store)
 
 
 def _evaluated(source: Source, report: "ComputeReport") -> "ComputeReport":
-    found = evaluate(report.gpus)
-    if report.shared:
-        found = tuple(map(_cannot_fail, found))
-    if report.engine == CUBLAS:
-        # This engine has not run on a GPU yet, and a result may also change on its way to the host.
-        found = tuple(
-            replace(one, confidence="likely") if one.confidence == "certain" and one.check == RESULTS else one
-            for one in found
-        )
+    computed = Computed(engine=report.engine, devices=report.gpus, shared=report.shared)
+    found = (one for check in checks_of(NAME) for one in check.evaluate(Facts(computed=computed)))
     findings, _, counts = conclude((*report.findings, *found), source.read("nvml").gpus)
     values, miss = checked(report.gpus)
     verdict = worst(finding.verdict for finding in findings)
     return replace(report, findings=findings, verdict=verdict, counts=counts, checked_values=values, miss=miss)
-
-
-def _cannot_fail(finding: Finding) -> Finding:
-    """With other processes on the GPUs rates are theirs as well; wrong results are not."""
-    if finding.verdict is Verdict.FAIL and finding.check in ("compute-matrix", "compute-memory"):
-        return Subject(check=finding.check, name=finding.subject, unit=finding.unit, evidence=finding.evidence).finding(
-            Verdict.WARN,
-            "compute.rate-low-contended",
-            finding.seen,
-            finding.wanted,
-            cause=finding.cause,
-            confidence="possible",
-            alternatives=finding.alternatives,
-            what=finding.values.get("what"),
-        )
-    return finding
 
 
 def _compute(source: Source) -> Outcome:
