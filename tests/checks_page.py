@@ -32,8 +32,10 @@ def page() -> str:
         verdicts = {*reported(check.name), Verdict.UNKNOWN, Verdict.PASS}
         shown = ", ".join(verdict.name for verdict in ORDER if verdict in verdicts)
         lines.append(f"| [{check.name}](#{check.name}) | {_paragraphs(check)[0]} | {shown} |")
+    first: dict[str, str] = {}  # by what it declares
     for check in checks:
-        lines += ["", *_section(check)]
+        same = first.setdefault(f"{check.about} {reported(check.name)}", check.name)
+        lines += ["", *(_section(check) if same == check.name else (f"## {check.name}", "", f"As [{same}](#{same})."))]
     return "\n".join(lines) + "\n"
 
 

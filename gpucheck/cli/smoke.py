@@ -122,8 +122,8 @@ def _check_data(folder: Path | None) -> None:
 
 
 def _part(training: "Training") -> "ShownRun":
+    from gpucheck.checks.training._words import describe_facts
     from gpucheck.render.subjects.smoke import ShownRun
-    from gpucheck.train.evaluation.root_cause import describe_facts
 
     strategy, outcome = training.strategy, training.outcome
     facts = tuple(describe_facts(outcome)) if isinstance(outcome, SmokeResult) else ()

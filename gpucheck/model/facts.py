@@ -32,6 +32,7 @@ from gpucheck.model.host.readings import (
     Simulation,
     System,
 )
+from gpucheck.model.smoke import Trained
 
 T = TypeVar("T")
 
@@ -73,7 +74,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     texts, folders: by absolute path; a path below the interpreter's packages or the user's home starts with
     ``{purelib}`` or ``{home}``, because these lie elsewhere where a recording is evaluated.
     observed: GPU links as they were measured or as other tools report them. counters: of network ports, now, or in the
-    order in which tools printed them; counters_at_start: when the run began. computed: by the step of that name.
+    order in which tools printed them; counters_at_start: when the run began. computed, trained: by steps of a run.
     """
 
     system: Asked[System] = NOT_ASKED
@@ -100,6 +101,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     device_files: Asked[tuple[DeviceFile, ...]] = NOT_ASKED
     observed: Observations = Observations()
     computed: Asked[Computed] = NOT_ASKED
+    trained: Asked[tuple[Trained, ...]] = NOT_ASKED
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

@@ -10,6 +10,17 @@ SCHEMA = "gpucheck.smoke/2"
 Placement = Literal["cpu", "shared-gpu", "mig", "gpus"]
 FailureKind = Literal["hang", "died", "raised", "garbage", "missing-package", "no-device", "timeout-start", "timeout"]
 Rejection = Literal["precision", "sum"]
+# Variant in which the switch makes the sums: they may differ from call to call in the last bit (NVIDIA/nccl issues 1497
+# and 2360).
+NVLS = "nvls"
+# Key of versions: the wheels with CUDA's libraries that tensorflow[and-cuda] installs. tensorflow alone is built for
+# CUDA, does not install them, and then computes on the CPU.
+CUDA_WHEELS = "CUDA wheels"
+
+
+def check_name(framework: str, strategy: str) -> str:
+    """``smoke-<strategy>`` for torch, ``smoke-<framework>-<strategy>`` for the others."""
+    return f"smoke-{strategy}" if framework == "torch" else f"smoke-{framework}-{strategy}"
 
 
 class SmokeLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -230,6 +241,27 @@ class SmokeFailure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
     evidence: tuple[str, ...] = ()
     seconds: float
     environment_removed: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """Return all that was seen."""
+        return "\n".join((self.detail, self.signal or "", *self.evidence))
+
+
+class Trained(msgspec.Struct, frozen=True, kw_only=True):
+    """One run, as rules evaluate it.
+
+    gpus: how many real GPUs the host has, from another source than the framework; None is "not known, or simulated".
+    exhausted: a failure shows that something of the host is used up, or at a limit.
+    """
+
+    outcome: SmokeResult | SmokeFailure
+    gpus: int | None = None
+    exhausted: bool = False
+
+
+def check_of(outcome: SmokeResult | SmokeFailure) -> str:
+    return check_name(outcome.framework, outcome.strategy)
 
 
 class SmokeReport(Answer, frozen=True, kw_only=True):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from gpucheck.checks.software._wheels import FRAMEWORKS
 from gpucheck.checks.software.stack import PLAN, Unreadable, read_plan
+from gpucheck.checks.training._words import distribution
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.facts import Source
 from gpucheck.run.step import Outcome, RunStep
@@ -49,8 +50,6 @@ def not_planned(source: Source, check: str, claim: str, gpus: int) -> Outcome | 
 
     claim: what the step would have shown.
     """
-    from gpucheck.train.evaluation.root_cause import distribution
-
     reason = not_required(source, REQUIRED, gpus)
     if reason is None:
         return None

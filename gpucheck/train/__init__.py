@@ -1,6 +1,5 @@
-"""Run short training jobs on all GPUs, each rank in its own process, and evaluate the results."""
+"""Run short training jobs on all GPUs, each rank in its own process."""
 
-from gpucheck.train.evaluation import evaluate
 from gpucheck.train.smoke import (
     gpus_to_train_on,
     has_switch,

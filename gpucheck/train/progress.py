@@ -133,11 +133,6 @@ def position_of(progress: bytes) -> Position:
         return START
 
 
-# Key of versions: the wheels with CUDA's libraries that tensorflow[and-cuda] installs. tensorflow alone is built for
-# CUDA, does not install them, and then computes on the CPU.
-CUDA_WHEELS = "CUDA wheels"
-
-
 class RankDevice(msgspec.Struct, frozen=True, kw_only=True):
     """A device that took part. name: the framework's. bus_id: of its GPU, as in sysfs; None on the CPU."""
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from gpucheck.model.smoke import SmokeLimits
+from gpucheck.model.smoke import NVLS, SmokeLimits
 from gpucheck.printable import counted
 from gpucheck.train.models import MODELS
-from gpucheck.train.spec import MIN_STEPS, NVLS, TOLERANCE, SmokeOptions, unsupported
+from gpucheck.train.spec import MIN_STEPS, TOLERANCE, SmokeOptions, unsupported
 from gpucheck.train.strategies import Strategy, choose
 
 # MNIST's digits overlap as the synthetic classes do not: more steps, and a level that a small network reaches in them.

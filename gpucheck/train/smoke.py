@@ -7,13 +7,13 @@ from importlib.util import find_spec
 
 from gpucheck.model import NvmlReading
 from gpucheck.model.facts import Source
-from gpucheck.model.smoke import SmokeFailure, SmokeResult
+from gpucheck.model.smoke import NVLS, SmokeFailure, SmokeResult
 from gpucheck.processes.environment import rank_environment as clean_environment
 from gpucheck.processes.ranks.supervisor import Ending, RankRun, supervise
-from gpucheck.train.evaluation.root_cause import failed, find_failing_rank
 from gpucheck.train.progress import RankReport, position_of
+from gpucheck.train.results.failing_rank import failed, find_failing_rank
 from gpucheck.train.results.merge import merge
-from gpucheck.train.spec import NVLS, SmokeOptions
+from gpucheck.train.spec import SmokeOptions
 from gpucheck.train.strategies import all_strategies
 
 SECOND_STEP = (1, 2, 0)
@@ -99,7 +99,7 @@ def conclude(ending: Ending[RankReport], options: SmokeOptions, removed: tuple[s
 
 
 def real_gpus(source: Source) -> int | None:
-    """Return how many GPUs a framework should find, for ``evaluate``: ``whole_gpus`` of a real host.
+    """Return how many GPUs a framework should find: ``whole_gpus`` of a real host.
 
     None if unknown: the hardware is simulated, or the caller chose devices with CUDA_VISIBLE_DEVICES.
     """

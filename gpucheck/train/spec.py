@@ -53,9 +53,6 @@ class TrainingFault(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MIN_STEPS = 10
-# Variant in which the switch makes the sums: they may differ from call to call in the last bit (NVIDIA/nccl issues 1497
-# and 2360).
-NVLS = "nvls"
 
 
 class SmokeOptions(msgspec.Struct, frozen=True, kw_only=True):

@@ -79,6 +79,7 @@ def test_names_are_unique_and_tags_are_known():
         "network",
         "measure",
         "compute",
+        "training",
     }
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from gpucheck.model import Verdict
 from gpucheck.model.smoke import SmokeResult
-from gpucheck.train import evaluate, run_smoke
+from gpucheck.run.steps.train import evaluated
+from gpucheck.train import run_smoke
 from gpucheck.train.run_plan import on_all_gpus, plan
 from gpucheck.train.smoke import conclude, rank_environment, train_in_ranks
 from gpucheck.train.spec import SmokeOptions, TrainingFault, unsupported
@@ -29,7 +30,7 @@ def passes(framework: str, strategy: str, spec: SmokeOptions, gpus: int) -> list
         outcome = run_smoke(options)
         assert isinstance(outcome, SmokeResult), outcome
         assert outcome.placement == ("gpus" if gpus >= 2 else "shared-gpu")
-        bad = [f for f in evaluate(outcome, gpus=gpus) if f.verdict not in (Verdict.PASS, Verdict.SKIP)]
+        bad = [f for f in evaluated(outcome, gpus=gpus) if f.verdict not in (Verdict.PASS, Verdict.SKIP)]
         assert bad == []
         results.append(outcome)
     return results
@@ -70,4 +71,4 @@ def test_faults_of_the_communication_are_found_on_gpus_too(capabilities, name, c
     environment, removed = rank_environment(os.environ | {"PYTHONPATH": str(ROOT), "BROKEN": name}, options)
     program = all_strategies()["torch", "ddp"].program if flipped else "tests.train.broken:run"
     outcome = conclude(train_in_ranks(program, options, environment), options, removed)
-    assert cause in [finding.cause for finding in evaluate(outcome)]
+    assert cause in [finding.cause for finding in evaluated(outcome)]

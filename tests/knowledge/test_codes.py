@@ -34,7 +34,7 @@ EVERY = dict(rows())
 CHECKS = {check.name: check.evaluate.__module__ for check in all_checks()}
 # Where the rules of checks are.
 OF_CHECKS = ("gpucheck.checks", "gpucheck.topology")
-# Named by their declaration alone (gpucheck/checks/_wsl.py), or beside those of GPUs (train/evaluation/root_cause.py).
+# Named by their declaration alone (gpucheck/checks/_wsl.py), or beside those of GPUs (checks/training/_words.py).
 BY_DECLARATION = {code for code in EVERY if code.startswith("session.wsl-") or code.endswith("-on-cpu")}
 
 

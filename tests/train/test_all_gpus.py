@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gpucheck.model import Simulation, Verdict
 from gpucheck.model.smoke import Repeat, SmokeFailure
 from gpucheck.processes.ranks.nccl_log import Taken
-from gpucheck.train.evaluation import evaluate
+from gpucheck.run.steps.train import evaluated
 from gpucheck.train.progress import RankDevice, RankReport
 from gpucheck.train.results.merge import merge, performance
 from gpucheck.train.run_plan import on_all_gpus, plan
@@ -105,7 +105,7 @@ def test_a_switch_may_round_otherwise_in_the_next_run():
     other = (Repeat(step=5, first="a", second="b"),) * 2
     summed = {"AllReduce": ("NVLS",)}
     bits, switch = (
-        evaluate(replace(ON_GPUS, variant=variant, repeats=other, algorithms=summed)) for variant in ("", "nvls")
+        evaluated(replace(ON_GPUS, variant=variant, repeats=other, algorithms=summed)) for variant in ("", "nvls")
     )
 
     assert [finding.cause for finding in bits if finding.verdict is Verdict.FAIL] == ["data-corruption"]

@@ -11,7 +11,7 @@ from gpucheck.compute.running.run import Workers
 from gpucheck.compute.values import Opened
 from gpucheck.model import NvmlReading, Simulation, Verdict
 from gpucheck.run.steps.compute import compute_step
-from gpucheck.train.evaluation import evaluate
+from gpucheck.run.steps.train import evaluated
 from gpucheck.train.smoke import gpus_to_train_on, mig_instances, rank_environment, train_in_ranks
 from gpucheck.train.spec import SmokeOptions, plan
 from tests.fakes import facts
@@ -80,7 +80,7 @@ def test_instances_exchange_through_host_memory():
 
 @pytest.mark.parametrize("gpus", [None, 0, 4])
 def test_training_on_instances_passes_and_states_what_it_does_not_prove(gpus):
-    *made, said = evaluate(replace(ON_ONE_GPU, placement="mig", placement_reason="2 MIG instances: gloo"), gpus=gpus)
+    *made, said = evaluated(replace(ON_ONE_GPU, placement="mig", placement_reason="2 MIG instances: gloo"), gpus=gpus)
 
     assert {finding.verdict for finding in made} == {Verdict.PASS}
     assert (said.check, said.verdict) == ("smoke-placement", Verdict.SKIP)

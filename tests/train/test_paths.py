@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpucheck.model import Verdict
 from gpucheck.processes.ranks.nccl_log import parse, read
-from gpucheck.train.evaluation import evaluate
+from gpucheck.run.steps.train import evaluated
 from gpucheck.train.results.merge import merge
 from gpucheck.train.smoke import has_switch
 from gpucheck.train.spec import SmokeOptions
@@ -35,7 +35,7 @@ LINE = "n:1:2 [0] NCCL INFO {} 407552 Bytes -> Algo {} proto {}\n"
     ],
 )
 def test_sums_of_the_switch_are_proven_by_nccls_log(line, seen):
-    findings = evaluate(replace(SWITCH, algorithms=parse(line).algorithms))
+    findings = evaluated(replace(SWITCH, algorithms=parse(line).algorithms))
 
     assert {finding.verdict for finding in findings} == {Verdict.PASS}
     assert findings[0].seen == seen
@@ -51,7 +51,7 @@ def test_sums_of_the_switch_are_proven_by_nccls_log(line, seen):
     ],
 )
 def test_another_algorithm_proves_nothing_of_the_switch(log, words):
-    (said, *others) = evaluate(replace(SWITCH, algorithms=parse(log).algorithms))
+    (said, *others) = evaluated(replace(SWITCH, algorithms=parse(log).algorithms))
 
     assert (said.verdict, said.check) == (Verdict.SKIP, "smoke-ddp")
     assert words in str(said.seen)
@@ -62,7 +62,7 @@ def test_another_algorithm_proves_nothing_of_the_switch(log, words):
 def test_wrong_sums_fail_whatever_made_them():
     wrong = replace(SWITCH, gradients_differ_from_step=3, algorithms={"AllReduce": ("RING",)})
 
-    assert {finding.verdict for finding in evaluate(wrong)} == {Verdict.FAIL, Verdict.SKIP}
+    assert {finding.verdict for finding in evaluated(wrong)} == {Verdict.FAIL, Verdict.SKIP}
 
 
 def test_a_switch_that_cannot_sum_is_a_skip():
@@ -70,8 +70,8 @@ def test_a_switch_that_cannot_sum_is_a_skip():
     line = "NCCL warned: Error : no algorithm/protocol available for function AllReduce with datatype ncclFloat32."
     failure = replace(HANG, kind="raised", variant="nvls", evidence=(line,))
 
-    assert [finding.verdict for finding in evaluate(failure)] == [Verdict.SKIP]
-    assert [finding.verdict for finding in evaluate(replace(failure, variant=""))] == [Verdict.FAIL]
+    assert [finding.verdict for finding in evaluated(failure)] == [Verdict.SKIP]
+    assert [finding.verdict for finding in evaluated(replace(failure, variant=""))] == [Verdict.FAIL]
 
 
 def test_each_nccl_gets_the_setting_that_it_understands():
@@ -92,8 +92,8 @@ def test_the_transports_of_nccl_are_evidence(tmp_path):
     result = merge((RANK, replace(RANK, rank=1)), SmokeOptions(), 1.0, (), read(tmp_path))
 
     ours = replace(ON_GPUS, transports=result.transports, algorithms=result.algorithms)
-    assert all("NCCL's log: SHM, P2P/CUMEM; AllReduce by RING" in finding.evidence for finding in evaluate(ours)[:3])
-    assert not any("NCCL's log" in line for finding in evaluate(ON_CPU) for line in finding.evidence)
+    assert all("NCCL's log: SHM, P2P/CUMEM; AllReduce by RING" in finding.evidence for finding in evaluated(ours)[:3])
+    assert not any("NCCL's log" in line for finding in evaluated(ON_CPU) for line in finding.evidence)
 
 
 @pytest.mark.parametrize("peers", [True, False])
@@ -137,7 +137,7 @@ def test_tensorflow_without_its_cuda_wheels_names_them():
         versions={"tensorflow": "2.21.0", "cuda": "12.5.1", "CUDA wheels": None},
     )
     said, with_wheels = (
-        evaluate(replace(trained, versions=trained.versions | wheels), gpus=2)[-1]
+        evaluated(replace(trained, versions=trained.versions | wheels), gpus=2)[-1]
         for wheels in ({}, {"CUDA wheels": "12.5.82"})
     )
 
@@ -156,7 +156,7 @@ def test_tensorflow_reports_its_cuda_wheels(monkeypatch, wheel, version):
 
 @pytest.mark.parametrize(("gpus", "said"), [(2, ""), (8, ", on 2 of 8 GPUs"), (None, "")])
 def test_gpus_that_do_not_take_part_are_stated(gpus, said):
-    (first, *_) = evaluate(ON_GPUS, gpus=gpus)
+    (first, *_) = evaluated(ON_GPUS, gpus=gpus)
 
     assert first.verdict is Verdict.PASS
     assert str(first.seen).endswith(f"0.25 of it{said}")

@@ -9,13 +9,16 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from gpucheck.checks.training._words import PLACEMENT, distribution
+from gpucheck.checks.training.runs import trainings
 from gpucheck.host.simulated import machine_directory, surroundings
 from gpucheck.knowledge.causes import with_actions
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, named
 from gpucheck.model.answer import Clock
-from gpucheck.model.facts import Source
-from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult
+from gpucheck.model.facts import Facts, Source
+from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult, Trained
+from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.signals import Cut
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.proof import REQUIRED, NotRequired, not_required
@@ -24,7 +27,6 @@ from gpucheck.run.steps import versions
 from gpucheck.run.steps.versions import NAME as VERSIONS
 from gpucheck.run.steps.versions import refused, version_consistency
 from gpucheck.train import (
-    evaluate,
     gpus_to_train_on,
     has_switch,
     mig_instances,
@@ -32,7 +34,6 @@ from gpucheck.train import (
     run_smoke,
     whole_gpus,
 )
-from gpucheck.train.evaluation.root_cause import PLACEMENT, distribution
 from gpucheck.train.run_plan import on_all_gpus, plan
 from gpucheck.train.spec import SmokeOptions, TrainingFault
 from gpucheck.train.strategies import Strategy, all_strategies
@@ -120,7 +121,13 @@ def train(
         if isinstance(outcome, SmokeFailure) and outcome.kind in ("missing-package", "no-device"):
             settled = strategy
         gpus = real_gpus(source) if options.visible_devices is None else None
-        yield Training(strategy, outcome, evaluate(outcome, gpus=gpus))
+        yield Training(strategy, outcome, evaluated(outcome, gpus))
+
+
+def evaluated(outcome: SmokeResult | SmokeFailure, gpus: int | None = None) -> tuple[Finding, ...]:
+    """Return the findings about a run. gpus: as for Trained."""
+    used_up = isinstance(outcome, SmokeFailure) and exhausted(outcome.text)
+    return tuple(trainings(Facts(trained=(Trained(outcome=outcome, gpus=gpus, exhausted=used_up),))))
 
 
 INTERRUPTED = "interrupted: the remaining runs unknown"
@@ -189,7 +196,7 @@ def _unproven(strategy: Strategy, reason: str, where: str = "") -> tuple[str, ..
 
 
 def _missing(strategy: Strategy, failure: SmokeFailure, reason: NotRequired | None) -> Outcome:
-    (finding,) = evaluate(failure)
+    (finding,) = evaluated(failure)
     package, framework = failure.missing or strategy.framework, strategy.framework
     subject, values = Subject(check=finding.check), {"framework": framework, "distribution": distribution(package)}
     if reason is not None:

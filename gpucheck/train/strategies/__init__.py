@@ -5,6 +5,8 @@ from itertools import chain
 from pkgutil import iter_modules
 from typing import Literal, NamedTuple
 
+from gpucheck.model.smoke import check_name
+
 Key = tuple[str, str]
 
 
@@ -37,11 +39,6 @@ class Strategy(NamedTuple):
     def program(self) -> str:
         """``module:function``, for ``gpucheck.train.rank``."""
         return f"{self.module}:{self.name.replace('-', '_')}"
-
-
-def check_name(framework: str, strategy: str) -> str:
-    """``smoke-<strategy>`` for torch, ``smoke-<framework>-<strategy>`` for the others."""
-    return f"smoke-{strategy}" if framework == "torch" else f"smoke-{framework}-{strategy}"
 
 
 def all_strategies() -> dict[Key, Strategy]:

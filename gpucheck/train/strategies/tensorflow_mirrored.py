@@ -10,11 +10,11 @@ from functools import partial
 from importlib.metadata import distributions
 from typing import Any
 
-from gpucheck.model.smoke import Checkpoint
+from gpucheck.model.smoke import CUDA_WHEELS, Checkpoint
 from gpucheck.printable import counted
 from gpucheck.train import data
 from gpucheck.train.models import MODELS, MOMENTUM
-from gpucheck.train.progress import CUDA_WHEELS, Progress, RankDevice, RankReport
+from gpucheck.train.progress import Progress, RankDevice, RankReport
 from gpucheck.train.session import ONE_DEVICE, Rank, Trained, number, train_and_report
 from gpucheck.train.spec import RankPlacement, RankSpec, SmokeOptions, devices_used
 from gpucheck.train.strategies import Strategy

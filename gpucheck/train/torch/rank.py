@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 
+from gpucheck.model.smoke import NVLS
 from gpucheck.processes.ranks.nodes import leave_store, open_store
 from gpucheck.train import data
 from gpucheck.train.models import MODELS
 from gpucheck.train.progress import Progress, RankDevice, RankReport
 from gpucheck.train.session import Rank
-from gpucheck.train.spec import NVLS, RankPlacement, RankSpec, Rejected, plan, unsupported
+from gpucheck.train.spec import RankPlacement, RankSpec, Rejected, plan, unsupported
 
 # Added to the supervisor's deadline: it must be the shorter one, so that stacks are taken before a rank times out.
 PATIENCE_S = 60.0

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from gpucheck.model import Verdict
-from gpucheck.train import evaluate, run_smoke
+from gpucheck.run.steps.train import evaluated
+from gpucheck.train import run_smoke
 from gpucheck.train.spec import SmokeOptions
 
 FAKE = Path(__file__).parent / "fake_cupy"
@@ -18,7 +19,7 @@ def transfer(monkeypatch):
 
     def go(mode):
         environment = os.environ | {"PYTHONPATH": str(FAKE), "FAKE_CUPY": mode}
-        return evaluate(run_smoke(SmokeOptions(framework="cupy", strategy="transfer"), environment))
+        return evaluated(run_smoke(SmokeOptions(framework="cupy", strategy="transfer"), environment))
 
     return go
 

@@ -4,7 +4,7 @@ import pytest
 
 from gpucheck.model import Verdict
 from gpucheck.model.smoke import SmokeResult
-from gpucheck.train import evaluate
+from gpucheck.run.steps.train import evaluated
 from gpucheck.train.transfer import POISON, SIZES, damage
 from tests.train.real import ONE_PROCESS, run_all
 
@@ -18,7 +18,7 @@ def runs(tmp_path_factory) -> dict[str, SmokeResult]:
 
 @pytest.mark.parametrize("name", ONE_PROCESS)
 def test_nothing_is_found_where_nothing_is_wrong(runs, name):
-    findings = evaluate(runs[name])
+    findings = evaluated(runs[name])
     assert {finding.verdict for finding in findings} == {Verdict.PASS, Verdict.SKIP}
     assert findings[-1].verdict is Verdict.SKIP
     assert str(findings[-1].seen).startswith(
@@ -42,7 +42,7 @@ def test_dataparallel_on_cpus_does_not_pretend(runs):
 
 def test_one_process_claims_nothing_about_ranks(runs):
     """Equal hashes of one rank with itself would be an empty pass."""
-    assert not any("bit-equal on" in str(finding.seen) for finding in evaluate(runs["dp"]))
+    assert not any("bit-equal on" in str(finding.seen) for finding in evaluated(runs["dp"]))
 
 
 def test_every_size_is_copied_in_both_directions_and_checked(runs):

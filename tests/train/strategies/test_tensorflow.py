@@ -6,7 +6,8 @@ import pytest
 
 from gpucheck.model import Verdict
 from gpucheck.model.smoke import SmokeResult
-from gpucheck.train import evaluate, run_smoke
+from gpucheck.run.steps.train import evaluated
+from gpucheck.train import run_smoke
 from gpucheck.train.run_plan import plan
 from gpucheck.train.spec import SmokeOptions
 from tests.train.conftest import ROOT
@@ -30,7 +31,7 @@ def outcome(request):
 
 def test_the_mirrors_agree_with_each_other_and_with_one_device(outcome):
     assert isinstance(outcome, SmokeResult), outcome
-    findings = evaluate(outcome)
+    findings = evaluated(outcome)
     assert {finding.verdict for finding in findings} == {Verdict.PASS, Verdict.SKIP}
     assert {finding.check for finding in findings} == {"smoke-tensorflow-mirrored", "smoke-placement"}
     apart = outcome.references[0].max_abs_difference

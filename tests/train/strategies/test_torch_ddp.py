@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from gpucheck.model import Verdict
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
-from gpucheck.train import evaluate, run_smoke
+from gpucheck.run.steps.train import evaluated
+from gpucheck.train import run_smoke
 from gpucheck.train.spec import TrainingFault
 from tests.train.broken import FAULTS
 from tests.train.conftest import Marked
@@ -32,7 +33,7 @@ def healthy(runs: dict[str, SmokeResult]) -> SmokeResult:
 def bad(outcome: SmokeResult | SmokeFailure) -> list[tuple[str, str | None]]:
     """Seen and cause of everything that is not right."""
     wrong = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
-    return [(str(finding.seen), finding.cause) for finding in evaluate(outcome) if finding.verdict in wrong]
+    return [(str(finding.seen), finding.cause) for finding in evaluated(outcome) if finding.verdict in wrong]
 
 
 CLEAN = [name for name, options in TWO_RANKS.items() if options.fault is None and name not in FAULTS]
@@ -128,7 +129,7 @@ def test_each_fault_of_the_communication_has_its_own_verdict_and_cause(runs, nam
 
 
 def test_a_slow_rank_is_a_warning_with_the_factor(runs):
-    (finding,) = [f for f in evaluate(runs["slow"]) if f.cause == "slow-rank"]
+    (finding,) = [f for f in evaluated(runs["slow"]) if f.cause == "slow-rank"]
     assert finding.verdict is Verdict.WARN
     assert runs["slow"].performance.straggler_ratio > 1.5
 
@@ -161,7 +162,7 @@ def test_a_killed_rank_is_named_although_its_peer_raised_and_nothing_of_it_is_le
 
     assert (outcome.kind, outcome.rank, outcome.step, outcome.phase) == ("died", 1, 3, "allreduce")
     assert outcome.signal == signal.SIGKILL.name
-    assert evaluate(outcome)[0].cause == "rank-killed"
+    assert evaluated(outcome)[0].cause == "rank-killed"
     assert marked.running() == [], "with its last process goes every socket and port of a run"
     left = set(Path("/dev/shm").glob("torch_*")) - shared
     assert [file for file in left if not Path(f"/proc/{file.name.split('_')[1]}").exists()] == []

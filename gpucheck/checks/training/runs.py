@@ -1,39 +1,55 @@
-"""Evaluate the outcome of a smoke test: one finding per assertion, with its number. Pure."""
+"""Training: does a short run on the devices of this host train, with the result that it must have?
+
+Source: a real run with the framework, every rank in a process of its own with deadlines from outside.
+One finding for each assertion, with its number: FAIL for wrong data, and for a run that did not end as it should; WARN
+for a slow rank and for memory that is kept; UNKNOWN if the time or the host's resources were too short; SKIP without
+the package. A run that did not use two GPUs ends with a finding named smoke-placement, which states that.
+"""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from msgspec.structs import replace
 
-from gpucheck.knowledge.codes import Subject
-from gpucheck.model import Finding, Verdict
-from gpucheck.model.smoke import Copy, Performance, Reference, SmokeFailure, SmokeResult
-from gpucheck.printable import counted
-from gpucheck.train.evaluation.root_cause import (
+from gpucheck.checks.training._failed import evaluate_failure
+from gpucheck.checks.training._words import (
     PLACEMENT,
-    check_of,
     describe_performance,
     describe_placement,
     describe_ranks,
     distribution,
-    evaluate_failure,
     finding,
     hashes,
     subject_of,
 )
-from gpucheck.train.progress import CUDA_WHEELS
-from gpucheck.train.spec import NVLS
+from gpucheck.knowledge.codes import Subject
+from gpucheck.model import Check, Finding, Verdict
+from gpucheck.model.facts import Facts
+from gpucheck.model.smoke import (
+    CUDA_WHEELS,
+    NVLS,
+    Copy,
+    Performance,
+    Reference,
+    SmokeFailure,
+    SmokeResult,
+    Trained,
+    check_of,
+)
+from gpucheck.printable import counted
 
 
-def evaluate(outcome: SmokeResult | SmokeFailure, *, gpus: int | None = None) -> tuple[Finding, ...]:
-    """Every finding of one smoke test, checks named for its strategy.
+def trainings(facts: Facts) -> Iterator[Finding]:
+    """Yield the findings of every run, in order; their checks are named for the strategies."""
+    for run in facts.trained:
+        yield from _of_run(run)
 
-    gpus: how many real GPUs the host has, from another source than the framework; None is "not known, or simulated".
-    A run that did not use two GPUs ends with one finding named ``smoke-placement``, which states that.
-    """
+
+def _of_run(run: Trained) -> tuple[Finding, ...]:
+    outcome, gpus = run.outcome, run.gpus
     if isinstance(outcome, SmokeFailure):
         unavailable = outcome.variant == NVLS and any(NO_ALGORITHM in line for line in outcome.evidence)
-        return (not_by_the_switch(outcome, NO_ALGORITHM) if unavailable else evaluate_failure(outcome, gpus),)
+        return (not_by_the_switch(outcome, NO_ALGORITHM) if unavailable else evaluate_failure(run, outcome),)
     made: Iterable[Finding] = chain(
         evaluate_training(outcome) if outcome.trained else evaluate_transfer(outcome), evaluate_performance(outcome)
     )
@@ -310,3 +326,16 @@ def _repeat(result: SmokeResult) -> Finding:
     seen = f"trained again from the same seed: rank {which} reached other parameters after {step} steps"
     evidence = tuple(f"rank {rank}: {one.first[:12]}, then {one.second[:12]}" for rank, one in other.items())
     return finding(result, seen, wanted, "training.repeat-differs", evidence=evidence)
+
+
+def _check(name: str) -> Check:
+    def evaluate(facts: Facts) -> Iterable[Finding]:
+        return (each for each in trainings(facts) if each.check == name)
+
+    return Check(name, frozenset({"measure", "training"}), evaluate, ("trained",))
+
+
+# By the strategies of gpucheck/train/strategies.
+RUNS = ("smoke-ddp", "smoke-dp", "smoke-fsdp", "smoke-model-parallel", "smoke-tensorflow-mirrored")
+COPIES = ("smoke-transfer", "smoke-cupy-transfer")
+CHECKS = tuple(map(_check, (*RUNS, *COPIES, PLACEMENT)))

@@ -1,30 +1,22 @@
 """Each assertion of the smoke test has its own finding, its number, and a remedy that fits the kind of run."""
 
-import signal
-from types import SimpleNamespace
-
-import msgspec
 import pytest
 from msgspec.structs import replace
 
+from gpucheck.checks.training.runs import COPIES, RUNS
 from gpucheck.model import Verdict, worst
 from gpucheck.model.smoke import Checkpoint, Divergence
-from gpucheck.processes.ranks.rank import RankError
-from gpucheck.processes.ranks.supervisor import Ending, RankEnd
-from gpucheck.train import evaluate
-from gpucheck.train.evaluation.root_cause import find_failing_rank
-from gpucheck.train.progress import Position, position_of
-from gpucheck.train.spec import Rejected, SmokeOptions
-from gpucheck.train.torch.rank import refuse
+from gpucheck.run.steps.train import evaluated
+from gpucheck.train.strategies import all_strategies
 from tests.train.outcomes import HANG, ON_CPU, ON_GPUS, ON_ONE_GPU, REFERENCE, SAME, STEP_5, STEP_10, A, B
 
 
 def failed(outcome, **options):
-    return [finding for finding in evaluate(outcome, **options) if finding.verdict is Verdict.FAIL]
+    return [finding for finding in evaluated(outcome, **options) if finding.verdict is Verdict.FAIL]
 
 
 def test_a_healthy_run_on_two_gpus_passes_everything_about_their_pair():
-    findings = evaluate(ON_GPUS, gpus=2)
+    findings = evaluated(ON_GPUS, gpus=2)
 
     assert {finding.verdict for finding in findings} == {Verdict.PASS}
     assert {finding.subject for finding in findings} == {"pair:0000:3b:00.0-0000:af:00.0"}
@@ -32,9 +24,9 @@ def test_a_healthy_run_on_two_gpus_passes_everything_about_their_pair():
 
 
 def test_a_run_on_cpus_passes_and_says_that_no_gpu_took_part():
-    *passes, said = evaluate(ON_CPU)
+    *passes, said = evaluated(ON_CPU)
 
-    assert worst(finding.verdict for finding in evaluate(ON_CPU)) is Verdict.PASS
+    assert worst(finding.verdict for finding in evaluated(ON_CPU)) is Verdict.PASS
     assert said.verdict is Verdict.SKIP
     assert said.seen == "2 CPU ranks, gloo: this tests the software stack, not GPU communication"
     assert (said.code, said.values["version"]) == ("training.across-no-cuda", "2.13.0+cpu")
@@ -42,7 +34,7 @@ def test_a_run_on_cpus_passes_and_says_that_no_gpu_took_part():
 
 
 def test_two_ranks_on_one_gpu_do_not_pass_for_two_gpus():
-    said = evaluate(ON_ONE_GPU, gpus=1)[-1]
+    said = evaluated(ON_ONE_GPU, gpus=1)[-1]
 
     assert (said.verdict, said.subject) == (Verdict.SKIP, "gpu:0000:3b:00.0")
     assert "not communication between GPUs" in str(said.seen)
@@ -63,7 +55,7 @@ def test_two_ranks_on_one_gpu_do_not_pass_for_two_gpus():
 )
 def test_gpus_that_the_framework_does_not_use_are_no_pass(result, verdict, words, code):
     """A host full of GPUs on which torch trains on the CPU is the classic false green."""
-    *others, said = evaluate(result, gpus=2)
+    *others, said = evaluated(result, gpus=2)
 
     assert (said.verdict, said.cause, said.wanted) == (verdict, None, "training on the 2 GPUs of this host")
     assert words in str(said.seen)
@@ -75,9 +67,9 @@ def test_gpus_that_the_framework_does_not_use_are_no_pass(result, verdict, words
 def test_cupy_that_finds_no_gpu_on_a_host_with_gpus_is_unknown():
     failure = replace(HANG, kind="no-device", framework="cupy", detail="CuPy 14.0 sees no CUDA device")
 
-    (said,) = evaluate(failure, gpus=2)
+    (said,) = evaluated(failure, gpus=2)
     assert (said.verdict, said.seen) == (Verdict.UNKNOWN, "ddp with cupy unknown: CuPy 14.0 sees no CUDA device")
-    assert evaluate(failure, gpus=None)[0].verdict is Verdict.SKIP
+    assert evaluated(failure, gpus=None)[0].verdict is Verdict.SKIP
 
 
 @pytest.mark.parametrize(
@@ -139,13 +131,13 @@ def test_a_rank_with_other_data_explains_the_difference_from_the_reference():
 
 
 def test_variables_kept_from_the_ranks_are_evidence_everywhere():
-    finding = evaluate(replace(ON_GPUS, environment_removed=("NCCL_P2P_DISABLE=1",)))[0]
+    finding = evaluated(replace(ON_GPUS, environment_removed=("NCCL_P2P_DISABLE=1",)))[0]
 
     assert "kept from the ranks: NCCL_P2P_DISABLE=1" in finding.evidence
 
 
 def test_a_hang_names_rank_device_step_phase_and_shows_the_stack():
-    (finding,) = evaluate(HANG)
+    (finding,) = evaluated(HANG)
 
     assert (finding.verdict, finding.subject) == (Verdict.FAIL, "gpu:0000:af:00.0")
     assert str(finding.seen).startswith("hang: rank 1 on cuda:1, in step 3 of 40, backward: no rank moved for 30 s")
@@ -228,122 +220,12 @@ RAISED = (
     ],
 )
 def test_every_failure_has_its_verdict_cause_and_code(change, verdict, cause, code):
-    (finding,) = evaluate(replace(HANG, **change))
+    (finding,) = evaluated(replace(HANG, **change))
 
     assert (finding.verdict, finding.cause, finding.code) == (verdict, cause, f"training.{code}")
     assert (finding.confidence is None) == (cause is None)
 
 
-OPTIONS = SmokeOptions()
-NOW = 1000.0
-
-
-def at(phase, step=None, age=30.0):
-    position = Position(phase=phase, step=step, device="cuda:0", bus_id=None, entered=NOW - age)
-    return msgspec.json.encode(position)
-
-
-def raised(when, kind="RuntimeError", message="x", missing=None):
-    return RankError(type=kind, message=message, missing=missing, frames=("a.py:1 in f",), raised=when)
-
-
-def failure_of(*ranks, reason="broken", unkillable=()):
-    ends = tuple(RankEnd(rank=number, **values) for number, values in enumerate(ranks))
-    return find_failing_rank(Ending(reason, ends, 60.0, NOW, unkillable), OPTIONS, ())
-
-
-ABORT, KILL = -signal.SIGABRT, -signal.SIGKILL
-NO_NUMPY = raised(1.0, "ModuleNotFoundError", "No module", "numpy")
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        # The abort of NCCL's watchdog only answers the peer that raised; without one it is a death.
-        ({"status": ABORT}, {"status": 1, "error": raised(5.0)}, {"kind": "raised", "rank": 1}),
-        ({"status": ABORT}, {"process_state": "S"}, {"kind": "died", "rank": 0, "signal": "SIGABRT"}),
-        (
-            {"status": 1, "error": raised(7.0, "ConnectionError")},
-            {"status": 1, "error": raised(6.9, "ValueError")},
-            {"rank": 1, "error_type": "ValueError"},
-        ),
-        ({"status": KILL}, {"status": 1, "error": NO_NUMPY}, {"kind": "missing-package", "missing": "numpy"}),
-    ],
-)
-def test_of_two_ranks_that_ended_the_first_cause_is_named(one, other, expected):
-    answer = failure_of({"progress": at("allreduce", 3), **one}, {"progress": at("forward", 3), **other})
-
-    assert {name: getattr(answer, name) for name in expected} == expected
-
-
-def test_what_a_rank_rejects_is_read_of_its_kind_and_not_of_its_words():
-    """Also where another rank is the one that failed."""
-    with pytest.raises(Rejected) as rejected:
-        refuse(None, SimpleNamespace(type="cpu"), "tf32")
-    error = replace(raised(2.0, "Rejected", "any words"), kind=rejected.value.kind)
-    answer = failure_of({"status": KILL}, {"status": 1, "error": error})
-
-    assert (answer.kind, answer.rejected) == ("died", "precision")
-    assert evaluate(answer)[0].code == "training.precision-unsupported"
-
-
-def test_a_rank_in_an_uninterruptible_call_is_the_one_that_hangs():
-    answer = failure_of(
-        {"progress": at("forward", 3), "process_state": "S"},
-        {"progress": at("allreduce", 3), "process_state": "D"},
-        reason="stalled",
-        unkillable=(1,),
-    )
-    assert (answer.kind, answer.rank, answer.process_state) == ("hang", 1, "D")
-    assert "rank 1 could not be ended, not even by SIGKILL" in answer.evidence
-
-
-@pytest.mark.parametrize(
-    ("behind", "ahead"),
-    [
-        (at("init"), at("load", 1)),
-        (at("load", 4), at("load", 5)),
-        (at("forward", 4), at("allreduce", 4)),
-        (at("check", 40), at("reference", 2)),
-    ],
-)
-def test_the_rank_furthest_behind_is_the_one_that_hangs(behind, ahead):
-    answer = failure_of(
-        {"progress": ahead, "process_state": "S"}, {"progress": behind, "process_state": "S"}, reason="deadline"
-    )
-
-    place = position_of(behind)
-    assert (answer.kind, answer.rank, answer.phase, answer.step) == ("hang", 1, place.phase, place.step)
-
-
-@pytest.mark.parametrize(
-    ("position", "reason", "kind"),
-    [
-        (at("start"), "deadline", "timeout-start"),
-        (at("import"), "deadline", "timeout-start"),
-        (at("device", age=5.0), "deadline", "timeout-start"),
-        (at("device", age=15.0), "deadline", "hang"),
-        (at("forward", 3, age=1.0), "deadline", "timeout"),
-        (at("forward", 3, age=3.0), "deadline", "hang"),
-        (at("forward", 3, age=1.0), "stalled", "hang"),
-        # A busy machine: 26 steps took most of a minute, so three seconds without a new one are no hang.
-        (at("forward", 26, age=3.0), "deadline", "timeout"),
-        (at("forward", 26, age=20.0), "deadline", "hang"),
-    ],
-)
-def test_slow_is_told_from_stuck_by_the_age_of_the_newest_phase(position, reason, kind):
-    rank = {"progress": position, "process_state": "S"}
-
-    assert failure_of(rank, rank, reason=reason).kind == kind
-
-
-def test_a_framework_that_compiles_its_first_step_is_slow_and_not_stuck():
-    """TensorFlow does; torch makes its first step at once."""
-    ranks = (RankEnd(rank=0, progress=at("step", 1), process_state="S"),)
-    kinds = {
-        framework: find_failing_rank(
-            Ending("deadline", ranks, 60.0, NOW), SmokeOptions(framework=framework, strategy="x"), ()
-        ).kind
-        for framework in ("tensorflow", "torch")
-    }
-    assert kinds == {"tensorflow": "timeout-start", "torch": "hang"}
+def test_every_strategy_has_a_check():
+    assert {*RUNS, *COPIES} == {strategy.check for strategy in all_strategies().values()}
+    assert {*COPIES} == {strategy.check for strategy in all_strategies().values() if not strategy.trains}
