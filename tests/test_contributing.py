@@ -205,7 +205,7 @@ def test_nvml_release_is_rows_of_a_table(tmp_path, monkeypatch):
     assert "nvmlDeviceGetDemo" not in exports.version_script(old)
 
 
-MEASURED = {"computed", "trained"}  # no reader answers: a step of a run measures
+MEASURED = {"computed", "trained", "collected"}  # no reader answers: a step of a run measures
 
 
 def test_fact_is_a_field_and_its_reader():

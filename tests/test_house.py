@@ -174,7 +174,7 @@ def test_commands_return_no_verdict_of_their_own():
 # Rooms that evaluate what was read of a host. The others measure it, train on it or compare it with something else.
 READING = ("checks", "diagnose", "imports", "run", "topology")
 # Rules of what was measured, which may confirm a cause that is read as well.
-MEASURED = ("compute", "training")
+MEASURED = ("compute", "training", "collectives")
 # Causes that are reported by several of their modules, and why.
 SEVERAL = {
     "arch-not-in-build": "smoke repeats the finding of the stack check with the build to install",

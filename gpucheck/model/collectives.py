@@ -1,11 +1,16 @@
 """The outside contract of ``gpucheck collectives``. GB/s is 10**9 bytes per second, as nccl-tests counts."""
 
+from typing import Literal
+
 import msgspec
 
 from gpucheck.model.answer import Answer
 from gpucheck.model.diagnosis.observations import Observations
 
 SCHEMA = "gpucheck.collectives/1"
+EndKind = Literal[
+    "alone", "missing-package", "waiting", "interrupted", "killed", "failed", "defect", "no-resources", "no-device"
+]
 
 
 class CollectiveResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,3 +50,22 @@ class CollectivesReport(Answer, frozen=True, kw_only=True):
     algorithms: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     notes: tuple[str, ...] = ()
     observations: Observations = Observations()
+
+
+class RanksEnd(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a run of ranks has not all results. detail: what was seen, one line. partly: some collectives were run.
+
+    alone: there is one rank only. waiting: the time was up. killed: by a signal from outside. failed: in a collective.
+    """
+
+    kind: EndKind
+    detail: str
+    partly: bool = False
+    evidence: tuple[str, ...] = ()
+
+
+class Collected(msgspec.Struct, frozen=True, kw_only=True):
+    """One run, as rules evaluate it: the report without findings."""
+
+    report: CollectivesReport
+    ends: tuple[RanksEnd, ...] = ()

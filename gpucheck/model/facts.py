@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 import msgspec
 
+from gpucheck.model.collectives import Collected
 from gpucheck.model.compute import Computed
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.finding import Finding
@@ -74,7 +75,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     texts, folders: by absolute path; a path below the interpreter's packages or the user's home starts with
     ``{purelib}`` or ``{home}``, because these lie elsewhere where a recording is evaluated.
     observed: GPU links as they were measured or as other tools report them. counters: of network ports, now, or in the
-    order in which tools printed them; counters_at_start: when the run began. computed, trained: by steps of a run.
+    order in which tools printed them; counters_at_start: when the run began. computed, trained, collected: by a run.
     """
 
     system: Asked[System] = NOT_ASKED
@@ -102,6 +103,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     observed: Observations = Observations()
     computed: Asked[Computed] = NOT_ASKED
     trained: Asked[tuple[Trained, ...]] = NOT_ASKED
+    collected: Asked[Collected] = NOT_ASKED
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

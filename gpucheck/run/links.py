@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpucheck.checks.collectives import ranks
 from gpucheck.diagnose import diagnose, doubtful
 from gpucheck.model import Finding, Verdict
+from gpucheck.model.collectives import Collected
 from gpucheck.model.diagnosis.observations import Measured, Observations
-from gpucheck.model.facts import Source
+from gpucheck.model.facts import Facts, Source
 from gpucheck.run.conclusion import conclude
 
 if TYPE_CHECKING:
@@ -51,10 +53,12 @@ def collectives(
     """
     from gpucheck.measure.collectives.run import measure
 
-    def judge(report: "CollectivesReport") -> "CollectivesReport":
-        passed = {finding.check for finding in report.findings if finding.verdict is Verdict.PASS}
+    def judge(collected: Collected) -> "CollectivesReport":
+        report, facts = collected.report, Facts(collected=collected)
+        own = (*ranks.evaluate(facts), *ranks.results(facts))
+        passed = {finding.check for finding in own if finding.verdict is Verdict.PASS}
         found = evaluate_links(report.observations)
-        every = (*report.findings, *(f for f in found if f.verdict is not Verdict.PASS or f.check not in passed))
+        every = (*own, *(f for f in found if f.verdict is not Verdict.PASS or f.check not in passed))
         findings, verdict, counts = conclude(every, source.read("nvml").gpus)
         return replace(report, findings=findings, verdict=verdict, counts=counts)
 

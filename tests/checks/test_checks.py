@@ -80,6 +80,7 @@ def test_names_are_unique_and_tags_are_known():
         "measure",
         "compute",
         "training",
+        "collectives",
     }
 
 

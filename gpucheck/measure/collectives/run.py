@@ -1,20 +1,20 @@
 """Run collectives on this host: choose ranks, launch, run again without NVLS if NCCL chose it, report."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from gpucheck.knowledge.codes import Subject
-from gpucheck.measure.collectives.rank import ALL, ErrorKind, MeasuredCollective, RankOptions, RankReport, bus_factor
+from gpucheck.measure.collectives.rank import ALL, MeasuredCollective, RankOptions, RankReport, bus_factor
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose
 from gpucheck.measure.reporting.observed import count_text
 from gpucheck.measure.reporting.surroundings import NEEDS, Scene, surroundings
 from gpucheck.measure.values import spread
-from gpucheck.model import Finding, Gpu, NvmlReading
+from gpucheck.model import Gpu, NvmlReading
 from gpucheck.model.answer import Clock
-from gpucheck.model.collectives import CollectiveResult, CollectivesReport
+from gpucheck.model.collectives import Collected, CollectiveResult, CollectivesReport, EndKind, RanksEnd
 from gpucheck.model.diagnosis import observations
 from gpucheck.model.diagnosis.observations import Collective, Hang, Observations
 from gpucheck.model.facts import Source
@@ -82,74 +82,46 @@ def _notes(options: RankOptions) -> tuple[str, ...]:
     )
 
 
-# Errors that are unrelated to links and NCCL.
-UNKNOWN: Mapping[ErrorKind | str, str] = {
-    "defect": "measure.rank-defect",
-    "no-resources": "measure.rank-no-resources",
-    "no-device": "measure.rank-no-device",
-}
 RANKS = Subject(check="collectives")
 
 
-def gaps(
-    runs: Mapping[str, Ended], results: Sequence[CollectiveResult], ranks: int, *, gpus: bool
-) -> tuple[Finding, ...]:
-    """Return findings on ranks that ended early, and on what was compared. gpus: False for ranks on CPUs."""
-    findings = [finding for ended in runs.values() for finding in _ending(ended)]
-    return (*findings, *_correctness(results, count_text(ranks, "GPU" if gpus else "CPU rank"), gpus=gpus))
+def ends(runs: Iterable[Ended]) -> tuple[RanksEnd, ...]:
+    """Return how the runs ended of which results are missing."""
+    return tuple(end for ended in runs if (end := _end(ended)) is not None)
 
 
-def _ending(ended: Ended) -> Iterator[Finding]:
+def _end(ended: Ended) -> RanksEnd | None:
     missing = next((error.missing for _, error in ended.errors if error.missing), None)
     output = output_of(ended)
-    seen = f"the remaining collectives unknown: no end after {ended.seconds:.0f} s"
+    late = f"no end after {ended.seconds:.0f} s"
     if missing is not None:
-        yield RANKS.skips("measure.ranks-need-package", f"not run: Python package {missing} is not installed")
-    elif ended.is_late and exhausted(output):
-        yield RANKS.with_evidence(output).unknown(UNKNOWN["no-resources"], seen)
-    elif ended.is_late:
+        return RanksEnd(kind="missing-package", detail=f"Python package {missing} is not installed")
+    if ended.is_late and exhausted(output):
+        return RanksEnd(kind="no-resources", detail=late, partly=True, evidence=(output,))
+    if ended.is_late:
         places = "; ".join(f"rank {end.rank}: {place_of(end)}" for end in ended.ranks)
         calls = (f"rank {end.rank} is in {frame}" for end in ended.ranks for frame in end.stack[:3])
         evidence = (*calls, *([output] if output else []))
-        yield RANKS.with_evidence(*evidence).unknown("measure.ranks-wait", f"{seen}: {places}")
-    elif ended.reason == "broken":
-        yield _failed(ended, output)
-    elif ended.reason == "interrupted":
-        yield RANKS.unknown("measure.collectives-interrupted", "interrupted: the remaining collectives unknown")
+        return RanksEnd(kind="waiting", detail=f"{late}: {places}", partly=True, evidence=evidence)
+    if ended.reason == "interrupted":
+        return RanksEnd(kind="interrupted", detail="interrupted", partly=True)
+    return _failed(ended, output) if ended.reason == "broken" else None
 
 
-def _failed(ended: Ended, output: str) -> Finding:
+def _failed(ended: Ended, output: str) -> RanksEnd:
     signals = {end.rank: -end.status for end in ended.ranks if end.status is not None and end.status < 0}
     lines = [f"rank {rank} was terminated by {signal_name(number)}" for rank, number in signals.items()]
     lines += [f"rank {end.rank} failed: {error_text(e.message)} [{e.type}]" for end, e in ended.errors]
     first = lines[0] if lines else "a rank ended without reporting an error"
     places = (f"rank {end.rank} was at: {place_of(end)}" for end in ended.ranks)
-    subject = RANKS.with_evidence(*lines[1:], *places, *ended.taken.warnings, *((output,) if output else ()))
+    evidence = (*lines[1:], *places, *ended.taken.warnings, *((output,) if output else ()))
+    raised = ended.errors[0][1].kind if ended.errors and not signals else "collective"
+    kind: EndKind = "failed" if raised == "collective" else raised  # type: ignore[assignment]  # an ErrorKind
     if any(number not in FAULTS for number in signals.values()):
-        return subject.unknown("measure.rank-killed", f"collectives unknown: {first}")
-    kind = ended.errors[0][1].kind if ended.errors and not signals else "collective"
-    if kind == "collective" and exhausted(output):
+        kind = "killed"
+    elif kind == "failed" and exhausted(output):
         kind = "no-resources"
-    if kind in UNKNOWN:
-        return subject.unknown(UNKNOWN[kind], f"collectives unknown: {first}")
-    return subject.fails("measure.rank-failed", first)
-
-
-def _correctness(results: Sequence[CollectiveResult], where: str, *, gpus: bool) -> Iterator[Finding]:
-    """Wrong elements of GPU ranks are observations, which ``diagnose`` evaluates."""
-    wrong = [result for result in results if result.wrong]
-    checked = sum(result.checked for result in results)
-    subject = Subject(
-        check="collectives-results",
-        evidence=tuple(f"{r.operation} {r.size_bytes} bytes ({r.variant}): {r.wrong} wrong" for r in wrong),
-    )
-    if wrong and not gpus:
-        seen = f"{count_text(sum(result.wrong for result in wrong), 'element')} wrong between CPU ranks"
-        yield subject.fails("measure.cpu-ranks-wrong", seen, 0)
-    elif checked and not wrong:
-        yield subject.passes(f"{count_text(checked, 'collective')} exact on {where}, every element of every rank")
-    elif not checked:
-        yield subject.unknown("measure.no-collective", "results of collectives unknown: 0 checked")
+    return RanksEnd(kind=kind, detail=first, evidence=evidence)
 
 
 def measured(
@@ -227,12 +199,12 @@ class _Ranks(msgspec.Struct, frozen=True, kw_only=True):
 def measure(
     source: Source,
     options: CollectiveOptions,
-    evaluate: Callable[[CollectivesReport], CollectivesReport] = lambda report: report,
+    evaluate: Callable[[Collected], CollectivesReport],
     keep: Callable[[CollectivesReport], None] = lambda _: None,
 ) -> CollectivesReport:
     """Run every collective at every size. Raises Unmeasurable if the options cannot be met.
 
-    The findings list what could not be run or compared; evaluate adds those on links.
+    evaluate: returns the report with its findings.
     keep: gets the report as soon as it is made: of what was measured when a signal ends the run, too.
     """
     clock = Clock()
@@ -251,7 +223,7 @@ def measure(
     cut = Cut()
     cut.signal = next((run.signal for run in runs.values() if run.signal is not None), None)
 
-    def report() -> CollectivesReport:
+    def collected() -> Collected:
         count = _all(ranks.count, options.nodes)
         reports = {name: reports_of(run) for name, run in runs.items()}
         first, taken = reports.get(AS_IS, []), runs[AS_IS].taken if runs else Taken()
@@ -264,12 +236,12 @@ def measure(
         if ranks.scene is not None and runs:
             rows = measured(runs, results, len(ranks.gpus), options.nodes)
             seen = msgspec.structs.replace(surroundings(ranks.scene), measured=rows)
-        findings = gaps(runs, results, count, gpus=bool(ranks.gpus))
+        ended = ends(runs.values())
         if alone:
-            only = RANKS.with_evidence(*(f"GPU {gpu.index} ({gpu.pci_bus_id})" for gpu in ranks.gpus))
-            findings = (only.skips("measure.one-rank", "not run: 1 GPU, so nothing could be checked"),)
-        return CollectivesReport(
-            **clock.answer(facts, findings),
+            only = tuple(f"GPU {gpu.index} ({gpu.pci_bus_id})" for gpu in ranks.gpus)
+            ended = (RanksEnd(kind="alone", detail="1 GPU, so nothing could be checked", evidence=only),)
+        report = CollectivesReport(
+            **clock.answer(facts, ()),
             backend=chosen.backend,
             kind=ranks.reason,
             ranks=count,
@@ -282,8 +254,9 @@ def measure(
             notes=() if alone else _notes(chosen),
             observations=seen,
         )
+        return Collected(report=report, ends=ended)
 
-    return cut.report(lambda: evaluate(report()), keep)
+    return cut.report(lambda: evaluate(collected()), keep)
 
 
 def _runs(options: RankOptions, count: int) -> dict[str, Ended]:

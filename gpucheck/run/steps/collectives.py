@@ -1,28 +1,23 @@
 """The step of collectives: what training uses, between all GPUs; torch is imported in the ranks only."""
 
-from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpucheck.checks.collectives.ranks import NAME, RESULTS, TRANSPORT, transport
 from gpucheck.knowledge.codes import Subject, followed_by
 from gpucheck.model import Finding, NvmlReading
-from gpucheck.model.facts import Source
+from gpucheck.model.collectives import Collected
+from gpucheck.model.facts import Facts, Source
 from gpucheck.run.proof import REQUIRED, not_planned
 from gpucheck.run.step import Outcome, RunStep, in_place_of_a_run, numbers_of
 from gpucheck.run.steps.versions import NAME as VERSIONS
 from gpucheck.run.steps.versions import refused, version_consistency
 from gpucheck.train import whole_gpus
 
-if TYPE_CHECKING:
-    from gpucheck.model.collectives import CollectivesReport
-
-NAME = "collectives"
 RANKS = Subject(check=NAME)
 CLAIM = "collectives between GPUs"
-TRANSPORT = "collectives-transport"
-FINDINGS = ("collectives-bandwidth", "collectives-results", TRANSPORT)
+FINDINGS = ("collectives-bandwidth", RESULTS, TRANSPORT)
 # DDP averages and broadcasts, FSDP gathers and scatters, a pipeline sends.
 USED_BY_TRAINING = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "send_recv")
 # Around two runs of the ranks, with and without NVLS, each with 60 s to start and 120 s to end.
@@ -35,8 +30,6 @@ Source: NCCL between one rank on each GPU: all_reduce, all_gather, reduce_scatte
 and a large message; every element of every rank is compared, then the bus bandwidth is timed. The transport (NVLS, P2P,
 SHM, NET) is what NCCL logged. Where NCCL chose NVLS, all_reduce runs once more without it. On a simulated machine the
 ranks use the CPU and gloo, which states nothing about links. By itself: gpucheck collectives."""
-# Through host memory or the network stack.
-STAGED = ("NET", "SHM")
 
 
 def collectives_step() -> RunStep:
@@ -56,7 +49,9 @@ def _collectives(source: Source) -> Outcome:
         report = collectives(source, CollectiveOptions(operations=USED_BY_TRAINING))
     except Unmeasurable as error:
         return _unknown(error.finding, str(error.finding.seen))
-    findings = (*report.findings, *_transport(report))
+    findings = report.findings
+    if not any(finding.check == TRANSPORT for finding in findings):  # by the rates
+        findings += tuple(transport(Facts(collected=Collected(report=report))))
     if report.backend != "nccl":
         seen = f"{report.ranks} CPU ranks, gloo: no GPU and no link was used"
         findings += (RANKS.skips("measure.only-cpu-ranks", seen),)
@@ -82,22 +77,3 @@ def _prevented(source: Source) -> Outcome | None:
 def _unknown(reason: Finding, seen: str) -> Outcome:
     finding = in_place_of_a_run(NAME, replace(reason, subject="host"), f"{CLAIM} unknown: {seen}", "a run on all GPUs")
     return Outcome((followed_by(finding, "measure.collectives-left-out"),), {}, (f"{CLAIM}, {seen}",))
-
-
-def _transport(report: "CollectivesReport") -> Iterator[Finding]:
-    evaluated = any(finding.check == TRANSPORT for finding in report.findings)
-    if report.backend != "nccl" or evaluated or not report.results:
-        return
-    subject = Subject(check=TRANSPORT)
-    if not report.transports:
-        yield subject.unknown("measure.transport-not-logged", "transport unknown")
-        return
-    channels = ", ".join(f"{kind} ({count} channels)" for kind, count in report.transports.items())
-    chosen = ", ".join(report.algorithms.get("AllReduce", ()))
-    version = report.versions.get("nccl") or ""
-    seen = f"NCCL {version}: {channels}".replace("NCCL :", "NCCL:") + (f"; all_reduce {chosen}" if chosen else "")
-    joined_by_nvlink = any(result.expected_busbw_gb_s for result in report.results)
-    if joined_by_nvlink and any(kind.startswith(STAGED) for kind in report.transports):
-        yield subject.warns("measure.nvlink-not-used", seen, "P2P or NVLS")
-    else:
-        yield subject.passes(seen)

@@ -4,11 +4,15 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from gpucheck.checks import checks_of
 from gpucheck.measure.collectives.rank import RankReport
-from gpucheck.measure.collectives.run import Ended, gaps
-from gpucheck.model.collectives import CollectiveResult
+from gpucheck.measure.collectives.run import Ended, ends
+from gpucheck.model.answer import Clock
+from gpucheck.model.collectives import Collected, CollectiveResult, CollectivesReport
+from gpucheck.model.facts import Facts
 from gpucheck.processes.ranks.nccl_log import Taken
 from gpucheck.processes.ranks.supervisor import RankEnd, Reason
+from tests.fakes import facts
 from tests.measure.benches import by_check
 
 # As torch 2.x prints it with NCCL 2.28.9 (komikndr/raylight issue 50).
@@ -39,4 +43,15 @@ FINISHED, NVLS = ended(), ended(taken=Taken(algorithms={"AllReduce": ("NVLS",)})
 
 
 def stated(run: Ended, results: Sequence[CollectiveResult] = (), *, gpus=True):
-    return by_check(gaps({"as is": run}, results, 8, gpus=gpus))
+    report = CollectivesReport(
+        **Clock().answer(facts(), ()),
+        backend="nccl" if gpus else "gloo",
+        kind="",
+        ranks=8,
+        nodes=1,
+        devices=(),
+        versions={},
+        results=tuple(results),
+    )
+    host = Facts(collected=Collected(report=report, ends=ends([run])))
+    return by_check([finding for check in checks_of("collectives")[:2] for finding in check.evaluate(host)])

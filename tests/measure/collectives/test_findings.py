@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.measure.collectives.rank import _kind, bus_factor, elements
-from gpucheck.measure.collectives.run import CollectiveOptions, measure, measured
+from gpucheck.measure.collectives.run import CollectiveOptions, measured
 from gpucheck.measure.engines import torch as torch_engine
 from gpucheck.measure.engines.torch import ordinal
 from gpucheck.model import EXIT_STATUS, Verdict
@@ -17,6 +17,7 @@ from gpucheck.model.diagnosis.observations import Hang
 from gpucheck.processes.ranks.nccl_log import Taken
 from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.processes.ranks.rank import RankError
+from gpucheck.run.links import collectives
 from tests.machines import h100, whole_host
 from tests.measure.collectives.samples import FINISHED, NVLS, ended, result, stated
 
@@ -125,7 +126,7 @@ def test_a_missing_torch_is_a_skip():
 
 
 def test_one_gpu_has_no_collective_and_nothing_was_checked():
-    report = measure(whole_host(h100(0)), CollectiveOptions())
+    report = collectives(whole_host(h100(0)), CollectiveOptions())
     (finding,) = report.findings
 
     assert (finding.verdict, finding.seen) == (Verdict.SKIP, "not run: 1 GPU, so nothing could be checked")
