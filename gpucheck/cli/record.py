@@ -23,7 +23,7 @@ from gpucheck.cli._shared.common import (
     write_result,
 )
 from gpucheck.cli._shared.progress import Progress, progress_end
-from gpucheck.model.facts import Facts, Source
+from gpucheck.model.facts import MEASURED, Facts, Source
 from gpucheck.processes.atomic import PRIVATE
 from gpucheck.processes.deadline import StuckError
 
@@ -112,7 +112,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     progress_end()
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     kept = encodable(recording(source.read(), version=__version__, now=now))
-    if left := kept.missing(Facts.__struct_fields__):
+    if left := kept.missing(name for name in Facts.__struct_fields__ if name not in MEASURED):
         note(f"not recorded, because it could not be read: {', '.join(left)}")
     mode = 0o600 if no_redact else PRIVATE
     clean = None if no_redact else of_recording(kept)

@@ -58,6 +58,8 @@ BY_NAME = {
     "folder": "folders",
     "library": "library_names",
 }
+# What a run measures and no reader reads.
+MEASURED = ("computed", "trained", "collected")
 KINDS = {
     "package": "package",
     "python": "Python package",
