@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.diagnose.cases import case
-
 ROOT = Path(__file__).parent.parent.parent
 PASTES = ROOT / "tests" / "data" / "bandwidth"
 TOPO = "\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n"
@@ -21,28 +19,6 @@ def diagnose(run):
         return status, out or err.removeprefix("Error: ").rstrip()
 
     return diagnose
-
-
-def written(tmp_path, name):
-    path = tmp_path / "machine.yml"
-    path.write_text(json.dumps(case(name)["observations"]), encoding="utf-8")
-    return path
-
-
-@pytest.mark.parametrize(
-    ("name", "verdict", "status"),
-    [("h100x8-nvswitch-healthy", "pass", 0), ("wrx90-2switch-uplink-gen2", "fail", 2)],
-)
-def test_observations_become_json_with_the_verdict_and_exit_status(diagnose, tmp_path, name, verdict, status):
-    code, text = diagnose("--observations", written(tmp_path, name), "--format", "json")
-    answer = json.loads(text)
-
-    assert code == status
-    assert answer["schema"] == "gpucheck.diagnosis/1"
-    assert answer["verdict"] == verdict
-    assert set(answer["counts"]) == {"pass", "warn", "fail", "unknown", "skip"}
-    assert sum(answer["counts"].values()) == len(answer["findings"])
-    assert all(row["why"] and row["fix"] for row in answer["findings"] if row["verdict"] in ("warn", "fail", "unknown"))
 
 
 def test_observations_add_what_no_tool_prints(diagnose, tmp_path):

@@ -98,13 +98,6 @@ def test_every_format_has_the_findings_of_each_machine(diagnose, format_):
     assert first < out.index("copies not measured") < second < out.index("gpu-lost", second)
 
 
-def test_markdown_names_none_of_several_hosts(diagnose):
-    _, out, _ = diagnose("--format", "markdown", texts=[TWO_HOSTS])
-
-    assert "gpu-lost" in out
-    assert "node0" not in out
-
-
 def test_stdin_is_read_without_an_argument(run):
     code, out, _ = run("diagnose", "--format", "json", given=KERNEL)
 

@@ -127,19 +127,6 @@ def test_a_driver_that_hangs_is_not_accused_by_an_interrupted_report_and_it_is_n
     assert "an interrupted run" in done.stderr
 
 
-def test_a_file_keeps_the_last_complete_report(cut, tmp_path):
-    """It may be the baseline of the next run, or what a monitor reads."""
-    output = tmp_path / "report.json"
-    output.write_text("old")
-    status, _, out, err, _, _ = cut("nvml", signal.SIGTERM, arguments=["--format", "json", "-o", str(output)])
-
-    assert (status, out) == (143, "")
-    assert "\ninterrupted after " in err
-    assert f"{output}: not written" in err
-    assert output.read_text() == "old"
-    assert not list(tmp_path.glob(".gpucheck*"))
-
-
 def test_an_interrupted_report_that_cannot_be_written_is_74(cut):
     assert cut("nvml", signal.SIGINT, arguments=["-o", "/dev/full"])[0] == 74
 

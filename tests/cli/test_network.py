@@ -48,16 +48,6 @@ def test_cards_are_chosen_by_name_or_bus_id(run):
     assert {row["memory"] for row in report["results"]} == {"host"}
 
 
-def test_a_card_that_is_not_there_is_one_line_before_anything_runs(run):
-    status, out, message = run("network", *H100, "--nics", "mlx5_2,mlx5_9")
-
-    assert (status, out) == (64, "")
-    assert message.startswith(
-        "Error: --nics mlx5_9: This host has no such RDMA device. It has: mlx5_0 (0000:1a:00.0), "
-    )
-    assert message.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     ("words", "status", "code"),
     [
@@ -89,14 +79,6 @@ def test_nccl_through_each_card_alone(run, words, seen):
 
     assert [(one["verdict"], one["cause"]) for one in report["findings"] if one["check"] == "nic-nccl"] == seen
     assert {row["memory"] for row in rows} == ({"gpudirect"} if words[1] == H100[1] else {"host"})
-
-
-def test_verify_measures_cards_when_asked(run):
-    status, text, _ = run("verify", *H100, "--fault", "nic-slow:nic=0", "--only", "nic-bandwidth", "--format", "json")
-
-    assert status == 2
-    assert ("fail", "nic-bandwidth", "nic-slow", "nic:0000:1a:00.0") in findings(text)
-    assert json.loads(text)["measurements"]["nic-bandwidth"]["engine"] == "simulated"
 
 
 @pytest.mark.parametrize(("signal", "status"), [(KeyboardInterrupt(), 130), (TerminatedError(143), 143)])

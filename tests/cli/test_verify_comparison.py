@@ -27,19 +27,6 @@ def earlier(tmp_path_factory):
     return path
 
 
-def test_the_report_keeps_the_counters_of_every_gpu_and_port(earlier):
-    kept = json.loads(earlier.read_text())["measurements"]["gpu-health"]
-
-    assert kept["uptime_hours"] > 0
-    assert len(kept["gpus"]) == 8
-    first = kept["gpus"][0]
-    assert set(first["pcie_errors"]) == {"replays", "recoveries", "correctable", "non_fatal", "fatal"}
-    assert first["ecc_errors"]["volatile_uncorrected"] == 0
-    assert [link for link, *_ in first["nvlinks"]] == list(range(18))
-    assert first["nvlinks"][0][1:] == [True, 0, 0, 0]
-    assert {"correctable", "non_fatal", "fatal"} == set(kept["ports"][0]["aer"])
-
-
 def test_a_host_is_held_against_its_earlier_report(run, earlier):
     # Whatever is left out, the step that records what is compared is not.
     status, out, _ = run(*QUICK, "--only", "driver", "--baseline", str(earlier), "--format", "json")
