@@ -54,18 +54,6 @@ def explain(run):
 
 
 @pytest.fixture
-def refused(run):
-    """The message of gpucheck explain about something that it does not know."""
-
-    def refused(*what):
-        status, out, err = run("explain", *what)
-        assert (status, out) == (64, "")
-        return err
-
-    return refused
-
-
-@pytest.fixture
 def marked():
     """What marks the processes of a command. Those that a failed test leaves are ended."""
     with Marked() as mark:

@@ -5,7 +5,6 @@ import json
 import click
 import pytest
 
-from gpucheck import simulator
 from gpucheck.cli._shared.common import Problem
 from gpucheck.cli.bandwidth import parse_sizes, parse_tensor
 from tests.forked import gpucheck
@@ -59,21 +58,6 @@ def test_what_is_wrong_stands_before_the_matrices_and_its_cells_are_marked():
     assert "\n! the pair has a warning\n" in text
 
 
-@pytest.mark.parametrize(
-    ("fault", "status", "check"),
-    [
-        ("p2p-slow:pair=0-1,percent=50", 1, "p2p-bandwidth"),
-        ("p2p-corrupt:pair=0-1,kind=stale", 2, "p2p-integrity"),
-    ],
-)
-def test_the_exit_status_is_the_verdict(fault, status, check):
-    done = measured("--simulate", "p100-pcie-x2", "--fault", fault, "--format", "json", "--level", "quick")
-    bad = [f["check"] for f in json.loads(done.stdout)["findings"] if f["verdict"] in ("fail", "warn")]
-
-    assert done.returncode == status
-    assert bad == [check]
-
-
 def test_one_gpu_measures_inside_itself_and_says_so():
     done = measured("--simulate", "p100-pcie-x2", "--devices", "0,0")
 
@@ -105,40 +89,6 @@ def test_cpu_numbers_are_never_judged_as_gpu_numbers():
     assert "no GPU was measured" in report["kind"]
     verdicts = {finding["check"]: finding["verdict"] for finding in report["findings"]}
     assert verdicts == {"p2p-bandwidth": "skip", "p2p-integrity": "pass"}
-
-
-@pytest.fixture
-def refused(monkeypatch, run, activate):
-    """Exit status and message of a run that does not begin."""
-
-    def go(*arguments):
-        monkeypatch.setattr(simulator, "activate", activate)
-        status, out, err = run("bandwidth", *arguments)
-        assert out == ""
-        return status, err
-
-    return go
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "words"),
-    [
-        (("--devices", "0,1,0"), 64, "is named twice"),
-        (("--devices", "7"), 64, "--devices: '7': "),
-        (("--sizes", "12Q"), 64, "'12Q' is not a size"),
-        (("--sizes", "1M,NaN"), 64, "'NaN' is not a size"),
-        (("--tensor", "10000"), 64, "Write ROWSxCOLUMNS, for example 10000x10000"),
-        (("--fault", "p2p-slow:pair=0-1,percent=100"), 64, "choose 1 to 99"),
-        (("--fault", "p2p-corrupt:pair=0-1,kind=none"), 64, "choose one of zeros, stale"),
-        (("--simulate", "no-gpu"), 3, "no GPU to measure"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_one_message(refused, arguments, status, words):
-    machine = () if "--simulate" in arguments else ("--simulate", "p100-pcie-x2")
-    code, err = refused(*machine, *arguments)
-
-    assert code == status
-    assert words in err
 
 
 def test_sizes_and_shapes_are_read_as_people_write_them():

@@ -50,19 +50,6 @@ def test_a_bare_number_is_an_xid_and_names_the_others(explain):
     assert "need a prefix: cuda:46 (cudaErrorDevicesUnavailable)" in output
 
 
-def test_a_bare_number_that_is_no_xid_names_what_it_may_be(refused):
-    assert "Did you mean cuda:802 (cudaErrorSystemNotReady)?" in refused("802")
-
-
-def test_a_line_that_a_program_printed_is_for_diagnose(refused):
-    assert "gpucheck diagnose" in refused("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.")
-
-
-@pytest.mark.parametrize("what", ["cuda:12345", "nvml:998", "cuda:", "nvml:x"])
-def test_a_code_that_does_not_exist(refused, what):
-    assert "not in the table" in refused(what)
-
-
 @pytest.mark.parametrize("kind", kinds())
 def test_every_message_has_a_cause_that_exists_and_a_key_of_its_file(kind):
     for row in rows(kind):

@@ -27,14 +27,6 @@ def test_nothing_to_merge_is_unknown_with_the_next_step(fleet, tmp_path):
     assert "contains no *.json report. Run gpucheck verify --format json" in message
 
 
-def test_labels_place_the_hosts(fleet, folder, tmp_path):
-    (tmp_path / "labels.csv").write_text("host,rack\nslow,r9\nnode01,r1\n")
-
-    _, out, _ = fleet("report", folder, "--labels", tmp_path / "labels.csv", "--format", "json")
-
-    assert {row["host"]: row["attributes"].get("rack") for row in json.loads(out)["hosts"]}["slow"] == ["r9"]
-
-
 def test_what_changed_since_the_previous_merge_is_told(fleet, folder, tmp_path):
     fleet("report", folder, "--format", "json", "-o", tmp_path / "before.json")
     (folder / "node01.json").unlink()
@@ -62,24 +54,6 @@ def test_a_host_that_stands_out_is_not_selected(fleet, folder):
 
     assert status == 2
     assert "the largest homogeneous group has 32 on 8 hosts" in message
-
-
-def test_every_format_is_written_in_one_run(fleet, folder, tmp_path):
-    endings = ("json", "csv", "prom", "xml", "html", "txt")
-    more = [word for ending in endings for word in ("--write", tmp_path / "out" / f"fleet.{ending}")]
-
-    (tmp_path / "out").mkdir()
-    fleet("report", folder, *more)
-
-    assert sorted(p.suffix[1:] for p in (tmp_path / "out").iterdir()) == sorted(endings)
-    assert "\x1b" not in (tmp_path / "out" / "fleet.txt").read_text()
-
-
-def test_an_ending_that_names_no_format_is_refused_before_anything_is_read(fleet, tmp_path):
-    status, _, message = fleet("report", tmp_path, "--write", "fleet.doc")
-
-    assert status == 64
-    assert ".prom" in message
 
 
 def test_the_help_of_the_command_costs_nothing():

@@ -91,15 +91,6 @@ def test_list_is_the_table(image):
     assert json.loads(image("list", "--format", "json")[1])["schema"] == "gpucheck.images/1"
 
 
-@pytest.mark.parametrize("command", ["build", "context"])
-def test_an_unknown_variant_is_one_line_with_the_near_one(image, command):
-    status, _, err = image(command, "torch-cpus")
-
-    assert status == 64
-    assert "Did you mean torch-cpu?" in err
-    assert "Traceback" not in err
-
-
 def test_without_an_engine_build_says_what_to_do(image, monkeypatch):
     def none():
         raise LabError("the Docker engine does not answer\ndo: start it")

@@ -185,13 +185,6 @@ def test_the_list_names_every_document():
     assert [line.split()[0] for line in lines] == list(DOCUMENTS)
 
 
-def test_an_unknown_name_is_answered_with_the_nearest(run):
-    status, out, err = run("schema", "reprot")
-
-    assert (status, out) == (64, "")
-    assert "Did you mean report?" in err
-
-
 def test_the_page_has_every_document():
     page = (ROOT / "docs/schemas.md").read_text()
     rows = dict(re.findall(r"^\| `([\w-]+)` \| `?([\w./-]*)`? \|", page, re.MULTILINE))

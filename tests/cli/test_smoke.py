@@ -100,29 +100,6 @@ def test_options_reach_the_run(smoke):
     assert asked.start_s > 60, "a host that reads torch for a minute has no hung rank"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "word"),
-    [
-        (["--steps", "9"], "needs 10 steps or more"),
-        (["--steps", "many"], "not a valid integer"),
-        (["--timeout", "0"], "1.0<=x<=86400.0"),
-        (["--timeout", "nan"], "'nan' is not a number"),
-        (["--framework", "jax"], "'torch'"),
-        (["--strategy", "zero"], "'ddp'"),
-        (["--framework", "torch", "--strategy", "mirrored"], "torch has no strategy mirrored; it has ddp"),
-        (["--fault", "rank-hang"], "requires --simulate PROFILE"),
-        (["--devices", "0,1"], "this host has no GPU. Use --devices cpu,cpu"),
-        (["--devices", "cpu"], "needs two devices"),
-        (["--model", "cnn", "--steps", "20"], "cnn needs 40 steps"),
-    ],
-)
-def test_wrong_usage_is_64_and_says_what_is_right(smoke, arguments, word):
-    status, out, err, asked = smoke(ON_CPU, *arguments)
-
-    assert (status, out, asked) == (64, "", [])
-    assert word in err
-
-
 def test_the_whole_command_trains_for_real():
     """The one run with everything: 40 steps, and the answer on stdout alone."""
     done = gpucheck("smoke", "--format", "json", env=os.environ | {"CUDA_VISIBLE_DEVICES": ""})
@@ -136,22 +113,10 @@ def test_the_whole_command_trains_for_real():
     assert missing == ["package tensorflow is not installed", "package cupy is not installed"]
 
 
-def test_a_precision_that_the_gpus_lack_is_refused_with_those_they_have(smoke, monkeypatch):
-    """P100 has no bf16; the simulated machine answers as the real one would."""
+def test_devices_of_a_simulated_machine_reach_the_run(smoke, monkeypatch):
     monkeypatch.setenv("GPUCHECK_SIMULATOR", os.environ.get("GPUCHECK_SIMULATOR", ""))
-    status, out, err, asked = smoke(ON_CPU, "--simulate", "p100-pcie-x2", "--precision", "bf16")
-
-    assert (status, out, asked) == (64, "", [])
-    assert "this GPU has 6.0: take fp32 or fp16" in err
-
-
-def test_more_devices_than_there_are_is_refused_with_those_there_are(smoke, monkeypatch):
-    monkeypatch.setenv("GPUCHECK_SIMULATOR", os.environ.get("GPUCHECK_SIMULATOR", ""))
-    status, _, err, asked = smoke(ON_CPU, "--simulate", "p100-pcie-x2", "--devices", "1,2")
-    assert (status, asked) == (64, [])
-    assert "there is no device 2; this host has 2 GPUs, 0 to 1" in err
-
     asked = smoke(ON_CPU, "--simulate", "p100-pcie-x2", "--devices", "1,0")[3]
+
     assert (asked[0].visible_devices, asked[0].world_size) == ("1,0", 2)
 
 

@@ -143,24 +143,6 @@ def test_an_allocation_that_ends_accuses_nobody(stand_ins, tmp_path):
     assert "the Slurm allocation ended: nothing was started" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "no nodes"),
-        (("--simulate-fleet", "nodes=9", "--nodes", "a,b"), "draws its own"),
-        (("--nodes", "a,b", "--sizes", "x"), "--sizes"),
-        (("--nodes", "a,b", "--expected", "nan"), "not a number"),
-        (("--nodes", "a,b", "--switches", "/nonexistent"), "/nonexistent"),
-        (("--inventory", "/nonexistent"), "nonexistent"),
-    ],
-)
-def test_wrong_usage_is_one_line(arguments, message):
-    done = run("isolate", *arguments, SLURM_JOB_NODELIST="")
-    assert done.returncode == 64
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def gate(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     script = (
         'echo "$SLURM_JOB_NODELIST $SLURM_NNODES $SLURM_TASKS_PER_NODE $MASTER_ADDR"; cat "$SLURM_HOSTFILE"; exit 7'

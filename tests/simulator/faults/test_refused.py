@@ -89,6 +89,8 @@ from gpucheck import simulator
         ("p100-pcie-x2", "p2p-status:pair=01", "a pair is written 0-1"),
         ("p100-pcie-x2", "p2p-slow:pair=1-01", "two different GPUs"),
         ("p100-pcie-x2", "p2p-status:pair=0-1,status=OK", "choose one of CNS, GNS, TNS, DR, NS"),
+        ("p100-pcie-x2", "p2p-slow:pair=0-1,percent=100", "choose 1 to 99"),
+        ("p100-pcie-x2", "p2p-corrupt:pair=0-1,kind=none", "choose one of zeros, stale"),
         ("p100-pcie-x2", "replay-rising:gpu=0,rate=0", "one or more a second"),
         ("p100-pcie-x2", "busy-gpu:gpu=0,memory=16000", "GPU 0 has 15360 MiB to give"),
         ("p100-pcie-x2", "busy-gpu:gpu=0,pid=0", "process ids begin with 1"),
