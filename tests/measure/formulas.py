@@ -1,4 +1,4 @@
-"""A copy engine for tests without a driver library: a clock that only copies move, memory that is a formula.
+"""A copy engine for tests without a driver library: a clock that only copies move, and copies that all arrive.
 
 Copies that share a link share its rate, so a schedule that lets two pairs meet shows. Numbers depend on the seed alone.
 The simulated driver library computes the same rates in C (tests/simulator/cuda/test_time.py). As a program it is the
@@ -8,15 +8,14 @@ child of a measurement: ``python -m tests.measure.formulas RATES FD``.
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from random import Random
 
 import msgspec
 
-from gpucheck.measure.engines.pattern import WORD, word_at, words_at
+from gpucheck.measure.engines.pattern import WORD, words_at
 from gpucheck.measure.planning.plan import Path, flow_resources
-from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, TimingWay, Wrong, error_text
+from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, TimingWay, error_text
 from gpucheck.simulator.cuda.copies import PCIE_DUPLEX, Link, Rates
 
 LOCAL_GB_S = 500.0  # copies inside one GPU are not modelled: a round number, which nothing judges
@@ -25,12 +24,7 @@ HOST_LATENCY_S = 2e-6
 STAGED_LATENCY_S = 14e-6
 QUEUED_S = 1e-6  # what a copy in a queue costs beside its bytes: small copies never reach the rate of large ones
 LEAST_FACTOR = 0.05  # noise never makes a copy instant
-SAMPLE = 16
-FLIP_EVERY, FLIP_AT, FLIP_BIT = 4096, 100, 17
-SHIFT_WORDS = 512
 FOREVER_S = 86400.0
-
-Words = Callable[[int], int]
 
 
 class CopyError(Exception):
@@ -55,10 +49,9 @@ class FormulaEngine:
         self.between = {pair: Path(cls=None, resources=link.resources) for pair, link in self.links.items()}
         self.random = Random(self.machine.seed)
         self.now = 0.0
-        self.sources: dict[tuple[int, Region], int] = {}
-        self.delivered: dict[tuple[int, int, Region], int] = {}
+        self.sources: dict[int, int] = {}
         self.poisoned: dict[int, int] = {}
-        self.memory: dict[int, tuple[Region, Words]] = {}
+        self.memory: dict[int, tuple[Region, int]] = {}
         return Opened(
             buffer_bytes=setup.buffer_bytes,
             methods=("ce-write", "ce-read", "sm-write", "staged"),
@@ -91,57 +84,32 @@ class FormulaEngine:
 
     def fill(self, device: int, key: int, region: Region) -> None:
         """Remember the key."""
-        self.sources.pop((device, region), None)  # the newest is the last
-        self.sources[device, region] = key
+        self.sources[device] = key
         self._touch(region)
 
     def poison(self, device: int, value: int, region: Region) -> None:
         """Remember the word."""
         self.poisoned[device] = value
-        self.memory[device] = (region, lambda _: value)
         self._touch(region)
 
     def copy(self, flows: Sequence[Flow], region: Region) -> None:
-        """Let every destination hold what its source holds, or what the fault makes of it."""
+        """Let every destination hold what its source holds."""
         self.time(flows, region.size, [1] * len(flows))
-        for flow in (flow for flow in flows if flow.dst != HOST):
-            self.memory[flow.dst] = (region, self._arrived(flow, region))
+        self.memory |= {flow.dst: (region, self.sources[flow.src]) for flow in flows}
 
     def compare(self, device: int, key: int, region: Region) -> Comparison:
-        """Look at the words around the start, the end and the places where a flip would be."""
+        """Every word is right, or none is."""
         self._touch(region)
         count = region.size // WORD
-        held, word = self.memory[device]
-        shift = (region.offset - held.offset) // WORD
-        if shift == 0 and _key(word) == key:
-            return Comparison(words=count, mismatches=0)
-        flips = range(FLIP_AT, count, FLIP_EVERY)
-        look = sorted({*range(min(SAMPLE, count)), count - 1, *flips[:SAMPLE], *flips[-1:]})
-        wrong = [Wrong(index=i, got=word(i + shift)) for i in look if word(i + shift) != word_at(key, i)]
-        if not wrong:
-            return Comparison(words=count, mismatches=0)
-        everywhere = len(wrong) > len(look) // 2
-        return Comparison(
-            words=count,
-            mismatches=count if everywhere else len(flips),
-            first=wrong[0].index,
-            last=wrong[-1].index,
-            sample=tuple(wrong[:SAMPLE]),
-        )
+        return Comparison(words=count, mismatches=0 if self.memory[device] == (region, key) else count)
 
     def words(self, device: int, region: Region, *, source: bool = False) -> tuple[int, ...]:
-        """What the formula says; around what was copied, the poison."""
-        if source:
-            filled = {part: key for (owner, part), key in self.sources.items() if owner == device}
-            part = next(part for part in reversed(filled) if _holds(part, region))
-            return tuple(words_at(filled[part], (region.offset - part.offset) // WORD, region.size // WORD))
-        held, word = self.memory[device]
-        if not _holds(held, region):
-            return (self.poisoned[device],) * (region.size // WORD)
-        first, key = (region.offset - held.offset) // WORD, _key(word)
-        if key is not None:
-            return tuple(words_at(key, first, region.size // WORD))
-        return tuple(word(first + i) for i in range(region.size // WORD))
+        """What was copied; around it, the poison. The source is asked for words that arrived wrong: none do."""
+        held, key = self.memory[device]
+        first, count = (region.offset - held.offset) // WORD, region.size // WORD
+        if not 0 <= first * WORD <= held.size - region.size:
+            return (self.poisoned[device],) * count
+        return tuple(words_at(key, first, count))
 
     def device_seconds(self) -> float:
         """The simulated clock."""
@@ -192,41 +160,6 @@ class FormulaEngine:
 
     def _touch(self, region: Region) -> None:
         self.now += region.size / LOCAL_GB_S / 1e9
-
-    def _arrived(self, flow: Flow, region: Region) -> Words:
-        """The words at the destination after the copy. Stale data is an earlier copy's: the first arrives well."""
-        key, poison = self.sources[flow.src, region], self.poisoned[flow.dst]
-        before = self.delivered.get((flow.src, flow.dst, region), key)
-        self.delivered[flow.src, flow.dst, region] = key
-        link = self.links.get((flow.src, flow.dst))
-        damage = link.damage if link else None
-        others = [k for (device, r), k in self.sources.items() if r == region and device != flow.src]
-        last = region.size // WORD
-
-        def shifted(i: int) -> int:
-            return word_at(key, (i + min(SHIFT_WORDS, last // 4)) % last)
-
-        def flipped(i: int) -> int:
-            return word_at(key, i) ^ ((1 << FLIP_BIT) if i % FLIP_EVERY == FLIP_AT else 0)
-
-        formulas: dict[str | None, Words] = {
-            "untouched": lambda _: poison,
-            "zeros": lambda _: 0,
-            "stale": lambda i: word_at(before, i),
-            "other-pair": lambda i: word_at((others or [key])[-1], i),
-            "shifted": shifted,
-            "bit-flip": flipped,
-        }
-        return formulas.get(damage, partial(word_at, key))
-
-
-def _holds(outer: Region, inner: Region) -> bool:
-    return outer.offset <= inner.offset and inner.offset + inner.size <= outer.offset + outer.size
-
-
-def _key(word: Words) -> int | None:
-    """The key of a pattern that arrived as it was sent, which is most of them and need not be made word by word."""
-    return word.args[0] if isinstance(word, partial) else None
 
 
 if __name__ == "__main__":

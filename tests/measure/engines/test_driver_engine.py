@@ -51,6 +51,17 @@ def test_every_method_is_measured_and_every_word_arrives(full):
     assert full["integrity"]["wrong_words"] == 0
 
 
+@pytest.mark.parametrize("kind", sampled(("stale", "other-pair", "untouched", "shifted", "zeros", "bit-flip"), (0, 1)))
+def test_damaged_data_is_observed_by_its_kind(kind):
+    seen = run(PAIR, f"p2p-corrupt:pair=0-1,kind={kind}")["observations"]["measured"]
+    (damaged,) = seen["damaged"]
+
+    assert damaged["damage"] == seen["damage"] == kind
+    assert damaged["pairs"] == seen["integrity_bad_pairs"] == [[0, 1], [1, 0]]
+    assert 0 < damaged["wrong"] <= damaged["words"]
+    assert any("got " in line for line in damaged["evidence"])
+
+
 def test_peer_access_by_cuda_stands_beside_nvmls_status(full):
     assert full["peer_access"] == {"cuda": [[None, True], [True, None]], "nvml": [[None, "OK"], ["OK", None]]}
     assert full["observations"]["p2p_access"] == [[None, True], [True, None]]
