@@ -1,15 +1,14 @@
 """No argument drives the terminal, begins a line or hides text, whichever command reads it; for files: tests/fuzz."""
 
-import re
 import sys
 
 import pytest
 
 from gpucheck.cli import main
 from tests.fleet import reports
+from tests.render.hostile import FORGED, raw
 from tests.shared import sampled
 
-FORGED = "PASS  99 hosts"
 PAYLOADS = {
     "osc": "\x1b]0;owned\x07",
     "erase": "\x1b[2J\x1b[1;1H\x1b[8m",
@@ -24,11 +23,6 @@ PAYLOADS = {
     "formats": "%s %d {} {0} {{x}} $(id) `id`",
     "markup": "[red]node[/red] [link=file:///x]y[/link] [/]",
 }
-COLOR = re.compile(r"\x1b\[(?![5-9]m)[0-9;]*m")
-RAW = re.compile(
-    "[\0-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff\ud800-\udfff]"
-)
 MESSAGE = 1000  # characters: usage, and a message of about 600
 
 # P is the text; in braces, an honest file or folder.
@@ -78,14 +72,6 @@ verify --P
 verify --format P
 fleet P
 """
-
-
-def raw(output):
-    """What of it a terminal would obey, or a reader would take for a line of gpucheck's."""
-    found = RAW.findall(COLOR.sub("", output))
-    return found + [
-        line for line in re.split(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", output) if line.startswith(FORGED)
-    ]
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """A value of any struct of the model with hostile text in every string that a host, a file or a tool can choose."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +14,23 @@ EVIL = (
     f"x\x1b]0;owned\x07\x1b[31m\x1b[2J\x9b2J\r{FORGED}\n{FORGED}\u2028{FORGED}\u202e\u2066\u200b\ufeff\0\x7f"
     "|'\"<b>]]>{{7*7}}[red]"
 )
+COLOR = re.compile(r"\x1b\[(?![5-9]m)[0-9;]*m")
+RAW = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\U000e0000-\U000e0fff\ud800-\udfff]"
+)
 # What gpucheck itself chooses from a fixed set, by the name of the field.
 FIXED = {"cls": "SYS", "matrix": "SYS", "ancestors": "SYS", "classes": "SYS", "peers": "SYS", "phase": "load"}
 FIXED |= {"started": "2026-11-21T16:00:00+00:00", "recorded": "2026-11-21T16:00:00+00:00", "at": "2026-11-21T16:00:00Z"}
 FIXED |= {"a": "GPU0", "b": "GPU0", "kind": "gpu"}
+
+
+def raw(output: str) -> list[str]:
+    """What of it a terminal would obey, or a reader would take for a line of gpucheck's."""
+    found = RAW.findall(COLOR.sub("", output))
+    return found + [
+        line for line in re.split(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", output) if line.startswith(FORGED)
+    ]
 
 
 def hostile(cls: type, **fields: Any) -> Any:

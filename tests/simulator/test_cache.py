@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 
 from gpucheck import simulator
-from gpucheck.processes.trust import distrust
 from gpucheck.simulator import cache
 from gpucheck.simulator.cache import SMALL_BYTES, STAMP, cache_folder, evict, publish, use
 from tests.shared import sampled
@@ -262,48 +261,6 @@ def test_a_library_that_another_user_planted_is_not_loaded(tmp_path, how, path_w
     assert done.returncode == 0, done.stderr
     assert "SIMULATED" in done.stdout
     assert not proof.exists(), "code of another user ran as root"
-
-
-@needs_root
-@pytest.mark.parametrize(
-    ("part", "user", "mode", "trusted"),
-    [
-        ("a", 0, 0o755, True),
-        ("a", 0, 0o1777, True),
-        ("a", 0, 0o777, False),
-        ("a", 0, 0o775, False),
-        ("a", OTHER_USER, 0o755, False),
-        ("a/b", OTHER_USER, 0o700, False),
-        ("a/b", 0, 0o775, False),
-        ("a/b", 0, 0o1777, False),
-        ("a/b", 0, 0o750, True),
-    ],
-)
-def test_every_part_of_the_path_counts(tmp_path, part, user, mode, trusted):
-    folder_of(0, tmp_path / "a/b")
-    (tmp_path / part).chmod(mode)
-    os.chown(tmp_path / part, user, user)
-    (tmp_path / "link").symlink_to(tmp_path / "a")
-
-    assert (distrust(tmp_path / "a/b") is None) is trusted
-    assert (distrust(tmp_path / "link/../a/b") is None) is trusted
-    assert (distrust(tmp_path / "link/b") is None) is trusted
-
-
-@needs_root
-def test_a_link_of_another_user_is_not_followed(tmp_path):
-    folder_of(0, tmp_path / "a")
-    (tmp_path / "link").symlink_to("a")
-    assert distrust(tmp_path / "link") is None
-
-    os.chown(tmp_path / "link", OTHER_USER, OTHER_USER, follow_symlinks=False)
-    assert distrust(tmp_path / "link") == f"{tmp_path / 'link'} belongs to user {OTHER_USER}"
-
-
-def test_links_in_a_circle_are_an_error(tmp_path):
-    (tmp_path / "link").symlink_to("link")
-    with pytest.raises(OSError, match="too many links"):
-        distrust(tmp_path / "link")
 
 
 def test_a_cache_made_under_any_umask_is_used_again(monkeypatch, tmp_path, path_with_libraries):
