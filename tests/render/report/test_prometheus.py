@@ -1,11 +1,17 @@
-"""Metrics that node_exporter takes: parsed by Prometheus' own library and, where it is installed, by promtool."""
+"""Metrics that node_exporter takes: parsed by Prometheus' own library and, where it is installed, by promtool.
+
+The collector drops a whole file for one double.
+"""
+
+import re
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpucheck.model import Verdict
-from gpucheck.render.machine.prometheus import fleet_to_prometheus, to_prometheus
+from gpucheck.render.machine.prometheus import Family, fleet_to_prometheus, to_prometheus, write
 from tests.fleet.reports import merged, steady
+from tests.fleet.test_digests import compared, measured, trained
 from tests.promtool import needs_promtool, promtool
 from tests.render.reports import REPORTS, finding, passed, report, skipped
 
@@ -23,22 +29,28 @@ def values(text, name):
     }
 
 
+def families(text):
+    """By name; a name or a series that stands twice fails."""
+    names = re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE)
+    helps = re.findall(r"^# HELP (\S+) ", text, re.MULTILINE)
+    series = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert sorted(names) == sorted(set(names)) == sorted(helps)
+    assert sorted(series) == sorted(set(series))
+    found = {family.name: family for family in text_string_to_metric_families(text)}
+    assert len(found) == len(names)
+    return found
+
+
 @pytest.mark.parametrize("name", REPORTS)
 def test_the_collectors_rules_hold(name):
-    """No timestamps, no duplicates, no value that is no number, a newline at the end; families with help, once each."""
+    """No timestamps, no value that is no number, a newline at the end; families with help."""
     text = to_prometheus(REPORTS[name])
-    found = samples(text)
-    families = list(text_string_to_metric_families(text))
-
-    assert all(family.documentation and family.name.startswith("gpucheck_") for family in families)
-    assert len({family.name for family in families}) == len(families)
+    found = families(text)
 
     assert found
-    assert all(sample.timestamp is None for sample in found)
-    assert len({(s.name, tuple(sorted(s.labels.items()))) for s in found}) == len(found)
-    assert all(sample.value == sample.value for sample in found)
-    assert text.endswith("\n")
-    assert not text.endswith("\n\n")
+    assert all(family.documentation and name.startswith("gpucheck_") for name, family in found.items())
+    assert all(sample.timestamp is None and sample.value == sample.value for sample in samples(text))
+    assert re.search("[^\n]\n\\Z", text)
 
 
 @needs_promtool
@@ -129,3 +141,27 @@ def test_what_is_wrong_has_its_cause_and_action():
 
     wanted = {"check": "nvlink", "cause": "nvlink-down", "action": "reset-gpu", "owner": "node"}
     assert dict(labels) | wanted == dict(labels)
+
+
+def test_compute_training_collectives_and_votes_are_families():
+    result = {"operation": "all_reduce", "size_bytes": 2**30, "variant": "as is", "busbw_gb_s": 400.0}
+    collectives = {"backend": "nccl", "ranks": 8, "results": [result]}
+    rate = {"steps_per_s": 120.0}
+    digests = ["e" * 64] + ["d" * 64] * 7
+    hosts = [measured() | trained(digest, performance=rate) | {"collectives": collectives} for digest in digests]
+    found = families(fleet_to_prometheus(compared(*hosts)))
+
+    assert len(found["gpucheck_host_compute_gemm_bf16_tflops"].samples) == 8
+    assert len(found["gpucheck_host_smoke_ddp_steps_per_s"].samples) == 8
+    assert len(found["gpucheck_host_collectives_busbw_bytes_per_second"].samples) == 8
+    equal = {
+        s.labels["operation"].partition(" ")[0]: s.value for s in found["gpucheck_fleet_equal_results_ratio"].samples
+    }
+    assert (equal["matrix-bf16"], equal["losses"]) == (1.0, 7 / 8)
+
+
+@pytest.mark.parametrize("second", ["same help", "another"])
+def test_of_two_families_of_one_name_the_first_stands(second):
+    text = write([Family("gpucheck_x", "same help", [({}, 1)]), Family("gpucheck_x", second, [({"a": "b"}, 2)])])
+
+    assert text == "# HELP gpucheck_x same help\n# TYPE gpucheck_x gauge\ngpucheck_x 1\n"
