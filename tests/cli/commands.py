@@ -10,6 +10,7 @@ from contextlib import suppress
 import pytest
 
 from gpucheck.cli import main
+from gpucheck.processes.environment import python_module
 from tests.shared import END_S
 
 GPUCHECK = [sys.executable, "-m", "gpucheck"]
@@ -48,3 +49,15 @@ def on_a_terminal(*words, stream="stdout", **environment):
     os.close(other)
     text = read_all(main)
     return command.wait(timeout=END_S), text
+
+
+def write_site(folder):
+    """Honest files for the options of ``stack``: stack.yml, facts.json, lock.yml; and an empty folder of reports."""
+    (folder / "stack.yml").write_text("schema: gpucheck.spec/1\n")
+    (folder / "facts.json").write_text(
+        '{"schema": "gpucheck.facts/1", "host": "a", "os": {"id": "ubuntu", "version": "22.04"}, "arch": "x86_64",'
+        ' "kernel": "5.15.0-1-generic", "gpus": [{"bus_id": "0000:01:00.0", "device_id": "15f8"}]}'
+    )
+    (folder / "reports").mkdir()
+    words = ["stack", "lock", "--spec", "stack.yml", "--facts", "facts.json", "-o", "lock.yml"]
+    subprocess.run([*python_module("gpucheck"), *words], cwd=folder, check=True, capture_output=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.commands import write_site
 from tests.forked import gpucheck
 from tests.shared import END_S, sampled
 
@@ -39,18 +40,10 @@ KINDS = ("fifo", "folder", "loop", "missing", "empty", "unreadable", "/dev/zero"
 def place(tmp_path_factory, cache):
     """A folder with honest files for the other options."""
     folder = tmp_path_factory.mktemp("site")
-    (folder / "stack.yml").write_text("schema: gpucheck.spec/1\n")
-    (folder / "facts.json").write_text(
-        '{"schema": "gpucheck.facts/1", "host": "a", "os": {"id": "ubuntu", "version": "22.04"}, "arch": "x86_64",'
-        ' "kernel": "5.15.0-1-generic", "gpus": [{"bus_id": "0000:01:00.0", "device_id": "15f8"}]}'
-    )
+    write_site(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(cache))
         patch.setenv("NO_COLOR", "1")
-        words = ("stack", "lock", "--spec", "stack.yml", "--facts", "facts.json", "-o", "lock.yml")
-        done = gpucheck(*words, cwd=folder)
-        assert done.returncode == 0, done.stderr
-        (folder / "reports").mkdir()
         words = ("--only", "driver", "--format", "json", "-o", "reports/a.json")
         assert gpucheck("verify", "--simulate", "h200-x1", *words, cwd=folder).returncode == 0
         yield folder

@@ -12,6 +12,7 @@ import pytest
 
 from gpucheck.cli import cli
 from gpucheck.processes.environment import ROOT, python_module
+from tests.cli.commands import write_site
 from tests.shared import END_S, sampled
 
 pytestmark = [
@@ -122,15 +123,8 @@ def site(tmp_path_factory):
     """Honest files of root."""
     folder = tmp_path_factory.mktemp("site")
     folder.chmod(0o755)
-    (folder / "stack.yml").write_text("schema: gpucheck.spec/1\n")
-    (folder / "facts.json").write_text(
-        '{"schema": "gpucheck.facts/1", "host": "a", "os": {"id": "ubuntu", "version": "22.04"}, "arch": "x86_64",'
-        ' "kernel": "5.15.0-1-generic", "gpus": [{"bus_id": "0000:01:00.0", "device_id": "15f8"}]}'
-    )
+    write_site(folder)
     (folder / "nccl.txt").write_text("NCCL WARN Error: failed to extend /dev/shm/nccl-abc to 33030532 bytes\n")
-    words = ["stack", "lock", "--spec", "stack.yml", "--facts", "facts.json", "-o", "lock.yml"]
-    subprocess.run([*python_module("gpucheck"), *words], cwd=folder, check=True, capture_output=True)
-    (folder / "reports").mkdir()
     return folder
 
 

@@ -4,7 +4,6 @@ import json
 
 import click
 import pytest
-from msgspec.structs import replace
 
 from gpucheck.knowledge.causes import ACTIONS
 from gpucheck.model import Verdict
@@ -42,14 +41,6 @@ def test_nothing_is_shown_where_nothing_is_to_be_done(format_, fields):
 
 def test_people_are_shown_steps_where_the_action_of_programs_is_support():
     assert ["owner:" in told(format_, action="contact-support") for format_ in ("text", "html", "junit")] == [0, 0, 1]
-
-
-def test_findings_that_ask_for_different_things_are_two_blocks():
-    one, other = finding(**ASKED), replace(finding(**ASKED), subject="gpu:0000:02:00.0", action="replace", owner="site")
-
-    found = click.unstyle(formats.render(report(one, other), "text"))
-
-    assert found.count("\nFAIL    nvlink") == 2
 
 
 def findings(value):

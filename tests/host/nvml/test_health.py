@@ -19,7 +19,7 @@ from gpucheck.model import (
     SramErrors,
 )
 
-UINT, LONG_LONG = 1, 3
+LONG_LONG = 3
 FIELDS = {
     pynvml.NVML_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS: 7,
     pynvml.NVML_FI_DEV_PCIE_COUNT_NON_FATAL_ERROR: 1,

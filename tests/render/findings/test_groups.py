@@ -75,7 +75,11 @@ def test_all_pairs_are_one_block():
 
 
 @pytest.mark.parametrize(
-    "other", [{"seen": 200.0}, {"cause": "x"}, {"code": "gpu.other-code"}, {"percent": 76}, {"unit": "kW"}]
+    "other",
+    [
+        *({"seen": 200.0}, {"cause": "x"}, {"code": "gpu.other-code"}, {"percent": 76}, {"unit": "kW"}),
+        *({"action": "replace"}, {"owner": "site"}),
+    ],
 )
 def test_what_differs_is_not_grouped(other):
     assert len(group_equal([finding(0), finding(1, **other)], BUS)) == 2

@@ -161,7 +161,9 @@ def test_compute_training_collectives_and_votes_are_families():
 
 
 @pytest.mark.parametrize("second", ["same help", "another"])
-def test_of_two_families_of_one_name_the_first_stands(second):
-    text = write([Family("gpucheck_x", "same help", [({}, 1)]), Family("gpucheck_x", second, [({"a": "b"}, 2)])])
+def test_of_two_families_or_samples_of_one_name_the_first_stands(second):
+    text = write(
+        [Family("gpucheck_x", "same help", [({}, 1), ({}, 3)]), Family("gpucheck_x", second, [({"a": "b"}, 2)])]
+    )
 
     assert text == "# HELP gpucheck_x same help\n# TYPE gpucheck_x gauge\ngpucheck_x 1\n"
