@@ -1,13 +1,16 @@
-"""docs/verify.md and the example of a site's expectations: what they show is so."""
+"""docs/verify.md, observations.md, on-screen.md and the example of a site's expectations: what they show is so."""
 
 import json
 import re
 import shlex
 from pathlib import Path
 
+import pytest
 import yaml
 
 from gpucheck import comparison
+from gpucheck.diagnose.document import read as read_observations
+from gpucheck.model.diagnosis.observations import Measured, Observations, ObservedHost
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "verify.md").read_text(encoding="utf-8")
@@ -58,3 +61,30 @@ def test_the_example_names_every_key():
     stated = comparison.read(text.encode(), "example").stated
     sections = [getattr(stated, name) for name in stated.__struct_fields__ if name != "pairs"]
     assert [key for section in sections for key in section.__struct_fields__ if key not in text] == []
+
+
+OBSERVATIONS = (DOCS / "observations.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```yaml\n(.*?)```.*?```\n(.*?)```", OBSERVATIONS, re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_each_example_gives_the_answer_shown(number, run, tmp_path):
+    observations, answer = EXAMPLES[number]
+    (tmp_path / "machine.yml").write_text(observations, encoding="utf-8")
+    _, out, err = run("diagnose", "--observations", str(tmp_path / "machine.yml"))
+
+    assert not err
+    assert answer in out
+
+
+def test_every_key_of_observations_is_on_the_page():
+    assert read_observations(EXAMPLES[0][0]).gpus
+    for name in (*Observations.__struct_fields__, *Measured.__struct_fields__, *ObservedHost.__struct_fields__):
+        assert re.search(rf"\b{name}\b", OBSERVATIONS), name
+
+
+def test_the_other_page_names_only_options_that_exist(run):
+    page = (DOCS / "on-screen.md").read_text(encoding="utf-8")
+    _, help_, _ = run("diagnose", "--help")
+    for option in set(re.findall(r"(?<![\w-])--[a-z]+", page)):
+        assert option in help_, option
