@@ -5,9 +5,10 @@ import re
 import pytest
 
 from gpucheck.checks import checks_of
-from gpucheck.knowledge import causes
-from gpucheck.knowledge.codes import rows
-from gpucheck.knowledge.xid import xids
+from gpucheck.cli.explain import by_name
+from gpucheck.knowledge import causes, codes
+from gpucheck.knowledge.messages import kinds, meaning, rows
+from gpucheck.knowledge.xid import cuda_errors, nvml_errors, xids
 
 
 def test_every_cause_says_what_it_means_how_to_confirm_and_how_to_fix_it(explain):

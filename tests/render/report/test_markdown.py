@@ -1,4 +1,6 @@
-"""A report as Markdown: that it is what GitHub reads, and that nobody is named."""
+"""A report or a diagnosis as Markdown: that it is what GitHub reads, and that nobody is named."""
+
+import re
 
 import msgspec
 import pytest
@@ -7,13 +9,16 @@ from msgspec.structs import replace
 
 from gpucheck.cli._shared.shown import redaction_of
 from gpucheck.model import System
+from gpucheck.model.diagnosis import UnreadRange
 from gpucheck.model.finding import Step
 from gpucheck.model.record import RECORD, stored
 from gpucheck.render.findings import deciding, worst_first
 from gpucheck.render.formats import render
 from gpucheck.render.write.markdown import Markdown, table
 from tests.machines import h100, whole_host
+from tests.render.pages import DIAGNOSES
 from tests.render.reports import finding, healthy, hostile, report, sick
+from tests.render.views import diagnosis_markdown
 
 SERIAL = "1650521012345"
 UUID = "GPU-5ec2f213-af40-cb06-a2d9-42946bc64825"
@@ -129,3 +134,27 @@ def test_code_survives_pipes_and_backticks():
 
     assert tables(text)[0][1] == ["x | y", "echo `id`"]
     assert page.code("x | y", in_table=False) == "`x | y`"
+
+
+def test_markdown_names_the_cause_and_the_other_suspects():
+    text = diagnosis_markdown(DIAGNOSES["winner"])
+
+    assert "- cause: pcie-width-reduced (likely)" in text
+    assert "- or: uplink-downgraded: lspci" in text
+    assert "- confirm: `lspci -vv -s 0000:13:00.0`" in text
+
+
+def test_markdown_names_lines_that_were_not_read_without_their_text():
+    unread = UnreadRange(source="a.txt", first_line=10, last_line=11, text="secret: error: 7", why="")
+    text = diagnosis_markdown(msgspec.structs.replace(DIAGNOSES["winner"], unread=(unread,)))
+
+    assert "lines 10-11" in text
+    assert "secret" not in text
+
+
+def test_hostile_words_are_no_markdown():
+    text = diagnosis_markdown(DIAGNOSES["hostile"])
+    text = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text)  # commands
+
+    assert not re.search(r"(?<!\\)[<`]", text)
+    assert all(line.startswith(("|---", "| ", "|--")) for line in text.split("\n") if line.startswith("|"))
