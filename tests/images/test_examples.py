@@ -105,16 +105,6 @@ def test_apptainers_driver_folder_is_found_and_not_warned_of(image, tmp_path):
     assert json.loads(lost.output)["driver_files"] == ["/.singularity.d/libs/libcuda.so.1"]
 
 
-def test_enroots_hooks_find_the_names_that_they_ask_for(image):
-    """Simulated: 98-nvidia.sh goes by NVIDIA_VISIBLE_DEVICES, 50-slurm-pytorch.sh by PYTORCH_VERSION."""
-    environment = dict(word.split("=", 1) for word in image.image.attrs["Config"]["Env"])
-
-    assert environment["NVIDIA_VISIBLE_DEVICES"] == ("all" if image.variant.spec.gpus else "void")
-    assert environment.get("PYTORCH_VERSION") == (
-        image.variant.filled.version if image.variant.framework == "torch" else None
-    )
-
-
 @pytest.fixture(params=ASKED)
 def command(request, tmp_path):
     template = (ROLES / "gpucheck/templates/gpucheck.j2").read_text(encoding="utf-8")

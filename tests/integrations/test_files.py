@@ -1,4 +1,7 @@
-"""docs/integrations: what Kubernetes and systemd read."""
+"""docs/integrations: what Kubernetes and systemd read.
+
+Manifests against Kubernetes' own schemas of several releases, and against the policies of strict clusters.
+"""
 
 import re
 import shlex
@@ -6,6 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -75,3 +79,47 @@ def test_systemd_understands_the_units(tmp_path):
 
     assert "gpucheck." not in done.stderr
     assert done.returncode == 0
+
+
+JOB = PAGES / "kubernetes/smoke-nodes.yaml"
+DAEMON_SET = PAGES / "kubernetes/daemonset.yaml"
+# From an old release that clusters still run, and the newest that the schemas are here for.
+RELEASES = ("1.29", kubernetes_validate.latest_version())
+
+
+def documents(path):
+    return list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+
+
+def pod_of(path):
+    return documents(path)[-1]["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("path", [DAEMON_SET, JOB], ids=lambda path: path.name)
+def test_a_manifest_holds_to_the_schema(path, release):
+    for document in documents(path):
+        kubernetes_validate.validate(document, release, strict=True)
+
+
+def test_the_job_passes_strict_policies():
+    """Pod Security "restricted" demands each of these; OpenShift refuses ids outside of a namespace's range."""
+    pod = pod_of(JOB)
+
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+    assert all({"emptyDir", "configMap", "persistentVolumeClaim"} & volume.keys() for volume in pod["volumes"])
+    for container in (*pod.get("initContainers", ()), *pod["containers"]):
+        assert container["securityContext"] == {
+            "readOnlyRootFilesystem": True,
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+        }
+
+
+def test_a_pod_that_takes_every_gpu_unallocated_names_the_runtime():
+    """With CDI, GPU Operator's default, the variable alone gives no GPU: NVIDIA's runtime has to read it."""
+    pod = pod_of(DAEMON_SET)
+
+    assert {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"} in pod["containers"][0]["env"]
+    assert pod["runtimeClassName"] == "nvidia"

@@ -23,7 +23,6 @@ NODES = ("n1", "n2", "n3")
 PASS = "gpucheck.slurm/1 pass 0\nend\n"
 LINK = "gpucheck:nvlink-down g2 17/18 reset-gpu"
 FAIL = f"gpucheck.slurm/1 fail 1\nfail node reset-gpu {LINK}\nend\n"
-WARN = "gpucheck.slurm/1 warn 1\nwarn node change-setting gpucheck:persistence-off g0-1 change-setting\nend\n"
 STUB = """#!/bin/sh
 answer="{folder}/answers/$SLURMD_NODENAME"
 case "$*" in *"--level standard"*)
@@ -141,30 +140,6 @@ def test_the_health_check_drains_with_the_cause_and_resumes(slurm):
     slurm.until(lambda: slurm.state("n1") == "IDLE")
 
 
-def test_an_administrators_drain_stays(slurm):
-    slurm.ask("scontrol", "update", "NodeName=n3", "State=DRAIN", "Reason=broken fan")
-    before = len(slurm.runs("gpucheck-health"))
-    slurm.until(lambda: slurm.runs("gpucheck-health")[before:].count("n3") >= 2)
-    assert (slurm.state("n3"), slurm.reason("n3")) == ("IDLE+DRAIN", "broken fan")
-
-    slurm.answers("n3", FAIL)
-    before = len(slurm.runs("gpucheck-health"))
-    slurm.until(lambda: slurm.runs("gpucheck-health")[before:].count("n3") >= 2)
-    assert slurm.reason("n3") == "broken fan"
-    slurm.answers("n3", PASS)
-    slurm.ask("scontrol", "update", "NodeName=n3", "State=RESUME")
-    slurm.until(lambda: slurm.state("n3") == "IDLE")
-
-
-def test_a_warning_is_a_comment_and_goes_again(slurm):
-    slurm.answers("n2", WARN)
-    slurm.until(lambda: "Comment=gpucheck:persistence-off g0-1 change-setting" in slurm.line("n2"))
-    assert slurm.state("n2") == "IDLE"
-
-    slurm.answers("n2", PASS)
-    slurm.until(lambda: "Comment=" not in slurm.line("n2"))
-
-
 @pytest.fixture
 def without_health_check(slurm):
     """The prolog and the epilog alone: the health check would be first."""
@@ -271,24 +246,6 @@ def test_a_test_drains_and_only_a_test_resumes(with_idle_tests):
     slurm.until(lambda: "DRAIN" not in slurm.state("n1"))
     assert slurm.reason("n3") == "broken fan"
     slurm.ask("scontrol", "update", "NodeName=n3", "State=RESUME")
-
-
-def test_the_prolog_reads_the_last_test(with_idle_tests):
-    slurm = with_idle_tests
-    slurm.until(lambda: "n1" in slurm.lines("tested") and slurm.state("n1") == "IDLE")
-    health = slurm.folder / "gpucheck-health"
-    text = health.read_text()
-    health.write_text("#!/bin/sh\n")
-    time.sleep(3)
-    (slurm.folder / "tests/n1").write_text(f"{FAIL}status 2\n")
-    job = submit(slurm, "n1", "touch started")
-    slurm.until(lambda: "DRAIN" in (slurm.state("n1") or "") and job_state(slurm, job) == "PENDING")
-    assert slurm.reason("n1") == LINK
-    slurm.ask("scancel", job)
-    slurm.until(lambda: slurm.state("n1") == "IDLE+DRAIN")
-    assert by_hand(slurm, "n1") == 0
-    health.write_text(text)
-    slurm.until(lambda: slurm.state("n1") == "IDLE")
 
 
 @pytest.mark.parametrize("with_idle_tests", [True], indirect=True)

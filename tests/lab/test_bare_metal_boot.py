@@ -138,53 +138,19 @@ def test_acs_that_somebody_set_again_is_planned_by_name_and_cleared(driver_alone
     }
 
 
-ALONE = {"lab-apt": ("update-grub", "/usr/sbin/update-grub"), "lab-dnf": ("grubby", "/usr/sbin/grubby")}
-GUESTS = {
-    "container": ("touch /.dockerenv", "rm /.dockerenv", "this host is a container"),
-    "firmware": (
-        "cp /sys/class/dmi/id/sys_vendor /tmp/vendor; echo QEMU >/sys/class/dmi/id/sys_vendor",
-        "cat /tmp/vendor >/sys/class/dmi/id/sys_vendor; rm /tmp/vendor",
-        "this host is a virtual machine (QEMU)",
-    ),
-    "processor": (
-        "sed -i.bak 's/^flags.*/& hypervisor/' /run/gpucheck-simulator/root/proc/cpuinfo; "
-        "cat /run/gpucheck-simulator/root/proc/cpuinfo >/proc/cpuinfo",
-        "cat /run/gpucheck-simulator/root/proc/cpuinfo.bak >/proc/cpuinfo",
-        "this host is a virtual machine (processor flag)",
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", GUESTS)
-def test_a_guest_is_refused_with_the_reason_and_nothing_is_changed_on_it(driver_alone, reports, kind):
-    become, undo, words = GUESTS[kind]
+def test_a_guest_is_refused_with_the_reason_and_nothing_is_changed_on_it(driver_alone, reports):
+    """Each evidence of a guest is in tests/playbooks/test_isolation."""
     for host in HOSTS:
-        on_host(host, become)
+        on_host(host, "cp /sys/class/dmi/id/sys_vendor /tmp/vendor; echo QEMU >/sys/class/dmi/id/sys_vendor")
     try:
         said = refused(reports, tuning={"iommu": "passthrough", "acs": "off"})
         after = states()
     finally:
         for host in HOSTS:
-            on_host(host, undo)
+            on_host(host, "cat /tmp/vendor >/sys/class/dmi/id/sys_vendor; rm /tmp/vendor")
 
-    assert said.count(f"tuning requires iommu and acs, but {words}") >= len(HOSTS)
+    words = "tuning requires iommu and acs, but this host is a virtual machine (QEMU)"
+    assert said.count(words) >= len(HOSTS)
     assert "Remove the setting from the stack.yml of this host" in said
     assert {row["state"] for row in provision_json(reports)["hosts"].values()} == {"refused"}
-    assert after == driver_alone
-
-
-def test_a_host_whose_boot_loader_cannot_be_told_is_refused_with_what_to_do(driver_alone, reports):
-    for tool, path in ALONE.values():
-        host = next(host for host in HOSTS if ALONE[host][0] == tool)
-        on_host(host, f"mv {path} {path}.away")
-    try:
-        said = refused(reports, tuning={"iommu": "passthrough"})
-        after = states()
-    finally:
-        for host in HOSTS:
-            on_host(host, f"mv {ALONE[host][1]}.away {ALONE[host][1]}")
-
-    for tool, _ in ALONE.values():
-        assert f"this host has no {tool} to configure its boot loader" in said
-    assert "by hand in that boot loader and set iommu: leave in stack.yml" in said
     assert after == driver_alone

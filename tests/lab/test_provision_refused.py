@@ -4,7 +4,6 @@ The tests run in the order they stand in: each needs the state of the one before
 """
 
 import re
-import shutil
 
 import pytest
 import yaml
@@ -59,26 +58,6 @@ def test_a_host_that_is_down_is_a_row_and_the_next_batch_is_verified(first, repo
     assert re.search(r"UNKNOWN +lab-apt", run.plain)
     assert "lab-apt: unreachable" in run.plain
     assert "merged verdict is UNKNOWN" in run.plain
-
-
-def test_the_plan_of_a_converged_fleet_changes_nothing(first, reports):
-    """make plan: the set of every group, and no word of a change."""
-    done = make("plan", reports)
-
-    assert done.status == 0, done.text
-    assert all(done.recap(host)["changed"] == 0 for host in HOSTS)
-    assert "rocky-9-x86_64-2330x8 (1 host): driver 580.178.04 open kernel modules" in done.plain
-    assert "would change" not in done.plain
-
-
-def test_verify_alone_repeats_the_proof(first, reports):
-    shutil.rmtree(reports)
-
-    again = make("verify", reports)
-
-    assert again.status == 0, again.text
-    assert "PASS 2 hosts: 2 pass SIMULATED" in again.plain
-    assert {path.stem for path in reports.glob("*.json")} == set(HOSTS)
 
 
 @pytest.mark.fault("package lists", "a version that no repository has")

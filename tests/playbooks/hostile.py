@@ -264,6 +264,3 @@ def spoilt(result: dict[str, Any], path: tuple[Any, ...], value: Any) -> dict[st
     else:
         inner[path[-1]] = value
     return made
-
-
-__all__ = ["Site", "facts", "honest", "report", "spoilt", "state"]

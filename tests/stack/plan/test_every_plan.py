@@ -84,15 +84,3 @@ def test_package_spec_carries_the_planned_version(system):
                 continue
             if name in expected:
                 assert expected[name] in row["version"], (gpus, row)
-
-
-@pytest.mark.parametrize("system", [name for name in SYSTEMS if has_plan(name, "gh200-x1") and name != "ubuntu-20.04"])
-def test_plan_of_an_arm_host_takes_everything_from_folders_of_its_architecture(system):
-    """Grace boards, and servers with PCIe GPUs; NVIDIA's repositories call them sbsa."""
-    for found in (one for _, one in planned(system) if one.arch == "sbsa"):
-        nvidia, toolkit = (str(row["url"]) for row in found.repositories)
-        assert nvidia.endswith("/sbsa/")
-        assert toolkit.endswith(("/deb/arm64/", "/rpm/aarch64/"))
-        assert not any("x86_64" in name or "amd64" in name for name in found.headers)
-        assert found.stack.driver.kernel_module == "open"
-        assert "x86_64" not in str(found.dkms_source)
