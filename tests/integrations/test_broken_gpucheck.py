@@ -1,17 +1,15 @@
 """docs/integrations: whatever way gpucheck breaks, the node stays as it was, and what is logged is one short line."""
 
-import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.integrations.test_statuses import DRAINED, IDLE, PAGES, REASON, SCONTROL, slurm, whole
+from tests.integrations.test_statuses import DRAINED, IDLE, PAGES, REASON, ROOT, SCONTROL, environment, slurm, whole
+from tests.playbooks.stubs import script
 from tests.shared import END_S, sampled
 
-ROOT = Path(__file__).parents[2]
 REAL = f"{sys.executable} -m gpucheck"
 # How gpucheck breaks: the body of the program of that name, None where there is none. $BROKEN is a folder.
 BROKEN = {
@@ -47,24 +45,14 @@ def broken(tmp_path, request):
     if body is not None:
         programs["gpucheck"] = body if body.startswith("#!") else f"#!/bin/sh\n{body}\n"
     for name, text in programs.items():
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
-    notes = tmp_path / "notes"
+        script(folder / name, text)
+    notes = folder / "notes"
 
-    def run(command, node=IDLE, **more):
-        environment = {key: text for key, text in os.environ.items() if key != "GPUCHECK_SIMULATOR"} | {
-            "PATH": f"{folder}:/usr/bin:/bin",
-            "LC_ALL": "C",
-            "PYTHONPATH": str(ROOT),
-            "BROKEN": str(tmp_path),
-            "NODE": node,
-            "NOTES": str(notes),
-            "SLURMD_NODENAME": "n1",
-            "GPUCHECK_SLURM_POLICY": str(PAGES / "slurm/gpucheck-policy"),
-            "GPUCHECK_SLURM_RESULTS": str(tmp_path / "results"),
-            **more,
-        }
-        done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=END_S)
+    def run(command, node=IDLE):
+        own = {"PATH": f"{folder}:/usr/bin:/bin", "LC_ALL": "C", "PYTHONPATH": str(ROOT), "BROKEN": str(tmp_path)}
+        around = environment(folder, NODE=node, **own)
+        around.pop("GPUCHECK_SIMULATOR", None)
+        done = subprocess.run(command, env=around, capture_output=True, check=False, timeout=END_S)
         return done, notes.read_text() if notes.exists() else ""
 
     return run

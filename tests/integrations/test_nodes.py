@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.playbooks.stubs import script
 from tests.train.conftest import free_port
 
 PAGES = Path(__file__).parents[2] / "docs" / "integrations"
@@ -32,8 +33,7 @@ def test_the_nodes_of_a_slurm_job_train_as_one(tmp_path):
     """Real ranks on two ends of the loopback; only Slurm's own programs are stand-ins."""
     gpucheck = f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m gpucheck "$@" --framework torch --steps 10\n'
     for name, text in {"scontrol": SCONTROL, "srun": SRUN, "gpucheck": gpucheck}.items():
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        (tmp_path / name).chmod(0o755)
+        script(tmp_path / name, text)
     environment = {
         **os.environ,
         "PATH": f"{tmp_path}:{os.environ['PATH']}",

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from tests.integrations.test_statuses import PAGES
+from tests.playbooks.stubs import script
 from tests.shared import made_once
 from tests.slurm import HOST, Slurm, free_ports, unpack
 
@@ -78,8 +79,7 @@ class Cluster(Slurm):
             values = {"search": self.environment["PATH"], "libraries": self.environment["LD_LIBRARY_PATH"]}
             programs[name] = WRAPPER.format(**values, folder=self.folder, name=name, page=PAGES / "slurm" / name)
         for name, text in programs.items():
-            (self.folder / name).write_text(text)
-            (self.folder / name).chmod(0o755)
+            script(self.folder / name, text)
         for node in NODES:
             self.answers(node, PASS)
             self.answers(f"{node}.standard", PASS)

@@ -11,6 +11,7 @@ import yaml
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.causes import actions
 from tests.integrations.test_statuses import GPUCHECK, PAGES, RESUME
+from tests.playbooks import stubs
 from tests.playbooks.modules import ROLES
 
 SLURM = PAGES / "slurm"
@@ -39,9 +40,8 @@ TIMED = " [root@2026-11-20T10:00:00]"
 @pytest.fixture
 def slurm(tmp_path):
     """Run a script on node n5 with an answer of gpucheck; how it ended, and what scontrol was asked to change."""
-    for name, text in {"gpucheck": GPUCHECK, "scontrol": SCONTROL}.items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
+    stubs.script(tmp_path / "gpucheck", GPUCHECK)
+    stubs.script(tmp_path / "scontrol", SCONTROL)
 
     def run(script, *findings, verdict="fail", node="State=IDLE", others=(), policy=POLICY, tested=None, **more):
         notes, nodes = tmp_path / "notes", tmp_path / "nodes"

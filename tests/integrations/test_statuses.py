@@ -4,12 +4,17 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
-PAGES = Path(__file__).parents[2] / "docs" / "integrations"
+from tests.playbooks.stubs import script as program
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "integrations"
+SCRIPTS = [path for path in sorted(PAGES.rglob("*")) if path.is_file() and path.read_bytes().startswith(b"#!/bin/sh\n")]
 # gpucheck ends with $STATUS, after $TEXT on stdout or in the file of -o. Above 128 a signal ends it, as from outside.
 GPUCHECK = """#!/bin/sh
 out=/dev/stdout
@@ -62,12 +67,25 @@ NOT_ACTED_ON = [
 SOME = NOT_ACTED_ON[::5]
 
 
+def environment(folder, **more):
+    """What a script runs in on node n1, with the programs of a directory."""
+    return {
+        **os.environ,
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "NODE": IDLE,
+        "NOTES": str(folder / "notes"),
+        "SLURMD_NODENAME": "n1",
+        "GPUCHECK_SLURM_POLICY": str(PAGES / "slurm/gpucheck-policy"),
+        "GPUCHECK_SLURM_RESULTS": str(folder / "results"),
+        **more,
+    }
+
+
 @pytest.fixture
 def script(tmp_path):
     """Run a script of the pages with a gpucheck that ends so; the answer and what was asked of the cluster."""
-    for name, text in {"gpucheck": GPUCHECK, "scontrol": SCONTROL}.items():
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
+    program(tmp_path / "gpucheck", GPUCHECK)
+    program(tmp_path / "scontrol", SCONTROL)
     notes = tmp_path / "notes"
     (tmp_path / "results").mkdir()
 
@@ -75,19 +93,8 @@ def script(tmp_path):
         notes.unlink(missing_ok=True)
         # What the prolog reads, and the other scripts replace.
         (tmp_path / "results/n1").write_text(text.replace(r"\n", "\n") + f"status {status}\n")
-        environment = {
-            **os.environ,
-            "PATH": f"{tmp_path}:{os.environ['PATH']}",
-            "STATUS": str(status),
-            "TEXT": text,
-            "NODE": node,
-            "NOTES": str(notes),
-            "SLURMD_NODENAME": "n1",
-            "GPUCHECK_SLURM_POLICY": str(PAGES / "slurm" / "gpucheck-policy"),
-            "GPUCHECK_SLURM_RESULTS": str(tmp_path / "results"),
-            **more,
-        }
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        around = environment(tmp_path, STATUS=str(status), TEXT=text, NODE=node, **more)
+        done = subprocess.run(command, env=around, capture_output=True, text=True, check=False)
         return done, notes.read_text() if notes.exists() else ""
 
     return run
@@ -111,9 +118,7 @@ def test_slurm_starts_a_job_unless_the_verdict_is_fail(script):
 
 @pytest.mark.parametrize(("restarts", "changes"), [("", "requeue 7\n"), ("1", "requeue 7\n"), ("2", "")])
 def test_a_job_is_requeued_for_a_complete_failure_only_and_not_without_end(script, tmp_path, restarts, changes):
-    srun = tmp_path / "srun"
-    srun.write_text('#!/bin/sh\nwhile case $1 in -*) ;; *) false ;; esac; do shift; done\nexec "$@"\n')
-    srun.chmod(0o755)
+    program(tmp_path / "srun", '#!/bin/sh\nwhile case $1 in -*) ;; *) false ;; esac; do shift; done\nexec "$@"\n')
     job, more = [PAGES / "slurm/gpucheck-job"], {"SLURM_JOB_ID": "7"}
     more |= {"SLURM_RESTART_COUNT": restarts} if restarts else {}
     for status, text in SOME:
@@ -180,3 +185,32 @@ def test_the_daemon_set_replaces_a_report_after_a_verdict_only(script, tmp_path)
         script([*container["command"], once], status, REPORT, NODE_NAME="n1")
         assert report.read_text().startswith("{")
     assert not list(tmp_path.glob(".n1*"))
+
+
+# Ours on a simulated machine.
+SIMULATED = (
+    f'#!/bin/sh\nexec {sys.executable} -m gpucheck "$@" --simulate p100-pcie-x2 --fault pcie-width:gpu=1,width=8\n'
+)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_the_scripts_are_clean_posix_shell(path):
+    assert os.access(path, os.X_OK)
+    words = [Path(sys.executable).parent / "shellcheck", path]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_broken_node_is_drained_with_the_finding_as_the_reason_and_starts_no_job(tmp_path):
+    program(tmp_path / "gpucheck", SIMULATED)
+    program(tmp_path / "scontrol", SCONTROL)
+    around, notes = environment(tmp_path, PYTHONPATH=str(ROOT)), tmp_path / "notes"
+    reason = "gpucheck:pcie-width-reduced g1 8/16 contact-support SIMULATED"
+    for name, status in (("gpucheck-health", 0), ("gpucheck-prolog", 1)):
+        done = subprocess.run([PAGES / "slurm" / name], env=around, capture_output=True, text=True, check=False)
+
+        assert (done.returncode, done.stdout) == (status, "")
+        assert notes.read_text() == f"update NodeName=n1 State=DRAIN Reason={reason}\n"
+        notes.unlink()
+    assert f"no job is started: {reason}" in done.stderr

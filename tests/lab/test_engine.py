@@ -6,13 +6,13 @@ import pytest
 
 from gpucheck.lab import containers, system
 from gpucheck.lab.system import LabError, root_prefix, run
+from tests.playbooks.stubs import script
 
 
 def test_a_daemon_that_dies_is_reported_with_its_reason(tmp_path, monkeypatch):
     """dockerd is a stand-in that writes why and exits."""
-    program = tmp_path / "dockerd"
-    program.write_text("#!/bin/sh\necho 'failed to start daemon: no space left on device' >&2\nexit 1\n")
-    program.chmod(0o755)
+    text = "#!/bin/sh\necho 'failed to start daemon: no space left on device' >&2\nexit 1\n"
+    script(tmp_path / "dockerd", text)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(system, "LOG", tmp_path / "dockerd.log")
     monkeypatch.setattr(system, "SOCKET", tmp_path / "docker.sock")

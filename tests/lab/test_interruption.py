@@ -14,6 +14,7 @@ import pytest
 
 from tests.lab.e2e import ROOT, Run, docker, until
 from tests.lab.own_lab import ENVIRONMENT, OwnLab, outcomes
+from tests.playbooks.stubs import script
 from tests.playbooks.task_walk import changing_steps
 
 pytestmark = pytest.mark.more_labs
@@ -197,10 +198,9 @@ def test_a_controller_that_dies_between_preparation_and_drain_leaves_the_host_an
     now = APT.on_host("modinfo", "-F", "version", "nvidia")
     APT.specify(driver={OLD: NEW, NEW: OLD}[now])
     before = APT.on_host("sh", "-c", "dpkg-query -W; apt-mark showhold")
-    program, reached = tmp_path / "drain", tmp_path / "reached"
-    program.write_text(f"#!/bin/sh\ntouch {reached}\nexec sleep 600\n")
-    program.chmod(0o755)
-    drain = {"drain_with": "script", "drain_command": [str(program)]}
+    reached = tmp_path / "reached"
+    program = script(tmp_path / "drain", f"#!/bin/sh\ntouch {reached}\nexec sleep 600\n")
+    drain = {"drain_with": "script", "drain_command": [program]}
     running = started(folder, subprocess.DEVNULL, start_new_session=True, **drain)
     try:
         until(reached.exists, "the drain to begin")

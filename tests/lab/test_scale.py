@@ -15,6 +15,7 @@ import pytest
 from gpucheck.lab.lifecycle import KERNEL
 from tests.lab.e2e import Run, docker
 from tests.lab.own_lab import OwnLab, outcomes
+from tests.playbooks.stubs import script
 
 pytestmark = pytest.mark.more_labs
 
@@ -112,11 +113,10 @@ def test_a_first_batch_that_is_lost_stops_the_rollout(folder, tmp_path):
     assert provision(folder).status == 0
     for number in (1, 2):
         on(number, "rm", PLANNED_FILE)
-    drain = tmp_path / "drain"
-    drain.write_text(f'#!/bin/sh\n[ "$1 $2" = "drain light-001" ] && docker stop -t 0 {LAB.name}-light-001\nexit 0\n')
-    drain.chmod(0o755)
+    text = f'#!/bin/sh\n[ "$1 $2" = "drain light-001" ] && docker stop -t 0 {LAB.name}-light-001\nexit 0\n'
+    drain = script(tmp_path / "drain", text)
     try:
-        run = provision(folder, batch=1, drain_with="script", drain_command=[str(drain)], max_failing_percent=50)
+        run = provision(folder, batch=1, drain_with="script", drain_command=[drain], max_failing_percent=50)
     finally:
         docker("start", f"{LAB.name}-light-001")
 

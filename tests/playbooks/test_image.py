@@ -78,10 +78,7 @@ def test_services_are_enabled_and_nothing_is_loaded_or_started(monkeypatch):
 
 
 def test_units_are_asked_for_without_a_running_systemd(tools):
-    (tools / "systemctl").write_text(
-        "#!/bin/sh\n[ $2 = nv.service ] && echo static || { echo no such unit >&2; exit 1; }\n"
-    )
-    (tools / "systemctl").chmod(0o755)
+    script(tools / "systemctl", "#!/bin/sh\n[ $2 = nv.service ] && echo static || { echo no such unit >&2; exit 1; }\n")
 
     assert running.states(["nv", "gone"]) == {
         "nv": {**OFFLINE, "UnitFileState": "static"},

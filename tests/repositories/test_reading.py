@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from gpucheck.repositories.fetching import Network, saved
 from gpucheck.repositories.index import Relation, UnusableIndex, compare_of, deb_compare, newest_first, rpm_compare
 from gpucheck.repositories.reading import read_index
+from tests.playbooks.stubs import script
 from tests.repositories import mirror
 from tests.repositories.conftest import NOW
 from tests.repositories.mirror import Made
@@ -227,8 +228,7 @@ def test_gpg_that_imports_a_key_and_fails_is_enough(made, tmp_path, monkeypatch)
     """Without gpg-agent, as on a minimal host, gpg --import succeeds and exits with 2."""
     shim = tmp_path / "bin/gpg"
     shim.parent.mkdir()
-    shim.write_text(f'#!/bin/sh\n{shutil.which("gpg")} "$@"\ncase " $* " in *" --import "*) exit 2;; esac\n')
-    shim.chmod(0o755)
+    script(shim, f'#!/bin/sh\n{shutil.which("gpg")} "$@"\ncase " $* " in *" --import "*) exit 2;; esac\n')
     monkeypatch.setenv("PATH", f"{shim.parent}:{os.environ['PATH']}")
 
     assert len(read(made["apt"][1])) == 2

@@ -16,6 +16,7 @@ from gpucheck.stack.packages import text_of
 from gpucheck.stack.plan import plan
 from gpucheck.stack.settings import GRUB, RECOMMENDED, kernel_arguments
 from gpucheck.stack.spec import SpecError, parse_spec
+from tests.playbooks.stubs import script
 from tests.simulator.helpers import write
 from tests.stack import recordings
 from tests.stack.asked import planned
@@ -93,8 +94,7 @@ def machine(tmp_path):
     (tmp_path / "pci").mkdir()
     for bridge in MACHINE.ports():
         (tmp_path / "pci" / bridge.bus_id).write_text("001d\n")
-    (tmp_path / "setpci").write_text(SETPCI)
-    (tmp_path / "setpci").chmod(0o755)
+    script(tmp_path / "setpci", SETPCI)
     (tmp_path / "acs-off").write_text(text_of("acs-off.sh"))
     return tmp_path
 
