@@ -91,14 +91,6 @@ def test_where_hosts_do_not_wait_for_each_other_a_line_names_host_and_step(tmp_p
     assert "n3: no more space" in text
 
 
-@pytest.mark.more
-def test_v_shows_such_a_play_as_ansible_does(tmp_path):
-    text = shown(tmp_path, 4, "-v", strategy="free")
-
-    assert "TASK [Do more]" in text
-    assert "included:" in text
-
-
 def test_a_message_is_shown_as_text_whatever_the_number_of_hosts(tmp_path):
     plays = (
         "- hosts: gpu\n  gather_facts: false\n  tasks:\n"

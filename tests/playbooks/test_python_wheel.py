@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.playbooks.modules import action
-from tests.playbooks.test_runs import play
 
 wheel = action("python_wheel")
 
@@ -92,16 +91,6 @@ def test_a_build_that_fails_and_a_folder_that_is_no_project_are_said(run, projec
     (project / "pyproject.toml").unlink()
     with pytest.raises(RuntimeError, match=r"has no pyproject\.toml"):
         call()
-
-
-@pytest.mark.slow
-def test_a_playbook_says_why_there_is_no_wheel(tmp_path):
-    task = f"gpucheck.provision.python_wheel: {{source: {tmp_path}, package: tool, dest: {tmp_path}/wheels}}"
-    done = play(tmp_path, f"- hosts: localhost\n  gather_facts: false\n  tasks: [{{{task}}}]\n")
-
-    assert done.returncode == 2
-    assert "has no pyproject.toml, so it is not a Python project" in done.stdout
-    assert "Traceback" not in done.stdout + done.stderr
 
 
 def test_a_real_wheel_is_built_with_no_index_to_ask(project, tmp_path, monkeypatch):

@@ -40,20 +40,6 @@ def go(tmp_path, monkeypatch, **site):
 
 
 @pytest.mark.more
-def test_busy_hosts_wait_untouched_and_idle_ones_are_worked_on(tmp_path, monkeypatch):
-    driver = {"differences": {"driver": ["x"]}}
-    ends, touched, words, calls = go(tmp_path, monkeypatch, drain_busy="leave", host_state=driver)
-
-    assert ends == {"n1": "waiting", "n2": "changed", "n3": "changed", "n4": "changed", "n5": "changed"}
-    assert touched == {"n2", "n3", "n4", "n5"}
-    assert not (tmp_path / "prepared-n1").exists()
-    assert "n1: waiting, nothing was changed. Slurm shows n1 as MIXED" in words
-    updates = [call for call in calls if call.startswith("update")]
-    assert not any("n1" in call or "n3" in call for call in updates)
-    assert [call for call in updates if "n2" in call] == ["update nodename=n2 state=resume"]
-
-
-@pytest.mark.more
 def test_a_host_that_we_drained_comes_back_though_it_needs_no_driver_any_more(tmp_path, monkeypatch):
     """The reboot took too long for the run before; everything but the record is as planned now."""
     late = {"differences": {"cleanup": ["cut off"]}, "host": {"cut_off": True}}
@@ -79,9 +65,15 @@ def test_the_drain_is_noted_on_the_host_until_it_is_back_in_service(tmp_path, mo
     """n3 was drained by a person. n4 does not pass: its note is what the next run returns it to service by."""
     change = {"differences": {"driver": ["x"]}, "host": {"drained_gpus": ""}}
     more = {"drain_busy": "leave", "unproven": "n4", "max_failing_percent": 100}
-    ends, _, _, _ = go(tmp_path, monkeypatch, host_state=change, gpu_facts_read={"facts": {"gpus": [1, 2]}}, **more)
+    read = {"facts": {"gpus": [1, 2]}}
+    ends, touched, words, calls = go(tmp_path, monkeypatch, host_state=change, gpu_facts_read=read, **more)
 
     assert ends == {"n1": "waiting", "n2": "changed", "n3": "changed", "n4": "failed", "n5": "changed"}
+    assert (touched, (tmp_path / "prepared-n1").exists()) == ({"n2", "n3", "n4", "n5"}, False)
+    assert "n1: waiting, nothing was changed. Slurm shows n1 as MIXED" in words
+    updates = [call for call in calls if call.startswith("update")]
+    assert not any("n1" in call or "n3" in call for call in updates)
+    assert [call for call in updates if "n2" in call] == ["update nodename=n2 state=resume"]
     assert {path.name: path.read_text() for path in tmp_path.glob("drained-n*")} == {"drained-n4": "2\n"}
 
 

@@ -20,9 +20,6 @@ MISTAKES = {
     "cuda:\n": "1: cuda: is empty",
     "schema: gpucheck.spec/9\n": "1: schema: gpucheck.spec/9 is not gpucheck.spec/1",
     "kernel_module: opne\n": "1: kernel_module: opne is not possible. Did you mean open?",
-    "source: debain\n": "1: source: debain is not possible. Did you mean debian?",
-    "torch_origin: pipy\n": "1: torch_origin: pipy is not possible. Did you mean pypi?",
-    "container_engines: leaf\n": "1: container_engines: leaf is not possible. Did you mean leave?",
     "cuda: auto\nkernel_lock: held\n": "2: kernel_lock: held is not possible. Did you mean hold?",
     # Contradictions.
     "cuda: none\n\nnccl: 2.29.3\n": "3: nccl: contradicts line 1: cuda: none",
@@ -31,9 +28,7 @@ MISTAKES = {
     "source: debian\nrepositories: managed\n": "2: repositories: contradicts line 1: source: debian adds components",
     f"{UBUNTU}repositories: managed\n": "3: repositories: contradicts line 1: source: ubuntu adds components",
     "driver: keep\nkernel_module: open\n": "2: kernel_module: contradicts line 1: it belongs to the driver",
-    "driver: keep\ndriver_extra: [mps]\n": "2: driver_extra: contradicts line 1: it belongs to the driver",
     "driver: keep\nmodule_options: {NVreg_A: 0}\n": "2: module_options: contradicts line 1: it belongs to the driver",
-    "driver: keep\nmok: {key: /a, certificate: /b}\n": "2: mok: contradicts line 1: it belongs to the driver",
     "driver: keep\nimex: slurm\n": "2: imex: contradicts line 1: it belongs to the driver",
     "driver: keep\ntuning: {iommu: off}\n": "2: tuning: contradicts line 1: iommu changes the kernel's arguments",
     "driver: keep\nsource: debian\n": "2: source: contradicts line 1: debian is where the driver comes from",
@@ -63,7 +58,6 @@ MISTAKES = {
         "1: repositories.nvidia-cuda.url: 'https://m/{Distro}/' is not an address"
     ),
     "repositories:\n  nvidia-cuda: {url: none}\n": "2: repositories.nvidia-cuda: only epel can be none",
-    "repositories: {Epel: none}\n": "1: repositories.Epel: no such key. Did you mean epel?",
     "repositories: {nvidia-cuda: {key_fingerprint: 3BF863CC}}\n": (
         "1: repositories.nvidia-cuda.key_fingerprint: '3BF863CC' is not a fingerprint of 40 or 64 hex digits, or sha"
     ),
@@ -77,7 +71,6 @@ MISTAKES = {
     "imex: on\n": "1: imex: on is not possible",
     # DKMS reads its settings with a shell.
     "mok: {key: '/m;reboot', certificate: /m.der}\n": "1: mok.key: '/m;reboot' is not an absolute path",
-    "mok: {key: '/$(id)', certificate: /m.der}\n": "1: mok.key: '/$(id)' is not an absolute path",
     "mok: {key: mok.key, certificate: /m.der}\n": "1: mok.key: 'mok.key' is not an absolute path",
     "mok: {key: /etc/site/mok.key}\n": "1: mok: certificate is missing",
     "mok: yes\n": "1: mok: yes is not possible",
@@ -97,8 +90,6 @@ MISTAKES = {
     "tuning:\n  nofile: many\n": "2: tuning.nofile: many is not a whole number",
     "tuning:\n  numa_balancing: on\n": "2: tuning.numa_balancing: on is not possible",
     "tuning: {iommu: pt}\n": "1: tuning.iommu: pt is not possible",
-    "tuning: {acs: passthrough}\n": "1: tuning.acs: passthrough is not possible",
-    "tuning:\n  sysctl: {swappiness: 3}\n": "2: tuning.sysctl.swappiness: is not a kernel setting",
     "tuning:\n  sysctl: {../../etc.passwd: 3}\n": "2: tuning.sysctl.../../etc.passwd: is not a kernel setting",
 }
 
