@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from tests.lab.e2e import LIST, ROOT, Run, make, until
+from tests.lab.e2e import LIST, Run, make, until
 from tests.lab.own_lab import OwnLab
 
 # Names a lab of this kind that is up: it is used as it is, and left standing.
@@ -98,12 +98,6 @@ def deprovisioned(reports: Path) -> None:
     """make deprovision; fails where that does."""
     done = run("deprovision", reports, CONFIRM="yes")
     assert done.status == 0, done.text
-
-
-def reasons(host: str) -> str:
-    """What gpucheck stack plan says of a host and of why it gets what it gets."""
-    words = [f"{ROOT}/.venv/bin/gpucheck", "stack", "plan", "--lock", f"{DIRECTORY}/stack.lock.yml", "--host", host]
-    return " ".join(subprocess.run(words, capture_output=True, text=True, check=True).stdout.split())
 
 
 def changes_nothing(reports: Path, args: str = "") -> None:

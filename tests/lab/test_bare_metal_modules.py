@@ -20,7 +20,6 @@ from tests.lab.bare_metal import (
     loaded,
     on_host,
     provision,
-    reasons,
     reboot,
     refused,
     states,
@@ -35,22 +34,6 @@ REMOVE = {"lab-apt": "apt-get -qq purge --yes", "lab-dnf": "dnf --quiet --assume
 # What an upgrade of the whole system would install, said and not done.
 UPGRADE = {"lab-apt": "apt-get --simulate dist-upgrade", "lab-dnf": "dnf --assumeno upgrade 2>&1 || true"}
 NEWER = {"lab-apt": "linux-image-5.15.0-181-generic", "lab-dnf": "503.19.1.el9_5"}
-
-
-def test_cards_without_ofed_get_no_peermem_and_the_plan_says_why(driver_alone, reports):
-    """The P100 host has the proprietary modules, the H100 host the open ones."""
-    said = " ".join(reasons(host) for host in HOSTS)
-
-    assert (
-        "RDMA cards cannot access GPU memory, their data is copied through host memory: nvidia_peermem needs OFED"
-        in said
-    )
-    assert "DMA-BUF needs the open kernel modules, and the proprietary ones are planned" in said
-    assert "Install DOCA-OFED and provision again" in said
-    assert "they access GPU memory by DMA-BUF of the open kernel modules, not nvidia_peermem" in said
-    for host in HOSTS:
-        assert not is_there(host, PEERMEM_FILE)
-        assert not loaded(host, "nvidia_peermem")
 
 
 def test_with_ofed_peermem_is_loaded_now_and_at_boot_once_the_driver_was_built_beside_it(driver_alone, reports):

@@ -103,14 +103,12 @@ def test_the_service_manager_took_the_limits_over(on):
         assert seen.splitlines() == ["DefaultLimitNOFILE=1048576", "DefaultLimitMEMLOCK=infinity"]
 
 
-def test_a_second_run_changes_nothing_and_reads_each_host_once(on, reports):
+def test_a_second_run_changes_nothing(on, reports):
     before = {host: boots(host) for host in HOSTS}
 
-    run = with_spec(reports, args="-v --skip-tags verify")
+    run = with_spec(reports, args="--skip-tags verify")
 
     assert run.status == 0, run.text
-    assert "Read the host in one round trip" in run.plain
-    assert "Compare the host with its plan in one round trip" not in run.plain
     for host in HOSTS:
         assert run.recap(host)["changed"] == 0
         assert state(reports, host) == "unchanged"

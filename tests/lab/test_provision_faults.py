@@ -5,11 +5,7 @@ test, and in the table that the run ends with; further rows come from test_provi
 and test_interruption.
 """
 
-import os
 import re
-import signal
-import subprocess
-import time
 
 import pytest
 
@@ -100,18 +96,8 @@ def test_the_power_goes_in_the_middle_of_dpkgs_transaction_and_the_other_host_co
     assert driver_versions("lab-dnf") == {OLD}
 
 
-@pytest.mark.fault("apt's transaction", "the controller is killed")
-def test_a_killed_controller_leaves_a_host_that_the_next_run_continues(other_spec, reports):
-    running = start("provision", reports, inventory=INVENTORY, args="--skip-tags verify")
-    until(lambda: f" {OLD}-" in " ".join(installed("lab-apt")), "apt to have begun its transaction")
-    os.kill(running.pid, signal.SIGKILL)
-    for pid in subprocess.run(
-        ["pgrep", "-f", f"ansible-playbook -i .*{LAB}/"], capture_output=True, text=True, check=False
-    ).stdout.split():
-        os.kill(int(pid), signal.SIGKILL)
-    finished(running)
-    time.sleep(1)
-
+def test_the_next_run_continues_on_the_apt_host(other_spec, reports):
+    """After a controller that was killed: test_interruption."""
     run = with_spec(reports)
 
     assert run.status == 0, run.text

@@ -29,6 +29,7 @@ MISTAKES = {
     f"{UBUNTU}repositories: managed\n": "3: repositories: contradicts line 1: source: ubuntu adds components",
     "driver: keep\nkernel_module: open\n": "2: kernel_module: contradicts line 1: it belongs to the driver",
     "driver: keep\nmodule_options: {NVreg_A: 0}\n": "2: module_options: contradicts line 1: it belongs to the driver",
+    "driver: keep\nmok: {key: /a, certificate: /b}\n": "2: mok: contradicts line 1: it belongs to the driver",
     "driver: keep\nimex: slurm\n": "2: imex: contradicts line 1: it belongs to the driver",
     "driver: keep\ntuning: {iommu: off}\n": "2: tuning: contradicts line 1: iommu changes the kernel's arguments",
     "driver: keep\nsource: debian\n": "2: source: contradicts line 1: debian is where the driver comes from",
