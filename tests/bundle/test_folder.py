@@ -28,6 +28,10 @@ def bundle(signed, tmp_path):
     return shutil.copytree(signed[0], tmp_path / "bundle", symlinks=True)
 
 
+def edit(path, old, new):
+    path.write_text(path.read_text().replace(old, new))
+
+
 def test_a_bundle_as_it_was_signed_is_good(signed):
     folder, fingerprint = signed
 
@@ -47,6 +51,8 @@ def test_a_bundle_as_it_was_signed_is_good(signed):
         (lambda b: (b / "bundle.json.asc").unlink(), "bundle.json.asc is missing"),
         (lambda b: (b / "key.asc").unlink(), "key.asc is missing"),
         (lambda b: (b / "key.asc").write_text("no key"), "the signature of bundle.json is invalid"),
+        # Although every file fits it.
+        (lambda b: edit(b / "bundle.json", "2026-11-21T", "2026-11-22T"), "the signature of bundle.json is invalid"),
     ],
 )
 def test_what_was_changed_taken_away_or_added_is_named(bundle, damage, words):
@@ -56,14 +62,6 @@ def test_what_was_changed_taken_away_or_added_is_named(bundle, damage, words):
         verify(bundle)
     assert words in str(told.value)
     assert str(bundle) in str(told.value)
-
-
-def test_a_manifest_that_was_changed_is_refused_although_every_file_fits_it(bundle):
-    text = (bundle / "bundle.json").read_text()
-    (bundle / "bundle.json").write_text(text.replace("2026-11-21T00:00:00", "2026-11-22T00:00:00"))
-
-    with pytest.raises(BundleDamaged, match=r"the signature of bundle\.json is invalid"):
-        verify(bundle)
 
 
 def test_a_bundle_signed_anew_by_another_key_is_refused_where_the_key_is_known(signed, tmp_path):

@@ -153,18 +153,6 @@ def test_the_old_source_is_back_at_once_where_the_lists_are_refused(host, folder
     assert [name for name in left(host) if name.endswith(".list")] == [path.name]
 
 
-def test_a_disk_that_takes_nothing_more_is_told_and_the_old_source_stays(host, folder, known, monkeypatch):
-    path, plan = known
-
-    def put(*_):
-        raise OSError("no space left")
-
-    monkeypatch.setattr(shared("place"), "put", put)
-
-    assert "package sources cannot be written" in go(*plan["repositories"])["msg"]
-    assert path.exists()
-
-
 def test_without_a_record_of_it_no_source_is_taken_away(host, folder, known):
     path, plan = known
     (folder / "baseline.json").unlink()

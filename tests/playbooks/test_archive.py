@@ -99,12 +99,6 @@ def test_ubuntus_archive_is_found_by_its_own_name(root, address):
     assert archive.wanted({"archive": {**PLAN["archive"], "suite": "noble"}}, str(root)) is None
 
 
-def test_an_image_of_ubuntu_has_every_component_already(root):
-    write(root, "sources.list", "deb http://archive.ubuntu.com/ubuntu noble main restricted universe multiverse\n")
-
-    assert archive.state(UBUNTU, str(root))["right"] is True
-
-
 def test_a_disabled_stanza_names_nothing(root):
     write(root, "sources.list.d/debian.sources", STANZA + "Enabled: no\n")
 

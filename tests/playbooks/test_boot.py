@@ -50,15 +50,6 @@ def test_an_argument_that_the_site_set_itself_never_becomes_ours():
     assert boot.differences({**seen, "file_wrong": False}) == []
 
 
-def test_a_reboot_is_asked_for_only_where_the_running_kernel_differs():
-    waiting = boot.decide(["iommu=pt"], (["iommu=pt"], []), ["iommu=pt"], "quiet")
-    gone = boot.decide([], ([], ["iommu=pt"]), ["quiet"], "quiet iommu=pt")
-
-    assert boot.reboot_reasons(waiting) == ["the kernel runs without iommu=pt"]
-    assert boot.reboot_reasons(gone) == ["the kernel still runs with iommu=pt"]
-    assert boot.reboot_reasons(boot.decide([], ([], ["iommu=pt"]), ["quiet"], "quiet")) == []
-
-
 def test_an_argument_that_the_site_sets_after_ours_was_taken_away_asks_for_no_boot():
     note = ([], ["iommu=pt"])
 

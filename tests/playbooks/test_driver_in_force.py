@@ -130,22 +130,6 @@ def test_what_another_program_starts_and_stops_is_left_as_it_is(host):
         assert states.differences({"services": [row("imex", False, "leave")]}, host.seen) == []
 
 
-def test_services_are_brought_up_in_their_order(host):
-    host.seen = {"b": DOWN, "a": FAILED}
-    said = go(row("b"), row("a"), reload=True, forgive=True)
-
-    assert host.calls == [
-        ["daemon-reload"],
-        ["reset-failed", "a"],
-        ["enable", "b"],
-        ["start", "b"],
-        ["enable", "a"],
-        ["start", "a"],
-    ]
-    assert said["changed"] is True
-    assert said["actions"] == [" ".join(words) for words in host.calls]
-
-
 def test_a_service_that_fails_is_told_with_its_own_words_and_the_next_is_not_touched(host):
     host.seen, host.broken = {"b": DOWN, "c": DOWN}, ["start", "b"]
     said = go(row("b"), row("c"))

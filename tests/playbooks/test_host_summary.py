@@ -70,16 +70,6 @@ def test_every_kind_of_end_is_told_apart(callback, tmp_path):
     assert found["counts"]["changed"] == 1
 
 
-def test_the_table_ends_with_those_that_need_somebody(callback):
-    callback.v2_runner_on_unreachable(Ended("aaa", {"msg": "no route"}))
-    planned(callback, "zzz", {})
-
-    lines = callback.table().splitlines()
-
-    assert [line.split()[0] for line in lines] == ["host", "zzz", "aaa", "aaa:", "2"]
-    assert "1 unchanged, 1 unreachable" in lines[-1]
-
-
 def test_a_host_that_waits_is_no_failure_and_says_what_it_waits_for(callback, tmp_path):
     planned(callback, "busy", {"driver": ["a"]})
     outcome = {"state": "waiting", "reason": "busy: waiting, Slurm shows it as MIXED"}

@@ -38,12 +38,6 @@ def test_on_ubuntu_the_package_that_carries_them_is_installed_for_the_running_an
     assert answer["host"]["refusals"] == []
 
 
-def test_a_kernel_that_has_them_needs_nothing(board):
-    board.absent = {}
-
-    assert board.compare()["host"]["modules_packages"] == []
-
-
 @pytest.mark.parametrize("system", ["rocky", "debian"])
 def test_elsewhere_the_host_is_refused_with_what_is_missing(board, system):
     board.facts["os"] = {"id": system}

@@ -31,10 +31,6 @@ def dcgm_words(machine):
     return differences.get("dcgm", [])
 
 
-def test_what_is_as_planned_is_no_difference(machine):
-    assert dcgm_words(with_dcgm(machine)) == []
-
-
 def test_package_hold_and_service_are_the_options_own_and_not_the_drivers(machine):
     """So that a host whose programs use the GPUs is not refused for them."""
     with_dcgm(machine)
@@ -78,21 +74,6 @@ def test_the_service_of_an_option_that_goes_is_stopped_first(machine, monkeypatc
     assert record.leftovers(recorded, [NAME], machine.extras)["services"] == []
     machine.services["nvidia-dcgm"]["LoadState"] = "not-found"
     assert record.leftovers(now, [NAME], machine.extras)["services"] == []
-
-
-def test_what_came_with_an_option_is_removed_with_it(machine, monkeypatch):
-    """By the record, like any component; here the set that a rollback returns to is another one, too."""
-    record = shared("record")
-    recorded = with_dcgm(machine).plan
-    now = copy.deepcopy(recorded)
-    del now["components"]["dcgm"]
-    needs = {name: set() for name in machine.extras["packages"]}
-    monkeypatch.setattr(record, "added", lambda *_: {NAME})
-    monkeypatch.setattr(record, "relations", lambda _: (needs, {name: {name} for name in needs}))
-
-    assert record.leftovers(now, machine.extras["packages"], "dpkg", recorded) == [NAME]
-    assert record.leftovers(recorded, machine.extras["packages"], "dpkg", recorded) == []
-    assert not record.same_set(recorded, now)
 
 
 def test_a_file_of_an_option_is_shown_recorded_and_taken_back(machine):
