@@ -69,12 +69,6 @@ def boots(host: str) -> int:
     return int(on_host(host, "cat", "/var/lib/gpucheck-lab/boots"))
 
 
-def packages(host: str) -> str:
-    return on_host(
-        host, "sh", "-c", "dpkg-query -W -f '${Package} ${Version}\\n' '*nvidia*' '*nccl*' || rpm -qa | sort"
-    )
-
-
 def report(reports: Path, host: str) -> dict[str, Any]:
     answer: dict[str, Any] = json.loads((reports / f"{host}.json").read_text())
     return answer

@@ -15,9 +15,9 @@ from tests.lab.e2e import (
     boots,
     docker,
     from_bad_copies,
+    installed,
     make,
     on_host,
-    packages,
     provision_json,
     report,
     unproven,
@@ -83,7 +83,7 @@ def test_the_second_run_changes_nothing_and_asks_each_host_once_before_it_knows(
 
 @pytest.mark.fault("package lists", "a bad signature")
 def test_a_broken_signature_refuses_both_hosts_before_anything_is_touched(first, reports, spec):
-    before = {host: packages(host) for host in HOSTS}
+    before = {host: installed(host) for host in HOSTS}
     from_bad_copies(spec)
 
     run = with_spec(reports)
@@ -93,7 +93,7 @@ def test_a_broken_signature_refuses_both_hosts_before_anything_is_touched(first,
     for host in HOSTS:
         assert rows[host]["state"] == "refused", run.text
         assert "is not the pinned" in rows[host]["failure"]
-        assert packages(host) == before[host]
+        assert installed(host) == before[host]
 
 
 def test_an_inventory_that_is_missing_is_one_message(reports, tmp_path):

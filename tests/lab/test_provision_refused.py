@@ -17,7 +17,6 @@ from tests.lab.e2e import (
     installed,
     make,
     on_host,
-    packages,
     provision_json,
     with_spec,
 )
@@ -62,7 +61,7 @@ def test_a_host_that_is_down_is_a_row_and_the_next_batch_is_verified(first, repo
 
 @pytest.mark.fault("package lists", "a version that no repository has")
 def test_a_version_that_no_repository_has_refuses_the_host_and_names_the_nearest(first, reports, spec):
-    before = packages("lab-apt")
+    before = installed("lab-apt")
     spec.write_text(yaml.safe_dump({**yaml.safe_load(spec.read_text()), "driver": "580.178.04-9ubuntu1"}))
 
     run = with_spec(reports)
@@ -71,12 +70,12 @@ def test_a_version_that_no_repository_has_refuses_the_host_and_names_the_nearest
     assert row["state"] == "refused", run.text
     assert "libnvidia-compute-580=580.178.04-9ubuntu1: no repository has this version" in row["failure"]
     assert "Nearest: 580.178.04-1ubuntu1" in row["failure"]
-    assert packages("lab-apt") == before
+    assert installed("lab-apt") == before
 
 
 @pytest.mark.fault("package lists", "a bad signature that the controller cannot see")
 def test_a_broken_signature_stops_both_hosts_before_anything_is_installed(first, reports, spec):
-    before = {host: packages(host) for host in HOSTS}
+    before = {host: installed(host) for host in HOSTS}
     from_bad_copies(spec)
 
     run = with_spec(reports, args="-e check_repositories=false")
@@ -84,7 +83,7 @@ def test_a_broken_signature_stops_both_hosts_before_anything_is_installed(first,
     assert run.status != 0
     for host in HOSTS:
         assert run.recap(host)["failed"] == 1, run.text
-        assert packages(host) == before[host]
+        assert installed(host) == before[host]
     assert "signature" in run.text.lower() or "GPG" in run.text
 
 

@@ -48,10 +48,7 @@ def test_an_action_is_pinned_and_no_text_of_an_event_is_a_program(file):
     assert not [step for step in steps(file) if "${{" in step.get("run", "")]
     assert "pull_request_target" not in text
     assert document["permissions"] == {"contents": "read"}
-
-
-def test_no_token_stays_in_the_checkout(file):
+    # No token stays in the checkout.
     checkouts = [step for step in steps(file) if step.get("uses", "").startswith("actions/checkout@")]
-
     assert checkouts
     assert all(step.get("with", {}).get("persist-credentials") is False for step in checkouts)
