@@ -46,12 +46,23 @@ def test_a_taken_subnet_names_its_owner_and_a_free_one():
     assert refused.value.exit_code == EXIT_USAGE
 
 
-def test_a_network_of_another_program_is_found_out():
-    engine = fake_docker(networks=(FakeNetwork("shop_default", "10.99.0.0/16"),))
+OURS = {LABEL: "gpucheck-unit"}
 
-    with pytest.raises(LabUsageError, match=r"the Docker network shop_default has 10\.99\.0\.0/16"):
+
+@pytest.mark.parametrize(
+    ("network", "says"),
+    [
+        (FakeNetwork("shop_default", "10.99.0.0/16"), r"the Docker network shop_default has 10\.99\.0\.0/16"),
+        (FakeNetwork("gpucheck-unit", "10.99.8.0/24", OURS), r"is up on 10\.99\.8\.0/24, not on 10\.99\.7\.0/24"),
+        (FakeNetwork("gpucheck-unit", "10.98.0.0/16"), "no lab made it"),
+    ],
+)
+def test_a_network_of_another_program_or_subnet_is_left_alone(network, says):
+    engine = fake_docker(networks=(network,))
+
+    with pytest.raises(LabUsageError, match=says):
         ensure_network(engine, lab())
-    assert len(engine.network_list) == 1
+    assert engine.network_list == [network]
 
 
 def test_a_free_subnet_becomes_the_labs_network():
@@ -62,20 +73,6 @@ def test_a_free_subnet_becomes_the_labs_network():
     (made,) = engine.network_list
     assert (made.subnet, made.labels) == (SUBNET, {LABEL: "gpucheck-unit"})
     assert ensure_network(engine, lab()) is network
-
-
-def test_a_lab_that_is_up_elsewhere_keeps_its_subnet():
-    engine = fake_docker(networks=(FakeNetwork("gpucheck-unit", "10.99.8.0/24", {LABEL: "gpucheck-unit"}),))
-
-    with pytest.raises(LabUsageError, match=r"is up on 10\.99\.8\.0/24, not on 10\.99\.7\.0/24"):
-        ensure_network(engine, lab())
-
-
-def test_a_network_of_our_name_that_is_not_ours_is_left_alone():
-    engine = fake_docker(networks=(FakeNetwork("gpucheck-unit", "10.98.0.0/16"),))
-
-    with pytest.raises(LabUsageError, match="no lab made it"):
-        ensure_network(engine, lab())
 
 
 @pytest.mark.parametrize(

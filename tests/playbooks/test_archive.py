@@ -70,6 +70,7 @@ def test_what_the_host_has_is_not_named_again(root):
 @pytest.mark.parametrize(
     "line",
     [
+        STANZA + "Enabled: no",
         "deb https://download.example/linux/tool bookworm main",
         "deb http://mirror.example/debian trixie main",
         "deb http://mirror.example/debian bookworm-backports main",
@@ -78,7 +79,7 @@ def test_what_the_host_has_is_not_named_again(root):
     ],
 )
 def test_sources_that_are_not_this_archive_are_left_alone(root, line):
-    write(root, "sources.list", line + "\n")
+    write(root, "sources.list.d/debian.sources" if line.startswith(STANZA) else "sources.list", line + "\n")
 
     assert wanted(root) is None
     assert "names the archive of bookworm" in archive.differences(PLAN, str(root))[0]
@@ -97,12 +98,6 @@ def test_ubuntus_archive_is_found_by_its_own_name(root, address):
     assert f"URIs: {address.rstrip('/')}\n" in archive.wanted(UBUNTU, str(root))
     assert "Components: restricted multiverse\n" in archive.wanted(UBUNTU, str(root))
     assert archive.wanted({"archive": {**PLAN["archive"], "suite": "noble"}}, str(root)) is None
-
-
-def test_a_disabled_stanza_names_nothing(root):
-    write(root, "sources.list.d/debian.sources", STANZA + "Enabled: no\n")
-
-    assert wanted(root) is None
 
 
 def test_our_own_file_is_compared_and_never_taken_for_the_hosts(root):

@@ -139,34 +139,33 @@ def test_space_is_added_up_by_file_system(told, name, words):
     assert words in told[name]
 
 
-def test_what_manages_the_driver_in_our_place_is_a_reason_where_the_driver_would_change(told):
-    assert told["operator"].startswith("the GPU Operator runs the driver.")
-    assert "files of no package with rm" in told["leftover"]
+SIGNED = "Secure Boot is on, DKMS would sign with the key of /etc/site/mok.der, and the firmware "
 
 
-def test_secure_boot_needs_a_key_that_the_firmware_knows(told):
-    """Not known is no yes."""
-    assert told["secure-boot"].startswith(
-        "Secure Boot is on, and DKMS would sign the module with a key that is not enrolled"
-    )
-    assert "set mok in stack.yml" in told["secure-boot"]
-    signed = "Secure Boot is on, DKMS would sign with the key of /etc/site/mok.der, and the firmware "
-    assert told["mok-not-enrolled"].startswith(
-        signed + "does not have it enrolled (mok.der is not enrolled). Enroll it (mokutil"
-    )
-    assert told["mok-unknown"].startswith(signed + "does not confirm it (mokutil: not found)")
-    assert told["mok-missing"].startswith("mok in stack.yml names /etc/site/mok.key, which does not exist on this host")
-
-
-def test_modules_that_no_source_offers_are_a_reason_of_their_own(told):
-    assert told["no-umad"].startswith("no package source offers linux-modules-extra-6.1. Without it the kernel has")
+@pytest.mark.parametrize(
+    ("name", "begin", "way"),
+    [
+        ("operator", "the GPU Operator runs the driver.", ""),
+        ("leftover", "", "files of no package with rm"),
+        # Not known is no yes.
+        (
+            "secure-boot",
+            "Secure Boot is on, and DKMS would sign the module with a key that is not enrolled",
+            "set mok in",
+        ),
+        ("mok-not-enrolled", f"{SIGNED}does not have it enrolled (mok.der is not enrolled). Enroll it (mokutil", ""),
+        ("mok-unknown", f"{SIGNED}does not confirm it (mokutil: not found)", ""),
+        ("mok-missing", "mok in stack.yml names /etc/site/mok.key, which does not exist on this host", ""),
+        ("no-umad", "no package source offers linux-modules-extra-6.1. Without it the kernel has", ""),
+        # Also with another interpreter: Ansible's own dnf module has to run in the Python that has dnf's bindings.
+        ("el8", "", "dnf's Python bindings, which this host has only for Python 3.6, and ansible-core"),
+        ("el8", "", "controller with Python 3.10"),
+    ],
+)
+def test_each_reason_has_its_own_words_and_the_way_out(told, name, begin, way):
+    assert told[name].startswith(begin)
+    assert way in told[name]
     assert "headers" not in told["no-umad"]
-
-
-def test_an_el_8_host_is_refused_by_an_ansible_that_dropped_its_python(told):
-    """Also with another interpreter: Ansible's own dnf module has to run in the Python that has dnf's bindings."""
-    assert "dnf's Python bindings, which this host has only for Python 3.6, and ansible-core" in told["el8"]
-    assert "controller with Python 3.10" in told["el8"]
 
 
 @pytest.mark.more
