@@ -22,6 +22,7 @@ status=0; gpucheck verify --simulate hgx-h100-x8 --level quick --fault nvlink-do
 [ $status = 2 ]
 gpucheck verify --simulate rtx5090-x2 --level quick --fault nvml-release:branch=450 >/dev/null || [ $? -le 3 ]
 gpucheck bandwidth --simulate p100-pcie-x2 --level quick || [ $? = 3 ]
+gpucheck verify --level quick >/dev/null || [ $? = 3 ]
 """
 SCRIPT = "/usr/share/bash-completion/completions/gpucheck"
 GONE = f'hash -r; test -z "$(command -v gpucheck; ls -d /usr/lib/gpucheck-cluster {SCRIPT})"'

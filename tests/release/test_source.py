@@ -79,28 +79,6 @@ def test_a_tree_that_differs_from_its_commit_gives_no_release(tmp_path, monkeypa
     assert not (tmp_path / "out").exists()
 
 
-def test_a_copy_has_permissions_that_depend_on_no_umask(tree, tmp_path_factory):
-    there = tmp_path_factory.mktemp("copy")
-    old = os.umask(0o077)
-    try:
-        source.copy(tree, source.tracked(tree), there)
-    finally:
-        os.umask(old)
-
-    assert ((there / "a/run").stat().st_mode & 0o777, (there / "text").stat().st_mode & 0o777) == (0o755, 0o644)
-    assert (there / "link").is_symlink()
-
-
-def test_an_archive_depends_on_contents_alone(tree):
-    first = source.tar_gz([("text", tree / "text"), ("link", tree / "link"), ("a", tree / "a"), ("b", b"b")], DATE)
-    os.utime(tree / "text", (1, 1))
-    (tree / "text").chmod(0o600)
-
-    assert (
-        source.tar_gz([("text", tree / "text"), ("link", tree / "link"), ("a", tree / "a"), ("b", b"b")], DATE) == first
-    )
-
-
 def test_a_failing_program_is_quoted_and_a_missing_one_named():
     with pytest.raises(ReleaseError, match=r"making x: sh exited with 3:\nbroken"):
         run(["sh", "-c", "echo broken >&2; exit 3"], what="making x")
