@@ -28,15 +28,9 @@ SITES_OWN = "# the site's own\nvm.swappiness = 10"
 TUNING = {**msgspec.to_builtins(RECOMMENDED), "sysctl": {"vm.swappiness": "11"}}
 
 
-OPTIONS = {"kernel_lock": "hold", "dcgm": "auto", "module_options": {"NVreg_RestrictProfilingToAdminUsers": "0"}}
+OPTIONS = {"dcgm": "auto", "module_options": {"NVreg_RestrictProfilingToAdminUsers": "0"}}
 MODULE_FILE = "/etc/modprobe.d/gpucheck-nvidia.conf"
 THEIRS = "bash"
-
-
-def kernel_holds(host: str) -> list[str]:
-    """What of the kernel may not move by itself."""
-    words = {"lab-apt": ("apt-mark", "showhold"), "lab-dnf": ("cat", "/etc/dnf/plugins/versionlock.list")}
-    return [row for row in on_host(host, *words[host]).split() if re.match(r"linux-|kernel-", row)]
 
 
 def dcgm(host: str) -> tuple[str, list[str]]:
@@ -84,9 +78,8 @@ def test_tuning_writes_what_outlives_a_boot_and_says_what_a_container_leaves(on,
     assert len(re.findall(words, on.plain)) == len(HOSTS)
 
 
-def test_the_kernels_are_held_dcgm_runs_and_the_module_has_its_options(on):
+def test_dcgm_runs_and_the_module_has_its_options(on):
     for host in HOSTS:
-        assert kernel_holds(host), "no kernel package is held"
         assert on_host(host, "cat", MODULE_FILE) == "options nvidia NVreg_RestrictProfilingToAdminUsers=0"
         service, names = dcgm(host)
         assert service == "active"
@@ -131,7 +124,7 @@ def test_a_setting_that_somebody_changed_is_planned_and_put_back(on, reports):
 
 def test_without_the_spec_the_files_go_and_the_sites_own_comes_back(on, spec, reports):
     content = yaml.safe_load(spec.read_text())
-    off = {"tuning": "none", "kernel_lock": "leave", "dcgm": "none", "module_options": "none"}
+    off = {"tuning": "none", "dcgm": "none", "module_options": "none"}
     spec.write_text(yaml.safe_dump({**content, **off}))
 
     run = with_spec(reports, args="--skip-tags verify")
@@ -140,7 +133,6 @@ def test_without_the_spec_the_files_go_and_the_sites_own_comes_back(on, spec, re
     assert tuned("lab-apt") == {"/etc/sysctl.d/90-gpucheck.conf": SITES_OWN}
     assert tuned("lab-dnf") == {}
     for host in HOSTS:
-        assert kernel_holds(host) == []
         assert dcgm(host) == ("inactive", [])
         assert on_host(host, "sh", "-c", f"ls {MODULE_FILE} 2>/dev/null || echo none") == "none"
     assert THEIRS in on_host("lab-apt", "apt-mark", "showhold").split()
@@ -156,7 +148,6 @@ def test_deprovision_takes_the_tuning_along(on, spec, reports):
     assert run.status == 0, run.text
     assert tuned("lab-dnf") == {}
     assert tuned("lab-apt") == {"/etc/sysctl.d/90-gpucheck.conf": SITES_OWN}
-    assert kernel_holds("lab-apt") + kernel_holds("lab-dnf") == []
     assert dcgm("lab-apt") == dcgm("lab-dnf") == ("inactive", [])
     assert on_host("lab-apt", "apt-mark", "showhold") == THEIRS
     on_host("lab-apt", "apt-mark", "unhold", THEIRS)

@@ -1,10 +1,6 @@
-"""What Ansible makes of a bundle: refusals before anything changes, and no other source in the environment."""
-
-import re
-import shutil
+"""What Ansible makes of a bundle: refusals before anything changes, and the source that a rollback keeps."""
 
 import pytest
-import yaml
 
 from tests.playbooks.modules import PLAYBOOKS
 from tests.playbooks.test_preflight import case, said

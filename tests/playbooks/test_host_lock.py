@@ -3,7 +3,6 @@
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import time
 from functools import partial
@@ -199,19 +198,6 @@ def test_of_two_runs_at_once_one_is_refused_by_name(site):
     assert "Nothing was changed." in second
     assert "END n1 changed" in ended(first)
     assert site.log() == ["first begins", "first ends"]
-    assert not site.lease.exists()
-
-
-@pytest.mark.slow
-def test_after_a_killed_controller_the_next_run_goes_on_at_once(site):
-    first = site.start("first", held=True)
-    site.at_work("first")
-    os.killpg(first.pid, signal.SIGKILL)
-    first.wait()
-    (site.folder / "held").unlink()
-    assert site.lease.exists()
-
-    assert "END n1 changed" in ended(site.start("second"))
     assert not site.lease.exists()
 
 

@@ -1,4 +1,4 @@
-"""The reboot role where Ansible runs on the host itself: it says so, and reboots nothing."""
+"""The reboot of a host that is late. Where Ansible runs on the host itself: lab/test_pull."""
 
 import json
 
@@ -14,21 +14,6 @@ PLAY = """
   gather_facts: false
   tasks: [{include_role: {name: gpucheck.provision.reboot}}]
 """
-
-
-def test_what_ansible_runs_on_is_not_rebooted_but_a_person_is_told(tmp_path):
-    """And without a reason nothing is said."""
-    hosts = {"node01": {"reboot_reasons": ["nouveau is loaded"]}, "node02": {}}
-    # A command that would be seen: the real one must never run here.
-    known = {"ansible_connection": "local", "reboot_command": f"touch {tmp_path}/rebooted"}
-
-    done = play(tmp_path, PLAY, "-c", "local", "-e", json.dumps(known), hosts=hosts)
-
-    assert done.returncode == 0, done.stdout
-    assert not (tmp_path / "rebooted").exists()
-    words = " ".join(done.stdout.split())
-    assert "node01: reboot this host yourself (nouveau is loaded), then run again" in words
-    assert words.count("yourself") == 1
 
 
 def test_a_host_that_comes_back_late_is_told_from_a_broken_one_and_goes_on_in_the_next_run(tmp_path):
