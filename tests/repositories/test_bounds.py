@@ -9,9 +9,8 @@ import time
 import pytest
 
 from gpucheck.repositories import apt, dnf, index
-from gpucheck.repositories.comparison import _dependencies
 from gpucheck.repositories.fetching import Network
-from gpucheck.repositories.index import Catalog, Index, Package, Relation, UnusableIndex
+from gpucheck.repositories.index import Relation, UnusableIndex
 from gpucheck.repositories.reading import read_index
 from tests.repositories import mirror
 from tests.repositories.conftest import NOW
@@ -162,24 +161,6 @@ def test_a_list_outside_the_mirror_is_not_read(tmp_path, publisher, place):
     row = publisher.row(root, "dnf", signed="packages")
     with pytest.raises(UnusableIndex, match="not a usable path"):
         read_index(row, "x86_64", Network(seconds=60).get, NOW)
-
-
-def package(name, requires=(), provides=()):
-    return Package(name, "1-1", "x86_64", 1, tuple((one,) for one in requires), tuple(provides))
-
-
-def catalog_of(rows):
-    return Catalog("dnf", [Index("dnf", rows, "", None)], "x86_64")
-
-
-def test_many_that_require_what_many_provide_end_at_the_bound(monkeypatch):
-    monkeypatch.setattr(index, "MOST_COMPARED", 10_000)
-    rows = {f"p{n}": (package(f"p{n}", (), [Relation("x", "=", "1")]),) for n in range(300)}
-    first = package("first", [Relation("x", ">", str(n)) for n in range(2, 300)])
-
-    with pytest.raises(UnusableIndex, match="more than 10000 comparisons") as error:
-        _dependencies([first], catalog_of({**rows, "first": (first,)}))
-    assert not error.value.rejected
 
 
 OK = b"HTTP/1.1 200 OK\r\n"

@@ -62,12 +62,6 @@ def test_alternatives_and_versions_of_a_real_dependency_are_read():
     assert Relation("docker.io", ">=", "18.06.0") in docker
 
 
-def test_a_real_repository_with_another_key_pinned_is_rejected():
-    with pytest.raises(UnusableIndex, match=r"holds key C95B321B.*; pinned is AAAA") as error:
-        real("ubuntu18.04/amd64", "apt", "x86_64", key_fingerprint="A" * 40)
-    assert error.value.rejected
-
-
 def test_a_real_repository_whose_key_file_is_pinned_by_its_digest_is_read():
     key = (REAL / "nvidia.github.io/nvidia-docker/gpgkey").read_bytes()
     digest = hashlib.sha256(re.sub(rb"(?m)^Version.*\n", b"", key)).hexdigest()
@@ -169,14 +163,6 @@ def test_a_further_key_in_the_key_file_is_rejected(made, stranger):
 
     with pytest.raises(UnusableIndex, match=f"holds key {stranger.fingerprint}; pinned is"):
         read(row)
-
-
-def test_an_expired_index_is_rejected(tmp_path, publisher):
-    mirror.apt(tmp_path / "apt", publisher, PACKAGES, "Valid-Until: Sat, 01 Nov 2025 10:00:00 UTC")
-
-    with pytest.raises(UnusableIndex, match="expired on 2025-11-01"):
-        read(publisher.row(tmp_path / "apt", "apt"))
-    assert len(read(publisher.row(tmp_path / "apt", "apt"), now=datetime(2025, 10, 1, tzinfo=timezone.utc))) == 2
 
 
 def test_another_architecture_is_rejected(made):
