@@ -40,11 +40,6 @@ def rules():
     return [rule for group in RULES["groups"] for rule in group["rules"]]
 
 
-def read_by(expression):
-    """The metrics that an expression names."""
-    return set(re.findall(r"\b(?:gpucheck_\w+|gpucheck:[\w:]+|DCGM_\w+)", expression))
-
-
 EXPRESSIONS = [rule["expr"] for rule in rules()]
 EXPRESSIONS += [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
 
@@ -52,7 +47,8 @@ EXPRESSIONS += [target["expr"] for panel in DASHBOARD["panels"] for target in pa
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_only_metrics_and_labels_that_are_written_are_read(expression):
     """Of hosts that are not simulated."""
-    read, known = read_by(expression), set().union(*METRICS.values()) | {"simulated", "verdict", "status"}
+    read = set(re.findall(r"\b(?:gpucheck_\w+|gpucheck:[\w:]+|DCGM_\w+)", expression))
+    known = set().union(*METRICS.values()) | {"simulated", "verdict", "status"}
     matched = set(re.findall(r"(\w+)(?:!=|=~|=)\"", expression))
     grouped = {name for names in re.findall(r"\b(?:by|on) \(([^)]*)\)", expression) for name in names.split(", ")}
 

@@ -19,12 +19,8 @@ TOOLKIT = "https://nvidia.example.io/stable"
 
 
 @pytest.fixture
-def machine_arch(monkeypatch):
+def folder(host, monkeypatch):
     monkeypatch.setattr(adopt.os, "uname", lambda: type("Uname", (), {"machine": "x86_64"}))
-
-
-@pytest.fixture
-def folder(host, machine_arch):
     for name in ("APT_LISTS", "YUM_REPOS", "RPM_KEYS", "keyrings"):
         (host.folder / name).mkdir()
     key = shared("openpgp").read_key

@@ -231,11 +231,6 @@ SpecsDumper.add_representer(
 )
 
 
-def specs_text() -> str:
-    """specs.yml as it has to be."""
-    return _dumped([changed(row) for row in specs()])
-
-
 def _dumped(rows: list[dict[str, Any]]) -> str:
     return yaml.dump(rows, Dumper=SpecsDumper, sort_keys=False, width=120, allow_unicode=True)
 
@@ -246,7 +241,7 @@ def main() -> None:
         path = FOLDER / system / f"{gpus}.yml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(kept(golden(system, gpus), base(system, gpus)), encoding="utf-8")
-    (FOLDER / "specs.yml").write_text(specs_text(), encoding="utf-8")
+    (FOLDER / "specs.yml").write_text(_dumped([changed(row) for row in specs()]), encoding="utf-8")
     (FOLDER / "resolve.yml").write_text(_dumped([answered(row) for row in questions()]), encoding="utf-8")
     for name in LAB:
         (FOLDER / f"{name}.json").write_text(lab_plan(name), encoding="utf-8")

@@ -56,7 +56,9 @@ Spec = tuple[str, str, str, str | None]
 @lru_cache(maxsize=64)
 def named(system: str) -> dict[Spec, bool]:
     """(folder, architecture, name, version) of every package, and whether each plan with it says unconfirmed."""
-    folder = next(row.repository for row in tables.operating_systems().systems if row.id == _id(system))
+    folder = next(
+        row.repository for row in tables.operating_systems().systems if row.id == system.replace("almalinux", "alma")
+    )
     assert folder
     found: dict[Spec, bool] = {}
     for one in plans(system):
@@ -70,10 +72,6 @@ def named(system: str) -> dict[Spec, bool]:
                 spec = (where, arch, row["name"], row["version"])
                 found[spec] = found.get(spec, True) and row["spec"] in said
     return found
-
-
-def _id(system: str) -> str:
-    return system.replace("almalinux", "alma")
 
 
 # Of the package managers and archive layouts, one each.
@@ -101,13 +99,11 @@ def test_planned_directory_is_recorded_or_unconfirmed(system):
             match = re.search(r"/cuda/repos/(\w+)/(\w+)/", str(repository["url"]))
             if match:
                 known = any(row.arch == match[2] for row in recordings.sure(match[1]))
-                known |= any(row["folder"] == match[1] and row["arch"] == match[2] for row in _complete())
+                known |= any(
+                    row["folder"] == match[1] and row["arch"] == match[2] for row in recordings.document("complete")
+                )
                 assert known or any(row.spec.startswith("directory ") for row in one.unconfirmed), match[0]
         break
-
-
-def _complete() -> tuple[dict[str, str], ...]:
-    return recordings.document("complete")
 
 
 @pytest.mark.parametrize("system", sampled([name for name in PLANNED if name.startswith(("rhel", "oracle"))], first))
