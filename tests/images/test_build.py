@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.images import build as building
-from gpucheck.images.build import BuildOptions, assemble, build, command_line, commit, ensure_wheels, plan_of
+from gpucheck.images.build import BuildOptions, assemble, build, commit, ensure_wheels, plan_of
 from gpucheck.lab.system import LabError
 from tests.images.fake_builds import fake_engine
 from tests.images.test_versions import VERSIONS
@@ -168,18 +168,6 @@ def test_the_context_is_whole_and_its_promise_is_the_row(checkout):
     }
     said = json.loads((folder / "image.json").read_text())
     assert (said["cuda"], said["python"], said["stand_in_base"]) == ("13.2", "3.11", True)
-
-
-def test_the_plain_command_line_carries_arguments_and_labels(checkout):
-    plan = plan_of(fake_engine(), checkout, VERSIONS, "torch-cpu", None)
-    assemble(plan)
-
-    words = command_line(plan, plan.arguments())
-
-    assert words[:4] == ["docker", "build", "--tag", plan.tag]
-    assert "BASE=gpucheck-lab/base:0" in words
-    assert "gpucheck.images=torch-cpu" in words
-    assert words[-1] == str(plan.folder)
 
 
 @pytest.fixture

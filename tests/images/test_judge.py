@@ -31,11 +31,6 @@ def status(values):
     return EXIT_STATUS[worst_of(f.verdict for f in found(values))]
 
 
-def failed(code):
-    """NVML's child as it ends without an answer of NVML."""
-    return NvmlFailure(call="nvmlInit", code=code, name="Unanswered")
-
-
 def library(part, **changes):
     return on(ON_P100, {"libraries": {**OWN.libraries, part: replace(OWN.libraries[part], **changes)}})
 

@@ -33,7 +33,6 @@ IDLE, DRAINED = (
 )
 REASON = "gpucheck:pcie-link-downgraded g0 contact-support"
 DRAIN = f"update NodeName=n1 State=DRAIN Reason={REASON}\n"
-NOTE = f"update NodeName=n1 Comment={REASON}\n"
 RESUME = "update NodeName=n1 State=RESUME\n"
 
 

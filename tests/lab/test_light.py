@@ -1,20 +1,12 @@
-"""Light hosts: how many fit, whose they are, and the stand-in that answers as systemctl on them."""
-
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
-from pathlib import Path
+"""Light hosts: how many fit and whose they are. How they boot and reboot: test_scale."""
 
 import pytest
-import yaml
 
 from gpucheck.lab import lifecycle
-from gpucheck.lab.inventory import dump, inventory
 from gpucheck.lab.lifecycle import down, refuse_kind
 from gpucheck.lab.model import LABEL, make_lab
 from gpucheck.lab.system import LabUsageError
 from tests.lab.fake_docker import FakeContainer, fake_docker
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -40,15 +32,6 @@ def test_they_simulate_the_machine_that_is_asked_for_and_no_other(lab):
     assert {host.profile for host in lifecycle.specs(lab, 2, "t4-vm-x1")} == {"t4-vm-x1"}
     with pytest.raises(LabUsageError, match="unknown profile 't4'"):
         lifecycle.specs(lab, 2, "t4")
-
-
-def test_the_inventory_reboots_them_as_they_can_be(lab):
-    made = inventory(lab, "posing", lifecycle.specs(lab, 2), reboot_command=lifecycle.REBOOT_COMMAND)
-
-    group = yaml.safe_load(dump(made, "by a test"))["gpu"]
-    assert list(group["children"]) == ["gpu_light"]
-    assert list(group["children"]["gpu_light"]["hosts"]) == ["light-001", "light-002"]
-    assert group["vars"]["reboot_command"] == "kill 1"
 
 
 def test_two_kinds_of_lab_do_not_mix(lab):
@@ -82,41 +65,3 @@ def test_down_takes_the_image_of_the_copies_along_and_leaves_that_of_others(monk
 
     assert "image gpucheck-lab/light-host:unit" in removed
     assert fake.tags == ["gpucheck-lab/light-host:other", "gpucheck-lab/apt-host:1"]
-
-
-@pytest.fixture
-def systemctl(tmp_path, monkeypatch):
-    """The stand-in, on a host that has one service: a program that ends by itself only when it is told to."""
-    loader = SourceFileLoader("light_systemctl", str(ROOT / "images/lab/light/systemctl"))
-    spec = spec_from_loader(loader.name, loader)
-    assert spec is not None
-    made = module_from_spec(spec)
-    loader.exec_module(made)
-    monkeypatch.setattr(made, "UNITS", (tmp_path / "etc", tmp_path / "lib"))
-    monkeypatch.setattr(made, "ACTIVE", tmp_path / "active")
-    (tmp_path / "lib").mkdir()
-    unit = f"[Unit]\nConditionPathExists={tmp_path}/loaded\n[Service]\nType=simple\nExecStart=/bin/sleep 600\n"
-    (tmp_path / "lib/nv.service").write_text(unit)
-    return made
-
-
-def shown(systemctl, capsys, *names):
-    systemctl.main(["show", "--no-pager", "-p", "Id,LoadState,ActiveState,UnitFileState", *names])
-    blocks = capsys.readouterr().out.strip().split("\n\n")
-    return [dict(line.split("=", 1) for line in block.splitlines()) for block in blocks]
-
-
-def test_a_unit_starts_where_its_condition_holds_and_stops(systemctl, tmp_path, capsys):
-    assert systemctl.main(["start", "nv"]) == 0
-    assert shown(systemctl, capsys, "nv.service")[0]["ActiveState"] == "inactive"
-
-    (tmp_path / "loaded").touch()
-    assert systemctl.main(["start", "nv"]) == 0
-    assert shown(systemctl, capsys, "nv.service", "no.service") == [
-        {"Id": "nv.service", "LoadState": "loaded", "ActiveState": "active", "UnitFileState": "disabled"},
-        {"Id": "no.service", "LoadState": "not-found", "ActiveState": "inactive", "UnitFileState": ""},
-    ]
-    program = int((tmp_path / "active/nv.service").read_text())
-    assert systemctl.main(["stop", "nv"]) == 0
-    assert systemctl.os.waitpid(program, 0)[1] == systemctl.signal.SIGTERM
-    assert systemctl.main(["is-active", "nv"]) == 3

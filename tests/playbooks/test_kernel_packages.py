@@ -6,8 +6,7 @@ import pytest
 
 from tests.playbooks.modules import module, shared
 
-prebuilt, kernel_code, record_code = shared("kernel_packages"), shared("kernel"), shared("record")
-plan_code = shared("host_plan")
+kernel_code, record_code = shared("kernel"), shared("record")
 packages_code = module("planned_packages")
 
 RUNNING, NEWER = "5.15.0-179-generic", "5.15.0-181-generic"

@@ -11,7 +11,6 @@ from gpucheck.knowledge.releases import MADE, MOST_BYTES
 from tests.stack.cli_words import run
 
 RECORDED = Path(__file__).parents[1] / "data" / "releases"
-LIST = RECORDED / "releases.json"
 
 
 @pytest.fixture
