@@ -80,16 +80,6 @@ def test_a_plan_that_the_bundle_serves_has_it_as_its_one_source_and_is_the_same_
     assert msgspec.structs.replace(found, **left_out) == one
 
 
-def test_a_group_that_is_not_in_the_bundle_is_refused_with_those_that_are():
-    found = contents.bundled_plan(host_plan("lab-dnf"), manifest("lab-apt"), "build/bundle")
-
-    assert isinstance(found, Refusal)
-    (conflict,) = found.conflicts
-    assert conflict.because == f"the bundle build/bundle was not made for group {DNF}"
-    assert APT in conflict.between[1].fact
-    assert f"GROUPS={DNF}" in conflict.try_
-
-
 @pytest.mark.parametrize(
     ("spec", "planned"),
     [({"driver": "580.95.05"}, "580.95.05"), ({"cudnn": "none"}, "no libcudnn9"), ({"torch": "none"}, "no torch")],

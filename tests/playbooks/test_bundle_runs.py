@@ -1,6 +1,10 @@
-"""What Ansible makes of a bundle: refusals before anything changes, and the source that a rollback keeps."""
+"""What Ansible makes of a bundle: refusals before anything changes, and no other source in the environment."""
+
+import re
+import shutil
 
 import pytest
+import yaml
 
 from tests.playbooks.modules import PLAYBOOKS
 from tests.playbooks.test_preflight import case, said
