@@ -33,6 +33,7 @@ AVAILABLE = regex(
     r" .{1,30} x(?P<width>\d{1,2}) link at \S{1,20} \(capable of .{1,50} x(?P<most>\d{1,2}) link\)"
 )
 OF_NVIDIA = regex(r"\b(?:nvidia (?P<bus>[0-9a-f]{4}:[0-9a-f:]{5}\.0): |pci (?P<seen>[0-9a-f:.]{12}): \[10de:)")
+OF_A_CARD = regex(r"\b(?:mlx[45]_core|bnxt_en|ice) [0-9a-f]{4}:")
 LOOK = 10_000  # a log shows what it is in its first lines
 # Pieces before a message, one after the other. None can match nothing. UCX has seconds since 1970 in brackets.
 PIECE = regex(
@@ -111,16 +112,29 @@ def parse(lines: list[str]) -> Part | None:
     return Part(
         partial=bool(observed.gpus),
         facts=Facts(kernel_log=log, observed=observed),
+        messages=tuple(_narrow_cards(log)),
         looked_at=(f"{counted(len(log.lines), 'line')} of a kernel log",),
     )
 
 
+def _limited(log: KernelLog) -> dict[str, re.Match[str]]:
+    """By bus id the newest line about a link with fewer lanes than the device can use (pcie_print_link_status)."""
+    found = (match for line in log.lines if (match := AVAILABLE.search(line.text)))
+    return {match["bus"]: match for match in found if int(match["width"]) < int(match["most"])}
+
+
+def _narrow_cards(log: KernelLog) -> Iterator[Message]:
+    """Network cards: the kernel does not print what the slot could give, so that this may be as built."""
+    for match in _limited(log).values():
+        if OF_A_CARD.search(match.string):
+            yield Message(key="nic-link.lanes", text=match.string)
+
+
 def _narrow(log: KernelLog) -> Iterator[ObservedGpu]:
-    """GPUs whose link had fewer lanes than they can use when the kernel found them (pcie_print_link_status)."""
-    found = {match["bus"]: match for line in log.lines if (match := AVAILABLE.search(line.text))}
+    """GPUs with fewer lanes than they can use when the kernel found them."""
     gpus = {match["bus"] or match["seen"] for line in log.lines if (match := OF_NVIDIA.search(line.text))}
-    for bus_id, match in found.items():
-        if bus_id in gpus and int(match["width"]) < int(match["most"]):
+    for bus_id, match in _limited(log).items():
+        if bus_id in gpus:
             yield ObservedGpu(bus_id=bus_id, pcie=Port(width=int(match["width"]), max_width=int(match["most"])))
 
 
