@@ -117,7 +117,10 @@ def test_a_small_message_says_nothing_of_the_links() -> None:
     def judged(*rows: dict[str, Any]) -> Verdict:
         return verdict(diagnosed(h100 | {"measured": {"collectives": list(rows)}}))
 
-    assert judged(small) is Verdict.UNKNOWN
+    assert judged(small) is Verdict.WARN, "slower than if it took twice the longest published time to start"
+    assert judged(collective(ranks=8, bytes=1 << 28, busbw_gb_s=220.0)) is Verdict.UNKNOWN
+    assert judged(collective(ranks=8, bytes=1 << 30, busbw_gb_s=235.0)) is Verdict.WARN, "one of two links"
+    assert judged(collective(ranks=8, bytes=1 << 26, busbw_gb_s=20.0)) is Verdict.UNKNOWN
     assert judged(small, large) is Verdict.PASS
     assert judged(collective(ranks=8, busbw_gb_s=150.0)) is Verdict.FAIL
     assert judged(collective(ranks=8, bytes=1 << 28, busbw_gb_s=420.0)) is Verdict.PASS

@@ -24,7 +24,8 @@ CHECK = "collectives-bandwidth"
 # t = 60 us (H200: 467.6 GB/s at 1 GiB, 480.0 at 8 GiB), 70 to 125 us (A100), 80 us (H100: 419.5 at 256 MiB, 470.7 at
 # 2 GiB) and 210 us (B200: 723.3 at 1 GiB, 845.7 at 16 GiB), so at most 15 us a step. "256M is too small to reach peak
 # bandwidth" (NVIDIA in nccl-tests#212). The limit is that of messages of which starting takes less than a twentieth.
-STEP_SECONDS, STARTING = 15e-6, 0.05
+# A message that is slower than with twice the longest published start is not slow because it is small.
+STEP_SECONDS, STARTING, SLOW_START = 15e-6, 0.05, 2
 LEAST_BYTES = 1 << 27  # below it latency rules on every link: nccl-tests doc/PERFORMANCE.md and published sweeps
 # Part of the slowest link's raw rate that a ring over PCIe keeps: 0.65 to 0.74 with P2P, on one socket and across two
 # (rtx6kpro, the P2P-on-4090 write-up), 0.49 of nine A30 at 128 MiB, 0.25 to 0.46 through host memory.
@@ -110,8 +111,9 @@ def _row(case: Case, row: Collective, value: float, *, explained: bool) -> Findi
         limit: Confidence | None = "likely" if value < NEAR_NORMAL * goal.gb_s else None
         values = {"cause": "expected-limit" if limit else None, "collective": name, "basis": goal.basis}
         return observed(CHECK).explains("collectives.near-normal", value, goal.gb_s, confidence=limit, **values)
-    if row.bytes is not None and row.bytes < (least := _least_bytes(m, row, goal)):
-        return _small(case, row, value, {"collective": name, "mib": row.bytes >> 20, "least_mib": least >> 20})
+    small = row.bytes is not None and row.bytes < _least_bytes(m, row, goal)
+    if small and (found := _small(case, row, value, goal, name)) is not None:
+        return found
     by_product = m.is_geforce and value < goal.vague and not any(m.access.values()) and not case.has_failed
     if value >= NO_PATH and (_is_staged(m, row) or by_product):
         return _through_host(m, value, {"collective": name, "basis": goal.basis})
@@ -120,7 +122,7 @@ def _row(case: Case, row: Collective, value: float, *, explained: bool) -> Findi
     elif explained and value >= NO_PATH:
         verdict, code = Verdict.PASS, "collectives.setting-explains"
     else:
-        verdict = Verdict.WARN if case.has_failed or value >= goal.fail else Verdict.FAIL
+        verdict = Verdict.WARN if case.has_failed or small or value >= goal.fail else Verdict.FAIL
         code = BELOW[_is_shm(row), case.has_failed]
     return observed(CHECK).finding(verdict, code, value, goal.gb_s, collective=name, basis=goal.basis)
 
@@ -136,17 +138,29 @@ def _through_host(m: Machine, value: float, values: dict[str, Any]) -> Finding:
 
 def _least_bytes(m: Machine, row: Collective, goal: Goal) -> int:
     """The size from which on the links limit a collective, and starting does not."""
-    steps = 2 * max(1, (row.ranks or m.count) - 1)
-    return max(LEAST_BYTES, int(goal.gb_s * 1e9 * STEP_SECONDS * steps * (1 / STARTING - 1)))
+    return max(LEAST_BYTES, int(goal.gb_s * 1e9 * STEP_SECONDS * _steps(m, row) * (1 / STARTING - 1)))
 
 
-def _small(case: Case, row: Collective, value: float, values: dict[str, Any]) -> Finding:
-    """A small message proves nothing of the links; a larger one over as many GPUs may have shown what they carry."""
-    for other in case.machine.measured.collectives:
-        goal = _goal(case.machine, other) if (other.ranks or 0) >= (row.ranks or 0) else None
-        if goal and (other.busbw_gb_s or 0.0) >= goal.warn:
+def _steps(m: Machine, row: Collective) -> int:
+    """Steps of a ring."""
+    return 2 * max(1, (row.ranks or m.count) - 1)
+
+
+def _small(case: Case, row: Collective, value: float, goal: Goal, name: str) -> Finding | None:
+    """A small message proves nothing of the links; a larger one over as many GPUs may have shown what they carry.
+
+    None for one that is too slow for its size, too.
+    """
+    m, size = case.machine, row.bytes or 0
+    values: dict[str, Any] = {"collective": name, "mib": size >> 20, "least_mib": _least_bytes(m, row, goal) >> 20}
+    for other in m.measured.collectives:
+        links = _goal(m, other) if (other.ranks or 0) >= (row.ranks or 0) else None
+        if links and (other.busbw_gb_s or 0.0) >= links.warn:
             values |= {"other": other.op or "another collective", "other_gb_s": round(other.busbw_gb_s or 0.0, 1)}
             return observed(CHECK).explains("collectives.message-small-links-shown", value, **values)
+    reached = size / (size + SLOW_START * STEP_SECONDS * _steps(m, row) * goal.gb_s * 1e9)
+    if size >= LEAST_BYTES and value < goal.warn * reached:
+        return None
     return observed(CHECK).unknown("collectives.message-small", value, **values)
 
 
