@@ -22,6 +22,9 @@ ENOUGH = 2
 TRAINED = ("init", "initializing", "armed")
 # It was active, and its link has failed since.
 LOST = "active_defer"
+# InfiniBand of two or four lanes has this rate at least (QDR; cards from Connect-IB on are faster). Less is one lane,
+# or a generation that the card gave up long ago.
+QDR_GBIT_S, FROM_CONNECT_IB = 40.0, range(4113, 5000)  # MT4113; older ones have numbers from 25000 on
 # The same where only the output of a tool is known, and with it not the use of a port.
 PRINTED = 3
 
@@ -37,6 +40,7 @@ class Seen(NamedTuple):
     subject: Subject
     kind: tuple[object, ...] | None
     card: str | None
+    model: str | None = None
     used: bool = True
 
     def judged(self, verdict: Verdict, code: str, seen: str | None = None, wanted: str | None = None) -> Finding:
@@ -51,7 +55,12 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         return
     every = [
         Seen(
-            card.device.name, port, about(NAME, card, _text(card.device, port)), (card.product, port.number), card.slot
+            card.device.name,
+            port,
+            about(NAME, card, _text(card.device, port)),
+            (card.product, port.number),
+            card.slot,
+            card.device.model,
         )
         for card in found
         for port in card.device.ports
@@ -100,11 +109,13 @@ def of_printed(devices: Sequence[RdmaDevice]) -> Iterator[Finding]:
             Subject(check=NAME, name=f"nic:{device.name}", evidence=(_text(device, port),)),
             (device.model, port.link_layer) if device.model else None,
             device.card,
+            device.model,
             used=False,
         )
         for device, port in ports.values()
     ]
-    if every and all(_shows_link(one.port) for one in every) and len({one.port.rate_gbit_s for one in every}) < ENOUGH:
+    alike = len({one.port.rate_gbit_s for one in every}) < ENOUGH and not any(map(_has_few_lanes, every))
+    if every and alike and all(_shows_link(one.port) for one in every):
         evidence = tuple(line for one in every for line in one.subject.evidence)
         yield Subject(check=NAME, evidence=evidence).passes(f"{len(every)} of {len(every)} active")
     yield from _differing(every)
@@ -152,7 +163,11 @@ def _differing(every: list[Seen]) -> Iterator[Finding]:
         if one.port.is_active:
             if _physical(one.port) == "linkerrorrecovery":
                 yield one.judged(Verdict.WARN, "network.port-recovering", one.port.physical, "linkup")
-            yield from _slower(one, up)
+            slower = list(_slower(one, up))
+            yield from slower
+            if not slower and _has_few_lanes(one):
+                rate = f"{one.port.rate_gbit_s:g} Gb/s"
+                yield one.judged(Verdict.WARN, "network.port-few-lanes", rate, f"{QDR_GBIT_S:g} Gb/s or more")
         elif one.used and up and one.port.state is None:
             yield one.judged(Verdict.UNKNOWN, "network.port-state-unknown")
         elif one.used and up:
@@ -164,6 +179,12 @@ def _differing(every: list[Seen]) -> Iterator[Finding]:
             odd = len(equals) >= PRINTED and len(up) == len(equals) and not _is_spare(one, every)
             code = "network.port-odd" if odd else "network.port-unused"
             yield one.judged(Verdict.WARN if odd else Verdict.UNKNOWN, code, one.port.state)
+
+
+def _has_few_lanes(one: Seen) -> bool:
+    number = (one.model or "").removeprefix("MT")
+    known = number.isdigit() and int(number) in FROM_CONNECT_IB and one.port.link_layer == "infiniband"
+    return known and one.port.is_active and (one.port.rate_gbit_s or QDR_GBIT_S) < QDR_GBIT_S
 
 
 def _slower(one: Seen, up: list[RdmaPort]) -> Iterator[Finding]:

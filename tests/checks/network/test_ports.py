@@ -39,6 +39,18 @@ def test_slow_ports_in_the_majority_are_named_while_two_show_what_is_possible():
     assert [code for _, code, _ in judged(host(card(), card(), slow, slow, slow))] == ["network.port-slow"] * 3
 
 
+@pytest.mark.parametrize("rate", [10.0, 25.0])
+def test_infiniband_of_one_lane_is_named_without_an_equal(rate):
+    """All cards of a host, or its only one: none is slower than the others."""
+    slow = card(port(rate_gbit_s=rate))
+
+    for found in (host(slow), host(slow, slow, slow)):
+        assert {(verdict, code) for verdict, code, _ in judged(found)} == {(WARN, "network.port-few-lanes")}
+    for other in (port(rate_gbit_s=100.0), port(rate_gbit_s=25.0, link_layer="ethernet")):
+        assert [verdict for verdict, *_ in judged(host(card(other), card(other)))] == [PASS]
+    assert [verdict for verdict, *_ in judged(host(card(port(rate_gbit_s=20.0), model="MT26428")))] == [PASS]
+
+
 def test_a_card_without_a_board_is_unknown_where_its_equals_have_one():
     """It would be compared with no other, and a port that is down would pass."""
     unknown = (UNKNOWN, "network.device-unreadable", "nic:0000:34:00.0")
