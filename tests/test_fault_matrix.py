@@ -306,12 +306,13 @@ def test_a_fault_of_training_reaches_the_ranks_and_alarms_no_check(row, name, ma
 
 
 # The only sign of the fault; a host without a kernel in /lib/modules boots an image, which the check says.
-# Of a missing network card, what a known system has, where no other GPU has one either.
+# Of a network card that is missing or moved, what a known system has, where no switch is above its GPUs.
 ONLY_SIGN = {
     "arch-missing": "texts",
     "dkms-not-built": "kernels",
     "headers-missing": "kernels dkms",
     "nic-missing": "texts",
+    "nic-wrong-rail": "texts",
 }
 ANSWERS = ("texts", "folders", "services", "packages")
 LOST = {"packages": None, "libraries": None, "kernels": (), "dkms": (), "device_files": (), "secure_boot": None}

@@ -201,21 +201,26 @@ def nic_slow(machine: Machine, nic: int, percent: int = 50) -> None:
     surroundings |= dict.fromkeys(card.infiniband, 1 - lost(percent) / 100)
 
 
+def _require_rdma(machine: Machine) -> None:
+    if not any(function.infiniband for function in machine.functions.values()):
+        raise ValueError(f"profile {machine.profile.name} has no network card with RDMA")
+
+
 @fault("programs cannot use the network cards: no libibverbs, or no device file of a card")
 def verbs_missing(machine: Machine, what: str = "library", nic: int = 0) -> None:
     check_choice("what", what, ("library", "file"))
-    name = machine.nic(nic).infiniband[0]
     if what == "library":
+        _require_rdma(machine)
         machine.surroundings["verbs"] = False
     else:
+        name = machine.nic(nic).infiniband[0]
         machine.missing_nodes.add(f"infiniband/{machine.device_files[name]}")
 
 
 @fault("nvidia_peermem is not loaded")
 def peermem_missing(machine: Machine) -> None:
     """Network cards then have no way to GPU memory: DMA-BUF needs the open modules."""
-    if not any(function.infiniband for function in machine.functions.values()):
-        raise ValueError(f"profile {machine.profile.name} has no network card with RDMA")
+    _require_rdma(machine)
     machine.require_driver()
     if machine.driver.loaded_flavour != "proprietary":
         raise ValueError("the open modules of this machine need no nvidia_peermem")
