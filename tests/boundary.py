@@ -18,10 +18,11 @@ from gpucheck.run import verification as run
 from gpucheck.simulator.answers import answers
 from gpucheck.simulator.faults import apply
 from gpucheck.simulator.faults.nvml import CALLS
-from gpucheck.simulator.nvml.library import base_name, called
+from gpucheck.simulator.nvml.library import all_exports, base_name, called
 from gpucheck.topology import build as build_topology
 
 QUICK = run.select(run.all_steps(), level="quick", only=(), skip=())
+EXPORTED = {one.name for one in all_exports()}
 
 
 def quick_findings(host: LiveSource) -> tuple[Finding, ...]:
@@ -82,7 +83,13 @@ INSTEAD: dict[str, tuple[str, ...]] = {
 OF_PAIRS = {"nvmlDeviceGetP2PStatus", "nvmlDeviceGetTopologyCommonAncestor"}
 # What else may cost a check its answer: it reads the value beside the one that it judges.
 USES: dict[str, set[str]] = {
-    "bar1": {"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetNvLinkState"},
+    "bar1": {
+        "nvmlDeviceGetMemoryInfo",
+        "nvmlDeviceGetCudaComputeCapability",
+        "nvmlDeviceGetNvLinkState",
+        "nvmlDeviceGetNvLinkRemotePciInfo",
+        "nvmlDeviceGetNvLinkRemoteDeviceType",
+    },
     "fabric": {
         *("nvmlSystemGetDriverVersion", "nvmlDeviceGetP2PStatus"),
         *("nvmlDeviceGetNvLinkRemoteDeviceType", "nvmlDeviceGetNvLinkRemotePciInfo"),
@@ -211,8 +218,8 @@ class Machine:
         finally:
             pynvml.nvmlDeviceGetFieldValues = genuine
         names = {getattr(pynvml, name): name for name in dir(pynvml) if name.startswith("NVML_FI_DEV_")}
-        # The reader's name for the first version of a function, which the library exports without a suffix.
-        calls = (call.removesuffix("_v1") for call in entered)
+        # The reader's name for the first version of a function, which the library exports without a suffix, or with it.
+        calls = (call if call in EXPORTED else call.removesuffix("_v1") for call in entered)
         yield from (call for call in calls if call.startswith("nvml") and call != "nvmlDeviceGetFieldValues")
         yield from (names[field] for field in sorted(fields))
 
@@ -325,7 +332,8 @@ def _overlooked(case: Case, machine: Machine, now: tuple[Finding, ...]) -> Broke
     if seen - was and case.call not in IDENTITY and not case.denies_links:
         yield "topology", "PASS with other classes than the machine has"
     lost = any(f.cause == "gpu-lost" and f.verdict is Verdict.FAIL for f in now)
-    made = case.call in machine.made  # of an older function only where the newer one is not there
+    # Of an older function only where the newer one is not there, and of none that the library lacks.
+    made = case.call in machine.made and case.call not in machine.refuses
     if case.how == LOST and made and not lost and of_gpu(case.call) and case.call not in OF_PAIRS:
         yield "inventory", "a lost GPU is reported nowhere"
 
@@ -350,7 +358,8 @@ def _changed(case: Case, machine: Machine, now: tuple[Finding, ...], affected: s
     for check in {f.check for f in (*machine.healthy, *now)} - {"nvml-answers"}:
         asks = case.call in RESTS_ON.get(check, set()) | USES.get(check, set())
         free = affected if whole or asks else set()
-        if asks and case.gpu is None:
+        # Whether a peer needs the window depends on the links of both.
+        if asks and (case.gpu is None or (check == "bar1" and "NvLink" in case.call)):
             continue
         was, is_now = (_verdicts(check, findings, free) for findings in (machine.healthy, now))
         if was != is_now:

@@ -69,7 +69,9 @@ def hostile(folder, kind):
     return path.name
 
 
-PAIRS = [(command, kind) for command in COMMANDS for kind in KINDS]
+# An empty stack.yml leaves every value to gpucheck, and an empty netrc has no credentials.
+FINE = {("stack lock --spec", "empty"), ("check-repositories --netrc", "empty")}
+PAIRS = [pair for command in COMMANDS for kind in KINDS if (pair := (command, kind)) not in FINE]
 
 
 def in_sample(number, _):

@@ -110,7 +110,7 @@ def honest(host: str, number: int, sound: dict[str, Any]) -> dict[str, Any]:
     """What a host that is sound returns to each module. It lacks NCCL, and has it once it is installed."""
     names = [path.stem for path in (PLUGINS / "modules").glob("*.yml")]
     back = {"schema": "gpucheck.plan/1", "group": "before", "package_manager": "apt", "repositories": [],
-            "stack": {"torch": None}, "components": {}}  # fmt: skip
+            "stack": {"torch": None}, "components": {}, "files": []}  # fmt: skip
     fresh = facts(host, number)
     missing = state({"nccl": ["libnccl2 is missing"]})
     packages = [{"name": "libnccl2", "version": "2", "arch": "amd64", "file": "libnccl2.deb", "sha256": "0" * 64,

@@ -27,7 +27,7 @@ BAD = ("unreachable", "refused", "stopped", "failed")
 def read(**changes: Any) -> dict[str, Any]:
     """What gpu_facts returns, with more or other fields."""
     back = {"schema": "gpucheck.plan/1", "group": "g", "package_manager": "apt", "repositories": [], "stack": {},
-            "components": {}}  # fmt: skip
+            "components": {}, "files": []}  # fmt: skip
     sound = {"changed": False, "facts": facts("x"), "recorded": "", "requirements": "", "state": {},
              "clock_ahead_s": 0, "python": "3.11.2", "plan": back, "way_back": back}  # fmt: skip
     return {**sound, **changes}

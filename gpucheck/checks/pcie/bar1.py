@@ -9,14 +9,14 @@ from collections.abc import Iterator
 
 from gpucheck.checks._case import Case, observed
 from gpucheck.checks._machine import SMALL_BAR1_MIB, needs_large_bar1
-from gpucheck.checks._nvml import about, gaps_of, not_reported, of_each_gpu, quick_check, set_by_the_host
+from gpucheck.checks._nvml import about, evidence, gaps_of, not_reported, of_each_gpu, quick_check, set_by_the_host
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice
 from gpucheck.model.facts import Facts
 from gpucheck.topology import NvLinks
 
 NAME = "bar1"
-LINKS = "nvmlDeviceGetNvLinkState"
+LINKS = ("nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkRemotePciInfo")
 
 
 @of_each_gpu(NAME, nothing="pcie.no-bar1")
@@ -46,11 +46,22 @@ def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
             return missing or subject.skips("pcie.bar1-no-peer-access", seen)
         if not peer:
             return subject.skips("pcie.bar1-no-pcie-peer", seen)
-        # A peer whose NVLinks could not be read may be one over NVLink.
-        if gaps_of(nvml, gpu, LINKS) and (missing := not_reported(NAME, nvml, gpu, LINKS, what="NVLinks of this GPU")):
+        # A peer whose NVLinks could not be read, at either end, may be one over NVLink.
+        gaps = [gap for one in nvml.gpus for gap in gaps_of(nvml, one, *LINKS)] if model.nvlink else []
+        if gaps_of(nvml, gpu, *LINKS) and (
+            missing := not_reported(NAME, nvml, gpu, *LINKS, what="NVLinks of this GPU")
+        ):
             return missing
+        if gaps or (model.nvlink and _has_unknown_far_end(nvml)):
+            return subject.with_evidence(*map(evidence, gaps)).unknown("pcie.bar1-peers-unknown", seen)
     wanted = gpu.memory_bytes >> 20 if gpu.memory_bytes else "the size of the GPU memory"
     return subject.warns("pcie.bar1-small", seen, wanted)
+
+
+def _has_unknown_far_end(nvml: NvmlReading) -> bool:
+    ids = {gpu.pci_bus_id for gpu in nvml.gpus}
+    links = (link for gpu in nvml.gpus for link in gpu.nvlinks if link.active)
+    return any(link.remote_kind not in ("switch", "npu") and link.remote_bus_id not in ids for link in links)
 
 
 def _has_pcie_peer(nvml: NvmlReading, pci: tuple[PciDevice, ...], gpu: Gpu) -> bool | None:

@@ -41,6 +41,20 @@ def unknown_peers(code):
     return host(*CARDS, p2p=((None, None), (None, None)), gaps=tuple(gaps) if code else ())
 
 
+def unknown_links(call, code, gpu):
+    """Two cards that NVLinks may join, whose state one of the ends does not report."""
+    gap = NvmlGap(call=call, subject=f"gpu:{AMPERE[gpu].pci_bus_id}", code=code, name="x")
+    return host(*AMPERE, gaps=(gap,))
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkRemotePciInfo"])
+def test_a_peer_whose_nvlinks_were_not_read_may_need_no_window(call):
+    assert set(codes(bar1, unknown_links(call, 2, 1))) == {"nvml.call-failed", "pcie.bar1-peers-unknown"}
+    assert set(codes(bar1, unknown_links(call, 3, 0))) == {"pcie.bar1-peers-unknown"}
+    no_nvlink = NvmlGap(call=call, subject=f"gpu:{CARDS[1].pci_bus_id}", code=3, name="x")
+    assert {*codes(bar1, host(*CARDS, gaps=(no_nvlink,)))} == {"pcie.bar1-small"}
+
+
 @pytest.mark.parametrize(
     ("host", "code"),
     [
