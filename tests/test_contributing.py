@@ -13,7 +13,7 @@ from gpucheck import imports
 from gpucheck.host.live import NAMED, READERS
 from gpucheck.images.versions import FILE as IMAGES
 from gpucheck.images.versions import read_versions
-from gpucheck.model.facts import BY_NAME, Facts
+from gpucheck.model.facts import BY_NAME, MEASURED, Facts
 from release import image_versions
 from tests.cli.commands import run
 from tests.diagnose.results import diagnosed, named
@@ -205,11 +205,9 @@ def test_nvml_release_is_rows_of_a_table(tmp_path, monkeypatch):
     assert "nvmlDeviceGetDemo" not in exports.version_script(old)
 
 
-MEASURED = {"computed", "trained", "collected"}  # no reader answers: a step of a run measures
-
-
 def test_fact_is_a_field_and_its_reader():
-    parts = {name for name in Facts.__struct_fields__ if getattr(Facts(), name) is msgspec.UNSET} - MEASURED
+    """A step of a run measures the others."""
+    parts = {name for name in Facts.__struct_fields__ if getattr(Facts(), name) is msgspec.UNSET}.difference(MEASURED)
 
     assert READERS.keys() == parts
     assert {*NAMED, "library"} == BY_NAME.keys()

@@ -191,6 +191,7 @@ SEVERAL = {
     "mig-enabled": "p2p-status is not applicable to GPUs with MIG",
     "module-flavour-wrong": "the driver check: why it is not loaded; the stack check compares with the plan",
     "nic-driver": "by evidence: what the driver reports of a card now, and a port that leaves during the run",
+    "nic-slow": "by evidence: what perftest moves, and what NCCL does through a card",
     "nvlink-down": "by evidence: the ports, the health of the fabric, denied access over active links",
     "rdma-unavailable": "by what is not usable: a card without a device, a way to GPU memory, a file or a library",
     "rebar-off": "p2p-status: why the driver denies access",

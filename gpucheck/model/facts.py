@@ -33,6 +33,7 @@ from gpucheck.model.host.readings import (
     Simulation,
     System,
 )
+from gpucheck.model.network import Transferred
 from gpucheck.model.smoke import Trained
 
 T = TypeVar("T")
@@ -59,7 +60,7 @@ BY_NAME = {
     "library": "library_names",
 }
 # What a run measures and no reader reads.
-MEASURED = ("computed", "trained", "collected")
+MEASURED = ("computed", "trained", "collected", "transferred")
 KINDS = {
     "package": "package",
     "python": "Python package",
@@ -77,7 +78,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     texts, folders: by absolute path; a path below the interpreter's packages or the user's home starts with
     ``{purelib}`` or ``{home}``, because these lie elsewhere where a recording is evaluated.
     observed: GPU links as they were measured or as other tools report them. counters: of network ports, now, or in the
-    order in which tools printed them; counters_at_start: when the run began. computed, trained, collected: by a run.
+    order in which tools printed them; counters_at_start: when the run began. computed to transferred: by a run.
     """
 
     system: Asked[System] = NOT_ASKED
@@ -106,6 +107,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     computed: Asked[Computed] = NOT_ASKED
     trained: Asked[tuple[Trained, ...]] = NOT_ASKED
     collected: Asked[Collected] = NOT_ASKED
+    transferred: Asked[Transferred] = NOT_ASKED
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:

@@ -3,15 +3,17 @@
 import msgspec
 
 from gpucheck.model.answer import Answer
-from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.diagnosis.observations import Observations, ObservedNic
+from gpucheck.model.host.network import PortCounters
 
 SCHEMA = "gpucheck.network/1"
+REDUCED = "all_reduce"
 
 
 class NicMeasurement(msgspec.Struct, frozen=True, kw_only=True):
     """One test of perftest or NCCL. client, server: RDMA devices, equal within one card.
 
-    operation: ``write read send latency``; ``all_reduce`` of two GPUs with NCCL. memory: ``host``, or how perftest
+    operation: ``write read send latency``; REDUCED of two GPUs with NCCL. memory: ``host``, or how perftest
     reached that of the GPU: ``peermem dma-buf``; ``gpudirect`` as NCCL logged it. value: GB/s, or us of latency; None
     with the reason in note. expected_gb_s, basis: the least of port, PCIe path and GPU link. alone: measured again.
     wire: the bytes left the card; None where its counters do not show it. wrong: elements of an all_reduce.
@@ -31,6 +33,22 @@ class NicMeasurement(msgspec.Struct, frozen=True, kw_only=True):
     wire: bool | None = None
     wrong: int = 0
     note: str = ""
+
+
+class Transferred(msgspec.Struct, frozen=True, kw_only=True):
+    """What went through the network cards of one host, as rules evaluate it.
+
+    nics: every card of the results. counters: two readings of each port, around all tests. packets: how many these
+    moved. direct: cards with a way to the memory of a GPU. gone: cards that left the host. interrupted: by a signal.
+    """
+
+    results: tuple[NicMeasurement, ...] = ()
+    nics: tuple[ObservedNic, ...] = ()
+    counters: tuple[PortCounters, ...] = ()
+    packets: float = 0.0
+    direct: frozenset[str] = frozenset()
+    gone: frozenset[str] = frozenset()
+    interrupted: bool = False
 
 
 class NetworkReport(Answer, frozen=True, kw_only=True):

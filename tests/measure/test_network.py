@@ -118,7 +118,7 @@ def test_nothing_runs_or_listens_after_a_signal(tool, monkeypatch, number):
 def test_a_simulated_card_is_not_looked_for_on_this_host(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("GPUCHECK_SIMULATOR", raising=False)  # another test of this process may have left one
-    found = measure(fakes.live(monkeypatch, host()), NetworkOptions(), lambda _: (), lambda ran: ran.report)
+    found = measure(fakes.live(monkeypatch, host()), NetworkOptions(), lambda _: (), lambda report, _: report)
 
     assert [(one.verdict.value, one.code) for one in found.findings] == [("skip", "nic.no-perftest")]
 

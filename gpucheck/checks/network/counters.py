@@ -29,6 +29,8 @@ MOST_SHOWN = 16
 SEVERAL = 2
 # A burst in a shorter time is no rate.
 LEAST_S = 1.0
+# Of packets that may be lost where only one run uses a port: Soft-RoCE on a busy host loses one in some thousands.
+LOST, FEW = 1e-3, 10
 CODES = {
     "nic-flap": "network.counters-flap",
     "nic-errors": "network.counters-errors",
@@ -82,6 +84,20 @@ def of_dated(
         yield Subject(check=NAME).passes(
             f"no more than a healthy link has, {counted(len(own), 'port')}, {seconds:.1f} s"
         )
+
+
+def while_moved(facts: Facts) -> Iterator[Finding]:
+    """The same for ports that `gpucheck network` used alone, of whose packets a few may be lost."""
+    moved = facts.transferred
+    cards_of = {nic.name: nic for nic in moved.nics}
+    places = {
+        one.port: Place(Subject(check=NAME, name=f"nic:{nic.bus_id or nic.name}"), nic.rate_gbit_s)
+        for one in moved.counters
+        if (nic := cards_of.get(one.port.partition("/")[0])) is not None
+    }
+    times = [one.seconds or 0.0 for one in moved.counters]
+    seconds = max(times, default=0.0) - min(times, default=0.0)
+    yield from of_dated(moved.counters, places, min(DROPS_PER_S, (FEW + LOST * moved.packets) / max(1.0, seconds)))
 
 
 def _of_port(place: Place, first: PortCounters, last: PortCounters, drops_per_s: float) -> Finding | None:

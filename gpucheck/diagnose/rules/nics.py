@@ -5,8 +5,7 @@ Healthy cards reach 90 % to 98 % of their port (limits of Azure/azurehpc-health-
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from statistics import median
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -17,7 +16,6 @@ from gpucheck.diagnose.suspects import Suspect, cause_of
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.diagnosis.observations import NicResult, Observations, ObservedNic
 from gpucheck.model.finding import Finding, Verdict
-from gpucheck.model.network import NicMeasurement
 from gpucheck.printable import counted
 from gpucheck.topology.nics import Limit, expected
 
@@ -25,9 +23,6 @@ BANDWIDTH, LATENCY = "nic-bandwidth", "nic-latency"
 LOW, FAR = 0.9, 0.75
 BEYOND = 2.0  # of the limit: no card moves so much, so the number is not what its unit states
 HIGH_US = 10.0
-NCCL, REDUCED = "nic-nccl", "all_reduce"
-# NCCL has no published floor: of three equal cards the median counts; without them nothing is claimed below this part.
-EQUALS, LITTLE = 3, 0.5
 # So many equal cards show what is usual on a host.
 SEVERAL = 2
 OTHERS = ("nic-errors", "nic-congestion", "pcie-errors", "iommu-translation")
@@ -188,43 +183,3 @@ def _line(m: Machine, row: Row) -> str:
         f"{' to '.join(names)}, {row.result.operation}, {memory}{when}: {row.result.value:.2f} GB/s; "
         f"limit {row.now.gb_s:.2f} ({row.now.basis})"
     )
-
-
-def of_nccl(
-    results: Iterable[NicMeasurement], nics: Iterable[ObservedNic], direct: frozenset[str]
-) -> Iterator[Finding]:
-    """A finding for each card with a wrong, a doubtful or a low result of NCCL, or one for the host.
-
-    direct: cards with a way to the memory of a GPU.
-    """
-    rows = [row for row in results if row.operation == REDUCED]
-    cards = {nic.name: nic for nic in nics}
-    rates: dict[str | None, list[float]] = {}
-    for row in rows:
-        rates.setdefault(cards[row.client].product, []).extend([row.value] if row.value is not None else [])
-    own = [(row, finding) for row in rows for finding in _of_row(row, cards[row.client], rates, direct)]
-    yield from (finding for _, finding in own)
-    if rows and not own:
-        values = [row.value or 0.0 for row in rows]
-        ways = ", ".join(sorted({row.memory for row in rows}))
-        yield Subject(check=NCCL).passes(
-            f"{len(rows)} network cards, {min(values):.1f} to {max(values):.1f} GB/s, {ways}"
-        )
-
-
-def _of_row(
-    row: NicMeasurement, nic: ObservedNic, rates: dict[str | None, list[float]], direct: frozenset[str]
-) -> Iterator[Finding]:
-    subject = Subject(check=NCCL, name=f"nic:{nic.bus_id or nic.name}", unit="GB/s")
-    equal = rates[nic.product]
-    usual = median(equal) if nic.product is not None and len(equal) >= EQUALS else None
-    if row.wrong:
-        yield subject.fails("nic.nccl-wrong", f"{row.wrong} wrong elements", 0, device=nic.name)
-    elif row.value is None:
-        yield subject.unknown("nic.nccl-unknown", "no result", device=nic.name, reason=row.note)
-    elif usual is not None and row.value < FAR * usual:
-        yield subject.warns("nic.nccl-slow-card", row.value, round(usual, 2), device=nic.name)
-    elif usual is None and row.value < LITTLE * (row.expected_gb_s or 0.0):
-        yield subject.unknown("nic.nccl-low", row.value, row.expected_gb_s, device=nic.name)
-    elif nic.name in direct and row.memory == "host":
-        yield subject.warns("nic.nccl-without-gpudirect", "host memory", "GPUDirect", device=nic.name)

@@ -27,7 +27,7 @@ from gpucheck.model.answer import Clock
 from gpucheck.model.diagnosis.observations import Measured, NicResult, Observations, ObservedHost, ObservedNic, Port
 from gpucheck.model.facts import Facts, Source
 from gpucheck.model.host.network import PortCounters, RdmaDevice, RdmaPort
-from gpucheck.model.network import NetworkReport, NicMeasurement
+from gpucheck.model.network import NetworkReport, NicMeasurement, Transferred
 from gpucheck.processes.capture import completed
 from gpucheck.processes.signals import Cut
 from gpucheck.topology.nics import AMAZON, LEAST_MTU, below_one_switch, cards_of_gpus, expected
@@ -75,18 +75,6 @@ class Nic(NamedTuple):
     uuid: str = ""
 
 
-class Ran(NamedTuple):
-    """A report without findings about numbers. readings: of counters that are evidence, two of each port.
-
-    packets: how many were moved. direct: cards that have a way to the memory of a GPU.
-    """
-
-    report: NetworkReport
-    readings: tuple[PortCounters, ...]
-    packets: float
-    direct: frozenset[str] = frozenset()
-
-
 Doubtful = Callable[[Observations], Iterable[NicResult]]
 
 
@@ -94,13 +82,14 @@ def measure(
     source: Source,
     options: NetworkOptions,
     doubtful: Doubtful,
-    evaluate: Callable[[Ran], NetworkReport],
+    evaluate: Callable[[NetworkReport, Transferred], NetworkReport],
     on_step: Callable[[str], None] = lambda _: None,
     keep: Callable[[NetworkReport], None] = lambda _: None,
 ) -> NetworkReport:
     """Run everything. Raises Unmeasurable if an option names what is not there.
 
-    keep: gets the report as soon as it is made: of what was measured when a signal ends the run, too.
+    evaluate: gets the report with findings about what was not run, and returns it with all. keep: gets that as soon as
+    it is made: of what was measured when a signal ends the run, too.
     """
     clock = Clock()
     facts = source.read(*NEEDS)
@@ -142,14 +131,12 @@ def measure(
                 on_step(f"all_reduce through {nic.seen.name}")
                 reduced.append(nccl.through(nic, facts.gpus, made, virtual=rows.virtual))
 
-    def ran() -> Ran:
+    def ran() -> NetworkReport:
         after = read_counters(root, devices, before.values(), moving)
         readings = tuple(one for last in after if last.port in before for one in (before[last.port], last))
         seen = rows.observations()
-        tests = f"interrupted after {len(rows.results)} tests"
-        interrupted = [Subject(check=CHECK).unknown("nic.run-interrupted", tests)] if cut.signal is not None else []
         report = NetworkReport(
-            **clock.answer(facts, (*findings, *none, *rows.failures(), *interrupted)),
+            **clock.answer(facts, (*findings, *none)),
             engine=engine if nics else "none",
             results=(*rows.results, *reduced),
             counters=_risen(readings),
@@ -158,9 +145,18 @@ def measure(
         )
         mtus = {nic.name: nic.mtu or LEAST_MTU for nic in seen.nics}
         rates = (row.value * 1e9 / mtus[row.client] for row in rows.results if row.value and row.unit == "GB/s")
-        return Ran(report, readings, sum(rates) * options.seconds, direct)
+        moved = Transferred(
+            results=report.results,
+            nics=seen.nics,
+            counters=readings,
+            packets=sum(rates) * options.seconds,
+            direct=direct,
+            gone=frozenset(rows.gone),
+            interrupted=cut.signal is not None,
+        )
+        return evaluate(report, moved)
 
-    return cut.report(lambda: evaluate(ran()), keep)
+    return cut.report(ran, keep)
 
 
 def plan(nics: Sequence[Nic], options: NetworkOptions, memories: Sequence[str]) -> Iterator[list[Transfer]]:
@@ -281,19 +277,6 @@ class _Rows:
                 self.results[place] = replace(row, expected_gb_s=round(limit.gb_s, 2), basis=limit.basis)
         measured = Measured(nic_bw_gb_s=tuple(found[False]), nic_latency_us=tuple(found[True]))
         return Observations(nics=seen, host=ObservedHost(virtual=self.virtual), measured=measured)
-
-    def failures(self) -> Iterator[Finding]:
-        """Yield what gave no number, once for each card: its first reason."""
-        by_name = {nic.seen.name: nic for nic in self.nics}
-        for name in sorted(self.gone):
-            yield _about(by_name[name]).fails("nic.card-gone", "not there", "there", device=name)
-        failed: dict[str, NicMeasurement] = {}
-        for row in self.results:
-            if row.value is None and not {row.client, row.server} & self.gone:
-                failed.setdefault(row.client, row)
-        for name, row in failed.items():
-            seen = f"{row.operation}, {row.memory} memory: no result"
-            yield _about(by_name[name]).unknown("nic.not-measured", seen, device=name, reason=row.note)
 
 
 def _about(nic: Nic) -> Subject:

@@ -13,14 +13,14 @@ import msgspec
 from gpucheck.measure.planning.selection import Unmeasurable, admit
 from gpucheck.model import Gpu
 from gpucheck.model.diagnosis.observations import NicResult
-from gpucheck.model.network import NicMeasurement
+from gpucheck.model.network import REDUCED, NicMeasurement
 from gpucheck.processes.ranks.nccl_log import Taken, parse
 from gpucheck.topology.nics import expected
 
 if TYPE_CHECKING:
     from gpucheck.measure.network import Nic
 
-OPERATION, RANKS, BYTES = "all_reduce", 2, 256 << 20
+RANKS, BYTES = 2, 256 << 20
 REQUIRED = "torch"
 THROUGH = "NET/IB"
 # The network is then the only way between two ranks of one host.
@@ -66,7 +66,7 @@ def measured(nic: "Nic", bus_ids: tuple[str, str]) -> Reduced | str:
     from gpucheck.measure.values import spread
 
     options = RankOptions(
-        backend="nccl", operations=(OPERATION,), sizes=(BYTES,), bus_ids=bus_ids, iterations=5, timeout_s=ROUND_S
+        backend="nccl", operations=(REDUCED,), sizes=(BYTES,), bus_ids=bus_ids, iterations=5, timeout_s=ROUND_S
     )
     environment: dict[str, Any] = SETTINGS | {"NCCL_IB_HCA": f"={nic.seen.name}:{nic.port.number}"}
     ended = launch(options, RANKS, **environment)
@@ -99,7 +99,7 @@ def through(nic: "Nic", gpus: tuple[Gpu, ...], run: Run, *, virtual: bool) -> Ni
     order = sorted(gpus, key=lambda gpu: (gpu.pci_bus_id != near, gpu.numa_node != nic.seen.numa_node, gpu.index))
     first, second = (gpu.pci_bus_id for gpu in order[:RANKS])
     limit, basis = limit_of(nic, virtual=virtual)
-    row = NicMeasurement(client=name, server=name, operation=OPERATION, gpu=first, basis=basis)
+    row = NicMeasurement(client=name, server=name, operation=REDUCED, gpu=first, basis=basis)
     row = msgspec.structs.replace(row, expected_gb_s=round(limit, 2) if basis else None)
     outcome = run(nic, (first, second))
     if isinstance(outcome, str):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from gpucheck.model.network import NetworkReport, NicMeasurement
+from gpucheck.model.network import REDUCED, NetworkReport, NicMeasurement
 from gpucheck.printable import of_printable
 from gpucheck.render.blocks import (
     Cell,
@@ -18,7 +18,7 @@ from gpucheck.render.blocks import (
 )
 
 ABOUT = "GB/s: 10^9 bytes of payload per second, in one direction; on the wire: the bytes left the card"
-OPERATIONS, REDUCED = ("write", "read", "send"), "all_reduce"
+OPERATIONS = ("write", "read", "send")
 WIRE = {True: "yes", False: "no", None: "not known"}
 
 

@@ -5,25 +5,21 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from gpucheck.checks.network.counters import NAME as COUNTERS
-from gpucheck.checks.network.counters import Place, of_dated
-from gpucheck.diagnose.rules.nics import doubtful, of_nccl
-from gpucheck.knowledge.codes import Subject
-from gpucheck.knowledge.port_counters import DROPS_PER_S
+from gpucheck.checks import checks_of
+from gpucheck.checks.network.counters import while_moved
+from gpucheck.checks.network.transfers import NAME, NCCL
+from gpucheck.diagnose.rules.nics import LATENCY, doubtful
 from gpucheck.model import Verdict
-from gpucheck.model.facts import Source
+from gpucheck.model.facts import Facts, Source
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.links import evaluate_links
 from gpucheck.run.step import Outcome, RunStep, numbers_of
 
 if TYPE_CHECKING:
-    from gpucheck.measure.network import NetworkOptions, Ran
-    from gpucheck.model.network import NetworkReport
+    from gpucheck.measure.network import NetworkOptions
+    from gpucheck.model.network import NetworkReport, Transferred
 
-NAME = "nic-bandwidth"
-FINDINGS = ("nic-latency", "nic-gpu-memory", "nic-nccl")
-# Of packets that may be lost where only this run uses a port: Soft-RoCE on a busy host loses one in some thousands.
-LOST, FEW = 1e-3, 10
+FINDINGS = (LATENCY, "nic-gpu-memory", NCCL)
 DEADLINE_S = 600.0
 # Four tests of a second on each of eight cards, then all at once.
 TYPICAL_S = 40.0
@@ -51,26 +47,12 @@ def network(
     """
     from gpucheck.measure.network import measure
 
-    def evaluated(ran: "Ran") -> "NetworkReport":
-        seen = ran.report.observations
-        places = {
-            first.port: Place(Subject(check=COUNTERS, name=f"nic:{nic.bus_id or nic.name}"), nic.rate_gbit_s)
-            for first in ran.readings[::2]
-            for nic in seen.nics
-            if nic.name == first.port.partition("/")[0]
-        }
-        times = [one.seconds or 0.0 for one in ran.readings]
-        lost = min(
-            DROPS_PER_S, (FEW + LOST * ran.packets) / max(1.0, max(times, default=0.0) - min(times, default=0.0))
-        )
-        every = (
-            *ran.report.findings,
-            *evaluate_links(seen),
-            *of_nccl(ran.report.results, seen.nics, ran.direct),
-            *of_dated(ran.readings, places, lost),
-        )
+    def evaluated(report: "NetworkReport", moved: "Transferred") -> "NetworkReport":
+        facts = Facts(transferred=moved)
+        own = (one for check in checks_of(NAME) for one in check.evaluate(facts))
+        every = (*report.findings, *own, *evaluate_links(report.observations), *while_moved(facts))
         found, verdict, counts = conclude(every, source.read("nvml").gpus)
-        return replace(ran.report, findings=found, verdict=verdict, counts=counts)
+        return replace(report, findings=found, verdict=verdict, counts=counts)
 
     return measure(source, options, doubtful, evaluated, on_step, keep)
 
