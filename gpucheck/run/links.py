@@ -59,6 +59,8 @@ def collectives(
         passed = {finding.check for finding in own if finding.verdict is Verdict.PASS}
         found = evaluate_links(report.observations)
         every = (*own, *(f for f in found if f.verdict is not Verdict.PASS or f.check not in passed))
+        if not any(finding.check == ranks.TRANSPORT for finding in found):  # by the rates
+            every += tuple(ranks.transport(facts))
         findings, verdict, counts = conclude(every, source.read("nvml").gpus)
         return replace(report, findings=findings, verdict=verdict, counts=counts)
 

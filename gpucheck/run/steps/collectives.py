@@ -4,11 +4,10 @@ from importlib.util import find_spec
 
 from msgspec.structs import replace
 
-from gpucheck.checks.collectives.ranks import NAME, RESULTS, TRANSPORT, transport
+from gpucheck.checks.collectives.ranks import NAME, RESULTS, TRANSPORT
 from gpucheck.knowledge.codes import Subject, followed_by
 from gpucheck.model import Finding, NvmlReading
-from gpucheck.model.collectives import Collected
-from gpucheck.model.facts import Facts, Source
+from gpucheck.model.facts import Source
 from gpucheck.run.proof import REQUIRED, not_planned
 from gpucheck.run.step import Outcome, RunStep, in_place_of_a_run, numbers_of
 from gpucheck.run.steps.versions import NAME as VERSIONS
@@ -50,8 +49,6 @@ def _collectives(source: Source) -> Outcome:
     except Unmeasurable as error:
         return _unknown(error.finding, str(error.finding.seen))
     findings = report.findings
-    if not any(finding.check == TRANSPORT for finding in findings):  # by the rates
-        findings += tuple(transport(Facts(collected=Collected(report=report))))
     if report.backend != "nccl":
         seen = f"{report.ranks} CPU ranks, gloo: no GPU and no link was used"
         findings += (RANKS.skips("measure.only-cpu-ranks", seen),)
