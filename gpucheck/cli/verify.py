@@ -104,6 +104,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         chosen = run.select(steps, level=level, only=only, skip=skip, always=always)
     except LookupError as error:
         word, names = str(error.args[0]), sorted({name for step in steps for name in (step.name, *step.tags)})
+        if own := [step.name for step in run.all_steps() if word in step.also]:
+            raise Problem(f"{word}: part of the step {own[0]}. Name {own[0]} instead.") from error
         raise Problem(f"{word}: unknown step or tag.{meant(word, names)} Available: {', '.join(names)}.") from error
     if not chosen:
         raise Problem("--only and --skip select no step. Remove one of them.")

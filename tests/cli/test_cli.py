@@ -10,6 +10,7 @@ WRONG = {
     "nonsense": "",
     "verify --format jnuit": "",
     "verify --only nvlnk": "Did you mean nvlink?",
+    "verify --only compute-matrix": "part of the step compute. Name compute instead.",
     "verify --fault nouveau": "",
     "verify --simulate hgx-h100": "",
     "verify --only driver --skip driver": "",
