@@ -242,14 +242,19 @@ def _code(name: str) -> Page:
 def _checks() -> dict[str, Page]:
     """Every check: the steps of a run, and the comparisons of its report."""
     from gpucheck import comparison
+    from gpucheck.checks import checks_of
     from gpucheck.run import verification as run
 
     # A step's own name is its own, also where findings of another step may have it.
     named = {name: step for step in run.all_steps() for name in step.also}
     named |= {step.name: step for step in run.all_steps()}
-    found: dict[str, Page] = {}
+    of_steps = {check.name: check.about for check in checks_of("measure")}
+    # That of NCCL through each card is run by a command of its own only, which its text names.
+    found = {name: _check(name, about, frozenset({"measure"}), None) for name, about in of_steps.items()}
     for name, step in named.items():
-        title, parts = _check(step.name, step.about, step.tags, f"--only {step.name}")
+        shown = name if name in of_steps else step.name
+        about = step.about if shown == step.name else of_steps[name]
+        title, parts = _check(shown, about, step.tags, f"--only {step.name}")
         takes = f"{step.typical_s:g} s on a healthy host, {step.seconds:g} s at most"
         found[name] = title, [*parts, ("takes", takes)]
     for name, about in comparison.ABOUT.items():
@@ -257,10 +262,10 @@ def _checks() -> dict[str, Page]:
     return found
 
 
-def _check(name: str, about: str, tags: frozenset[str], option: str) -> Page:
+def _check(name: str, about: str, tags: frozenset[str], option: str | None) -> Page:
     question, _, rest = about.strip().partition("\n\n")
     asks = question.partition(": ")[2] or question
-    parts = (("asks", asks), ("decides", rest), ("run it", f"gpucheck verify {option} -v"))
+    parts = (("asks", asks), ("decides", rest), ("run it", option and f"gpucheck verify {option} -v"))
     return f"{name}  (check: {', '.join(sorted(tags))})", [*parts]
 
 

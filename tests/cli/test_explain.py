@@ -41,7 +41,7 @@ def test_every_check_says_what_it_asks_and_how_it_decides(explain):
         assert "asks" in words, check.name
         assert "decides Source" in words, check.name
         assert f"gpucheck verify --only {check.name} -v" in words
-    for name in ("p2p", "p2p-integrity", "smoke-ddp", "smoke-versions", "gpu-health"):
+    for name in ("p2p", "p2p-integrity", "compute-matrix", "smoke-ddp", "smoke-versions", "gpu-health"):
         assert "gpucheck verify --only" in " ".join(explain(name).split()), name
     for name, option in (("baseline", "--baseline REPORT"), ("expectations", "--expect FILE")):
         assert f"gpucheck verify {option} -v" in " ".join(explain(name).split()), name

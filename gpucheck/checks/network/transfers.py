@@ -38,7 +38,8 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
 def nccl(facts: Facts) -> Iterator[Finding]:
     """NCCL: does an all_reduce of two GPUs through each card alone come to a right result, and as fast as equal cards?
 
-    Source: NCCL with no other way between the two GPUs, once for each card; its log names card and memory.
+    Source: gpucheck network --nccl: NCCL with no other way between the two GPUs, once for each card; its log names card
+    and memory.
     FAIL for wrong elements. WARN below three quarters of the median of three equal cards, and if it copies through host
     memory although a GPU is below the switch of the card. UNKNOWN without a result, or if it is low and none is equal.
     """

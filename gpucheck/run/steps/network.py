@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gpucheck.checks import checks_of
 from gpucheck.checks.network.counters import while_moved
-from gpucheck.checks.network.transfers import NAME, NCCL
+from gpucheck.checks.network.transfers import NAME
 from gpucheck.diagnose.rules.nics import LATENCY, doubtful
 from gpucheck.model import Verdict
 from gpucheck.model.facts import Facts, Source
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gpucheck.measure.network import NetworkOptions
     from gpucheck.model.network import NetworkReport, Transferred
 
-FINDINGS = (LATENCY, "nic-gpu-memory", NCCL)
+FINDINGS = (LATENCY, "nic-gpu-memory")
 DEADLINE_S = 600.0
 # Four tests of a second on each of eight cards, then all at once.
 TYPICAL_S = 40.0
