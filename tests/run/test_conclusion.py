@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from gpucheck.checks import all_checks
 from gpucheck.knowledge import causes, root_causes
 from gpucheck.model import Finding, Verdict, by_root, counted
 from gpucheck.model.host.wiring import WiredFunction, Wiring
@@ -197,6 +198,7 @@ def test_a_part_without_its_leader_stands_alone():
 def test_the_table_names_what_exists_and_has_no_circle():
     table = root_causes()
     checks = {name for step in run.all_steps() for name in (step.name, *step.also)} | {"expectations", "baseline"}
+    checks |= {check.name for check in all_checks()}
     listed = [check for kind in table.evidence.values() for check in kind]
     followers = {key for keys in table.explains.values() for key in keys}
 
