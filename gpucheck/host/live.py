@@ -328,16 +328,6 @@ READ_S = 20.0
 AFTER_STUCK_S = 2.0
 
 
-def live_source(*, isolated: bool, deadline_s: float, health: bool = True, begin: bool = False) -> "LiveSource":
-    """This machine, or the simulated one that the environment names; arguments as in Place.
-
-    begin: ask NVML at once, while the caller does other things.
-    """
-    child = NvmlChild(deadline_s, health=health) if begin and isolated else None
-    machine = simulated.machine_directory()
-    return LiveSource(Place(isolated=isolated, deadline_s=deadline_s, machine=machine, health=health, begun=child))
-
-
 class LiveSource:
     """facts: of this host so far. errors: how the read of a need ended that has no answer. stuck: reads left behind.
 
