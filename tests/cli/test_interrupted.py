@@ -29,8 +29,8 @@ PHASES = {
     "training": (["--only", "smoke-ddp"], "gpucheck.train.rank"),
 }
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
-# A measured end takes 0.1 to 0.5 s; this only catches one that waits for what hangs.
-AT_ONCE_S = 5.0
+# A measured end takes 0.1 to 0.5 s; this only catches one that waits for what hangs, which is 20 s or more.
+AT_ONCE_S = 15.0
 
 
 def running(marked, words):

@@ -34,7 +34,7 @@ def test_a_rank_that_never_enters_the_collective_is_told_from_the_one_that_waits
     outcome = failed(run(TrainingFault(kind="hang", phase="backward", step=3), stall_s=STALL_S))
 
     assert where(outcome) == ("hang", 1, "toy:1", 3, "backward")
-    assert outcome.seconds < 15, "long before the deadline of the whole run"
+    assert outcome.seconds < 60, "before the deadline of the whole run"
     assert "in _act" in outcome.stack[0], "the stack shows the very call it hangs in"
     assert "train/rank.py" in outcome.stack[0]
     assert "/smoke-" not in outcome.stack[0], "the run's folder is gone: its path would lead nowhere"

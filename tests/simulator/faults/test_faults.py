@@ -115,13 +115,13 @@ def test_the_first_handle_of_each_gpu_takes_long(activate):
     for _ in range(2):
         pynvml.nvmlInit()
         took = []
-        for index in (0, 1, 0, 1):
+        for index in (0, 1) * 4:
             clock = time.monotonic()
             pynvml.nvmlDeviceGetHandleByIndex(index)
             took.append(time.monotonic() - clock)
         pynvml.nvmlShutdown()
         assert min(took[:2]) >= 0.2
-        assert sum(took[2:]) < 0.2
+        assert max(min(took[2::2]), min(took[3::2])) < 0.2
 
 
 def hanging(machine: Path, code: str) -> "subprocess.Popen[bytes]":
