@@ -51,7 +51,7 @@ def test_every_method_is_measured_and_every_word_arrives(full):
     assert full["integrity"]["wrong_words"] == 0
 
 
-@pytest.mark.parametrize("kind", sampled(("stale", "other-pair", "untouched", "shifted", "zeros", "bit-flip"), (0, 1)))
+@pytest.mark.parametrize("kind", ["stale", "other-pair", "untouched", "shifted", "zeros", "bit-flip"])
 def test_damaged_data_is_observed_by_its_kind(kind):
     seen = run(PAIR, f"p2p-corrupt:pair=0-1,kind={kind}")["observations"]["measured"]
     (damaged,) = seen["damaged"]
