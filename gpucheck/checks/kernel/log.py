@@ -2,8 +2,9 @@
 
 Source: Xid and SXid lines (NVRM, nvidia-nvswitch) with the actions of NVIDIA's Xid catalogue, and the classes of
 messages of the kernel, the module loader and systemd in kernel_messages.yml. An error is reported once for each GPU,
-with its first and last message and with what followed from it. Faults of an application alone are not reported. A
-line about GPUs, the health of the host or the end of a job that is not known to be harmless is quoted, and is no PASS.
+with its first and last message and with what followed from it. In a file with several boots, what came before the last
+is WARN at most. Faults of an application alone are not reported. A line about GPUs, the health of the host or the end
+of a job that is not known to be harmless is quoted, and is no PASS.
 """
 
 import re
@@ -43,6 +44,8 @@ LOST = {"xid:79", "gpu-off-bus"}
 RECOVERY_ACTION = {"xid:154"}
 OF_AN_APPLICATION = {"xid:13", "xid:31", "xid:43", "xid:45"}
 HOST, EVERYWHERE, A_GPU = "host", "*", "gpu:*"
+# The first message of a kernel. Live logs begin with it or after it; a file of syslog has those of several boots.
+START = re.compile(r"Linux version \d+\.\d+")
 
 
 def evaluate(facts: Facts) -> Iterator[Finding]:
@@ -73,7 +76,8 @@ def _findings(log: KernelLog, bus: Machine) -> Iterator[Finding]:
     machine = replace(bus, gpus=bus.gpus | of.gpus, switches=bus.switches | of.switches, others=of.others)
     read = events(said, machine)
     roots = _roots(read.events)
-    found = [finding for root in roots for finding in _finding(root, machine)]
+    started = max((message.number for message in said if START.match(message.text)), default=0)
+    found = [finding for root in roots for finding in _finding(root, machine, started)]
     unknown = list(without_restored(read.strangers, said))
     found += strangers(unknown, read.known, machine.gpus)
     yield from found
@@ -170,8 +174,11 @@ class _Index:
         return min((a for a in sure if a is not group), key=lambda a: a.start, default=None)
 
 
-def _finding(root: _Group, machine: Machine) -> Iterator[Finding]:
-    """An Xid of an application is no error of the host, but may be all that a pasted log is about."""
+def _finding(root: _Group, machine: Machine, started: int) -> Iterator[Finding]:
+    """An Xid of an application is no error of the host, but may be all that a pasted log is about.
+
+    started: number of the message with which the kernel started last; what is older is no state of now.
+    """
     meaning = root.meaning
     if meaning.verdict == "note":
         if machine.complete or root.key not in OF_AN_APPLICATION:
@@ -179,8 +186,10 @@ def _finding(root: _Group, machine: Machine) -> Iterator[Finding]:
         meaning = meaning._replace(cause=None, action="none", owner="user")
     also = dict.fromkeys(f"also logged: {part.text()}" for part in root.with_it)
     evidence = (*_quoted([event.message for event in root.events]), *also)
+    past = root.events[-1].message.number < started
+    evidence += ("the host started again since, without it",) * past
     subject = Subject(check=NAME, name=_subject(root, machine.above), evidence=evidence)
-    verdicts = {"fail": Verdict.FAIL, "warn": Verdict.WARN, "note": Verdict.UNKNOWN}
+    verdicts = {"fail": Verdict.WARN if past else Verdict.FAIL, "warn": Verdict.WARN, "note": Verdict.UNKNOWN}
     stated = {name: getattr(meaning, name) for name in ("cause", "confidence", "action", "owner")}
     stated |= {"advice": meaning.steps, **meaning.values}
     yield subject.finding(verdicts[meaning.verdict], meaning.code, root.text(), **stated)

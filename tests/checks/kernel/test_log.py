@@ -4,9 +4,12 @@ import pytest
 
 from gpucheck.checks.kernel import log as check
 from gpucheck.model import KernelLog, PciDevice
-from tests.checks.judging import FAIL, PASS, UNKNOWN, judge
+from tests.checks.judging import FAIL, PASS, UNKNOWN, WARN, judge
 from tests.checks.kernel.logs import GPU, PORT, XID, judged
 from tests.fakes import facts, kernel_log
+
+LOST = f"{XID}79, GPU has fallen off the bus."
+STARTED = "Linux version 5.15.0-91-generic (buildd@lcy02-amd64-045) (gcc 11.4.0) #101-Ubuntu SMP"
 
 
 @pytest.mark.parametrize(
@@ -78,6 +81,16 @@ def test_an_error_before_the_gpu_was_lost_is_an_error_of_its_own():
     findings = judged(f"{XID}48, An uncorrectable double bit error", f"{XID}79, GPU has fallen off the bus.")
 
     assert [finding.cause for finding in findings] == ["ecc-uncorrected", "gpu-lost"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "verdict"), [([LOST, STARTED], WARN), ([STARTED, LOST], FAIL), ([LOST, STARTED, LOST], FAIL)]
+)
+def test_an_error_before_the_host_started_again_is_no_failure_of_now(lines, verdict):
+    """A file of syslog has the messages of several boots; that of a host begins with its last."""
+    (finding,) = judged(*lines)
+
+    assert (finding.verdict, finding.cause) == (verdict, "gpu-lost")
 
 
 def test_an_error_of_another_gpu_is_no_consequence():
