@@ -241,7 +241,7 @@ def read_lock(text: str, name: str) -> Lock:
             _refuse_edited(f"{name}: {group}", row)
     except ValueError as error:
         raise LockError(
-            f"{error}. Make it again: gpucheck stack lock --spec stack.yml --facts FILE -o {name}"
+            f"{error}. Make a lock: gpucheck stack lock --spec stack.yml --facts FILE -o stack.lock.yml"
         ) from None
     return found
 

@@ -130,7 +130,7 @@ def with_stack(made, name, *, version=None, kernel_module=None, **changes):
 def test_an_edited_version_or_count_is_refused_with_its_group(old, new):
     text = write_lock(lock(StackSpec(), LAB[:1]))
     assert old in text
-    with pytest.raises(LockError, match=r"^lock: \S+: .*Make it again"):
+    with pytest.raises(LockError, match=r"^lock: \S+: .*Make a lock"):
         read_lock(text.replace(old, new), "lock")
 
 
