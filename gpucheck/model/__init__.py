@@ -85,5 +85,6 @@ def __getattr__(name: str) -> Any:
     for module in () if name.startswith("__") else MODULES:
         found = vars(import_module(f"{__name__}.{module}"))
         if name in found:
+            globals()[name] = found[name]  # without a second search
             return found[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
