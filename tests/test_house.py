@@ -186,6 +186,8 @@ SEVERAL = {
     "fabric-manager-down": "a return code of CUDA (802), where nothing else was read",
     "false-p2p-grant": "a return code of CUDA (217), where nothing else was read",
     "gpu-lost": "the driver check: NVML does not start, so that there is no inventory",
+    "host-resources": "by what lacked them: the child that asks NVML, the children that copy",
+    "imex-down": "its service and channels, and what the driver refused to share",
     "iommu-translation": "a rate that no healthy path has, where nothing else was read",
     "library-mismatch": "by library: the plan, the wheels, the loader; smoke repeats the finding of the wheels",
     "mig-enabled": "p2p-status is not applicable to GPUs with MIG",

@@ -154,3 +154,9 @@ def cuda_errors() -> dict[int, CudaError]:
 
 def nvml_errors() -> dict[int, NvmlError]:
     return {row.code: row for row in table("error_codes.yml", _Codes).nvml}
+
+
+def cuda_error_text(code: int) -> str:
+    """Return the code with its name, as in ``CUDA error 217 (cudaErrorPeerAccessUnsupported)``."""
+    known = cuda_errors().get(code)
+    return f"CUDA error {code} ({known.name})" if known else f"CUDA error {code}"

@@ -20,18 +20,19 @@ from gpucheck.measure.planning.plan import (
 )
 from gpucheck.measure.planning.selection import COPIES, Unmeasurable, admit, choose, device, room
 from gpucheck.measure.reporting import report
-from gpucheck.measure.reporting.observed import count_text, observations
-from gpucheck.measure.reporting.report import CHANNELS, gaps, lost
+from gpucheck.measure.reporting.observed import observations
 from gpucheck.measure.reporting.surroundings import NEEDS, Scene
 from gpucheck.measure.running.runner import Doubts, Results, Supervised, run
 from gpucheck.measure.running.sampler import Sampler
-from gpucheck.measure.values import CopyStep, Failure, Opened, Setup, Watch
-from gpucheck.model import NvmlFailure, NvmlReading, named
+from gpucheck.measure.values import CopyStep, Opened, Setup, Watch
+from gpucheck.model import NvmlFailure, NvmlReading
 from gpucheck.model.answer import Clock
 from gpucheck.model.bandwidth import BandwidthReport
+from gpucheck.model.copies import Copied, Failure
 from gpucheck.model.device import Device
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.facts import Facts, Source
+from gpucheck.printable import counted
 from gpucheck.processes.signals import Cut
 from gpucheck.topology import of
 
@@ -45,6 +46,7 @@ KIND = {
 }
 SIMULATED = "SIMULATED copies by the CUDA driver API on a simulated driver library: no GPU was measured"
 READING_S = 20.0
+CHANNELS = "/dev/nvidia-caps-imex-channels"
 CPUS, CPU_BYTES, CPU_DEVICES = "cpu,cpu", 16 << 20, 2
 
 
@@ -67,9 +69,9 @@ def measure(
     options: BandwidthOptions,
     watch: Watch = Watch(),  # noqa: B008 - immutable
     doubts: Callable[[Observations], Doubts] = lambda _: ((), ()),
-    evaluate: Callable[[BandwidthReport], BandwidthReport] = lambda report: report,
+    evaluate: Callable[[BandwidthReport, Copied], BandwidthReport] = lambda report, _: report,
 ) -> BandwidthReport:
-    """Measure the links of this host. Its findings list what could not be measured; evaluate adds those on links.
+    """Measure the links of this host. evaluate: adds the findings.
 
     doubts: pairs with low values, to measure again alone. Raises Unmeasurable if there is nothing to measure, or not
     with these options.
@@ -127,21 +129,13 @@ def measure(
         if scene is not None and isinstance(after := query_child(max(patience, READING_S)), NvmlReading):
             scene = msgspec.structs.replace(scene, after=after)
 
-    def made() -> BandwidthReport:
+    def evaluated() -> BandwidthReport:
         results.interrupted = cut.signal is not None
         seen = observations(results, machine, scene) if scene is not None else Observations()
-        channels = bool(facts.folders[CHANNELS])
-        findings = gaps(
-            results,
-            gpus=scene is not None,
-            loaded=bool(seen.measured.under_load) or results.interrupted,
-            channels=channels,
-        )
-        if after is not None and results.failures:
-            findings = (*lost(results.devices, after), *findings)
-        return BandwidthReport(
-            **clock.answer(facts, named(findings, scene.gpus if scene is not None else ()))
-            | {"simulated": simulated, "simulation": simulation},
+        loaded, channels = bool(seen.measured.under_load), bool(facts.folders[CHANNELS])
+        copied = report.copied(results, gpus=scene is not None, loaded=loaded, channels=channels, after=after)
+        made = BandwidthReport(
+            **clock.answer(facts, ()) | {"simulated": simulated, "simulation": simulation},
             engine=engine,
             kind=SIMULATED if simulated else KIND[engine],
             depth=options.depth,
@@ -163,8 +157,9 @@ def measure(
             integrity=report.integrity(results),
             observations=seen,
         )
+        return evaluate(made, copied)
 
-    return cut.report(lambda: evaluate(made()), watch.keep)
+    return cut.report(evaluated, watch.keep)
 
 
 def _cpu_place() -> Place:
@@ -195,7 +190,7 @@ def _shares(scene: Scene | None, opened: Opened) -> tuple[int, ...]:
 
 def _no_gpus(facts: Facts) -> Unmeasurable:
     reading = facts.nvml
-    shown = count_text(sum(d.is_nvidia_gpu for d in facts.pci), "NVIDIA GPU")
+    shown = counted(sum(d.is_nvidia_gpu for d in facts.pci), "NVIDIA GPU")
     seen = f"copies unknown: no GPU to measure, {shown} on the PCI bus"
     if not isinstance(reading, NvmlFailure):
         return Unmeasurable(COPIES.unknown("measure.nvml-lists-no-gpu", seen, because_of="inventory"))

@@ -8,34 +8,16 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from gpucheck.knowledge.xid import cuda_errors
+from gpucheck.model.copies import DataCheck, FailureKind, Flow, Method
 from gpucheck.model.device import Device
-from gpucheck.model.finding import Finding, Values
+from gpucheck.model.finding import Finding
 
 KIB, MIB = 1 << 10, 1 << 20
 LABELED = 4
-HOST = -1  # in place of a device's position: the host's pinned memory
-
-# write: launched by the source, read: launched by the destination. ce: copy engine, sm: a kernel's loads and stores.
-# staged: through host memory, as copies without peer access do. fabric: through memory shared by a fabric handle.
-Method = Literal["ce-write", "ce-read", "sm-write", "sm-read", "staged", "fabric"]
 Operation = Literal["integrity", "bandwidth", "latency"]
 # What let copies start together: a stream waits for a word of host memory, or for a kernel that spins; events: nothing,
 # so that the first copies run while later ones are queued.
 TimingWay = Literal["gate", "spin", "events"]
-Damage = Literal["untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip", "mixed"]
-
-
-class Flow(msgspec.Struct, frozen=True, kw_only=True):
-    """Copies from one place to another. src and dst: positions among the run's devices, or HOST.
-
-    node: the NUMA node of the host's memory, None is that of the device.
-    """
-
-    src: int
-    dst: int
-    method: Method = "ce-write"
-    node: int | None = None
 
 
 class Region(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,63 +101,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     sample: tuple[Wrong, ...] = ()
 
 
-class DataCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """One flow's integrity over all rounds of a step. host_bytes: bytes that the host compared too.
-
-    mismatches: wrong words counted by the device. disagreements: words that host and device read differently.
-    first: byte offset of the first wrong word, from the start of the region. damage: corruption type of the first bad
-    round. at_source: the source held the same wrong words after its copy.
-    """
-
-    flow: Flow
-    bytes_verified: int = 0
-    host_bytes_verified: int = 0
-    rounds: int = 0
-    bad_rounds: int = 0
-    mismatches: int = 0
-    disagreements: int = 0
-    first: int | None = None
-    damage: Damage | None = None
-    at_source: bool = False
-    evidence: tuple[str, ...] = ()
-
-
 class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
     """The result of a step. device_s: the time that the devices were busy (by their own clock)."""
 
     timings: tuple[Timing, ...] = ()
     checks: tuple[DataCheck, ...] = ()
     device_s: float = 0.0
-
-
-FailureKind = Literal[
-    "refused", "stuck", "crashed", "killed", "no-peers-left", "not-timed", "not-shared", "no-memory", "no-process",
-    "no-resources", "defect", "not-started", "missing-package",
-]  # fmt: skip
-
-
-class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
-    """A step without a result. code: cudaError_t if CUDA returned one.
-
-    Values of kind: ``refused``: CUDA returned an error for a copy. stuck: the deadline passed. crashed: the child
-    failed in native code; killed: by a signal from outside. no-peers-left: the GPU maps no further peer.
-    not-timed, not-shared: see NotTimed, NotShared. no-memory: GPU or host had too little. no-resources: of the host:
-    space, processes, files. defect: gpucheck, or a package that it uses, failed.
-    reason: a code of the catalogue with its values, if the engine knows it.
-    """
-
-    kind: FailureKind
-    purpose: str
-    flows: tuple[Flow, ...] = ()
-    detail: str = ""
-    code: int | None = None
-    reason: str | None = None
-    values: dict[str, Values] = {}
-
-    @property
-    def is_the_copys(self) -> bool:
-        """Return whether driver or hardware failed the copy. Other kinds are unrelated to the pair."""
-        return self.kind in ("refused", "stuck", "crashed")
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
@@ -217,12 +148,6 @@ def kind_of(code: int) -> FailureKind:
     if code == PEERS_USED_UP:
         return "no-peers-left"
     return "defect" if code in PROGRAM else "refused"
-
-
-def error_text(code: int) -> str:
-    """Return the code with its name, as in ``CUDA error 217 (cudaErrorPeerAccessUnsupported)``."""
-    known = cuda_errors().get(code)
-    return f"CUDA error {code} ({known.name})" if known else f"CUDA error {code}"
 
 
 # One sample lasts 10 to 20 ms: longer than the resolution of the event clock, shorter than clock changes.

@@ -14,6 +14,7 @@ import msgspec
 
 from gpucheck.model.collectives import Collected
 from gpucheck.model.compute import Computed
+from gpucheck.model.copies import Copied
 from gpucheck.model.diagnosis.observations import Observations
 from gpucheck.model.finding import Finding
 from gpucheck.model.host import NotRecorded
@@ -60,7 +61,7 @@ BY_NAME = {
     "library": "library_names",
 }
 # What a run measures and no reader reads.
-MEASURED = ("computed", "trained", "collected", "transferred")
+MEASURED = ("copied", "computed", "trained", "collected", "transferred")
 KINDS = {
     "package": "package",
     "python": "Python package",
@@ -78,7 +79,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     texts, folders: by absolute path; a path below the interpreter's packages or the user's home starts with
     ``{purelib}`` or ``{home}``, because these lie elsewhere where a recording is evaluated.
     observed: GPU links as they were measured or as other tools report them. counters: of network ports, now, or in the
-    order in which tools printed them; counters_at_start: when the run began. computed to transferred: by a run.
+    order in which tools printed them; counters_at_start: when the run began. copied to transferred: by a run.
     """
 
     system: Asked[System] = NOT_ASKED
@@ -104,6 +105,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     libraries: tuple[LoaderLibrary, ...] | None = ()
     device_files: Asked[tuple[DeviceFile, ...]] = NOT_ASKED
     observed: Observations = Observations()
+    copied: Asked[Copied] = NOT_ASKED
     computed: Asked[Computed] = NOT_ASKED
     trained: Asked[tuple[Trained, ...]] = NOT_ASKED
     collected: Asked[Collected] = NOT_ASKED

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.model.bandwidth import BandwidthReport
+from gpucheck.model.copies import Copied
 
 IntMatrix = tuple[tuple[int | None, ...], ...]
 
@@ -109,7 +110,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FullRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """bandwidth: as measured; its findings list what could not be measured, and a replay evaluates it again.
+    """bandwidth, copied: as measured, without findings; a replay evaluates them.
 
     not_measured: why there is none. timings: of every step, in order. seconds: of each part of the recording.
     programs: what ran until now, in order. complete: False if the recording was ended before all of them had run.
@@ -117,6 +118,7 @@ class FullRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     cuda: CudaReading | CudaFailure
     bandwidth: BandwidthReport | None
+    copied: Copied | None = None
     not_measured: str | None
     timings: tuple[CopyTiming, ...]
     seconds: dict[str, float]

@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from gpucheck.model.bandwidth import BandwidthReport
+from gpucheck.model.copies import Copied
 from gpucheck.model.facts import Source
 from gpucheck.model.full_record import CopyTiming, CudaFailure, CudaReading, FullRecord, Ran
 from gpucheck.processes.capture import completed
@@ -196,6 +197,7 @@ def _cuda(ran: Ran) -> CudaReading | CudaFailure:
 class _Copies(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timings: tuple[CopyTiming, ...] = ()
     bandwidth: BandwidthReport | None = None
+    copied: Copied | None = None
     why: str | None = None
 
 
@@ -210,7 +212,7 @@ def _with_copies(full: FullRecord, ran: Ran) -> FullRecord:
             continue  # the last line of a program that was killed while it wrote
         full = replace(full, timings=(*full.timings, *one.timings))
         if one.bandwidth is not None or one.why is not None:
-            full = replace(full, bandwidth=one.bandwidth, not_measured=one.why)
+            full = replace(full, bandwidth=one.bandwidth, copied=one.copied, not_measured=one.why)
     return full
 
 
@@ -265,10 +267,13 @@ def copies() -> None:
         together = len(answer.timings)
         show(_Copies(timings=tuple(_timing(step.purpose, together, timing) for timing in answer.timings)))
 
+    def ended(report: BandwidthReport, copied: Copied) -> BandwidthReport:
+        show(_Copies(bandwidth=report, copied=copied))
+        return report
+
     try:
         source = live_source(isolated=True, deadline_s=NVML_S)
-        options, watch = BandwidthOptions(depth="full"), Watch(answered=answered)
-        show(_Copies(bandwidth=measure(source, options, watch, doubtful)))
+        measure(source, BandwidthOptions(depth="full"), Watch(answered=answered), doubtful, ended)
     except Unmeasurable as error:
         show(_Copies(why=str(error)))
 

@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from gpucheck.checks import checks_of
 from gpucheck.checks.collectives import ranks
 from gpucheck.diagnose import diagnose, doubtful
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.collectives import Collected
+from gpucheck.model.copies import Copied
 from gpucheck.model.diagnosis.observations import Measured, Observations
 from gpucheck.model.facts import Facts, Source
 from gpucheck.run.conclusion import conclude
@@ -35,12 +37,14 @@ def bandwidth(source: Source, options: "BandwidthOptions", watch: "Watch | None"
     return measure(source, options, watch or Watch(), doubtful, evaluated)
 
 
-def evaluated(report: "BandwidthReport") -> "BandwidthReport":
-    """Return a measured report with its diagnosis."""
+def evaluated(report: "BandwidthReport", copied: Copied) -> "BandwidthReport":
+    """Return a measured report with its findings and its diagnosis."""
+    facts = Facts(copied=copied)
+    own = (finding for check in checks_of("p2p") for finding in check.evaluate(facts))
     found = evaluate_links(report.observations)
     if report.contended:
         found = tuple(_cannot_fail(finding) for finding in found)
-    findings, verdict, counts = conclude((*report.findings, *found), report.devices)
+    findings, verdict, counts = conclude((*own, *found), report.devices)
     return replace(report, findings=findings, verdict=verdict, counts=counts)
 
 

@@ -60,7 +60,7 @@ def test_a_check_declares_all_that_it_reads(check, host):
 
 
 TAGS = {"quick", "hardware", "software", "nvlink", "pcie", "memory", "settings", "limits", "container", "network"}
-OF_STEPS = {"measure", "compute", "training", "collectives", "nic-bandwidth"}
+OF_STEPS = {"measure", "compute", "training", "collectives", "nic-bandwidth", "p2p"}
 
 
 def test_names_are_unique_and_tags_are_known():

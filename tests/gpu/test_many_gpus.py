@@ -5,7 +5,8 @@ from itertools import permutations
 import pytest
 
 from gpucheck.measure.running.child import answer, verify
-from gpucheck.measure.values import CopyStep, Failure, Flow, Region
+from gpucheck.measure.values import CopyStep, Region
+from gpucheck.model.copies import Failure, Flow
 
 pytestmark = pytest.mark.gpu
 

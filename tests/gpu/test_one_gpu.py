@@ -10,7 +10,8 @@ from statistics import median
 import pytest
 
 from gpucheck.measure.running.child import execute, verify
-from gpucheck.measure.values import HOST, CopyStep, Flow, Region
+from gpucheck.measure.values import CopyStep, Region
+from gpucheck.model.copies import HOST, Flow
 
 pytestmark = pytest.mark.gpu
 

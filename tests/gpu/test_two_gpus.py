@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from gpucheck.measure.running.child import execute, verify
-from gpucheck.measure.values import CopyStep, Flow, Region
+from gpucheck.measure.values import CopyStep, Region
+from gpucheck.model.copies import Flow
 
 pytestmark = pytest.mark.gpu
 

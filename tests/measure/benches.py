@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from gpucheck.checks import checks_of
 from gpucheck.diagnose import doubtful
 from gpucheck.host.nvml.gauge import LinkReading
 from gpucheck.measure.planning.plan import (
@@ -18,13 +19,15 @@ from gpucheck.measure.planning.plan import (
 )
 from gpucheck.measure.planning.selection import device
 from gpucheck.measure.reporting.observed import observations
-from gpucheck.measure.reporting.report import gaps
+from gpucheck.measure.reporting.report import copied
 from gpucheck.measure.reporting.surroundings import Scene
 from gpucheck.measure.running.child import answer, open_engine
 from gpucheck.measure.running.runner import Results, RunStep, run
-from gpucheck.measure.values import Answer, CopyEngine, CopyStep, Failure, Opened, Setup
+from gpucheck.measure.values import Answer, CopyEngine, CopyStep, Opened, Setup
 from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink
+from gpucheck.model.copies import Failure
 from gpucheck.model.diagnosis.observations import Observations
+from gpucheck.model.facts import Facts
 from gpucheck.processes.environment import python_module
 from gpucheck.simulator.cuda.copies import MeasurementFault, Rates, describe
 from gpucheck.topology import build
@@ -44,6 +47,12 @@ class Here:
     def run_step(self, step: CopyStep) -> Answer | Failure:
         self.asked.append(step)
         return answer(self.engine, step)
+
+
+def gaps(results: Results, *, gpus: bool, loaded: bool) -> tuple[Finding, ...]:
+    """What rules find in a run beside its rates; arguments as in report.copied."""
+    facts = Facts(copied=copied(results, gpus=gpus, loaded=loaded))
+    return tuple(finding for check in checks_of("p2p") for finding in check.evaluate(facts))
 
 
 class Bench:

@@ -13,9 +13,11 @@ from random import Random
 
 import msgspec
 
+from gpucheck.knowledge.xid import cuda_error_text
 from gpucheck.measure.engines.pattern import WORD, words_at
 from gpucheck.measure.planning.plan import Path, flow_resources
-from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, TimingWay, error_text
+from gpucheck.measure.values import Comparison, Opened, Region, Setup, TimingWay
+from gpucheck.model.copies import HOST, Flow
 from gpucheck.simulator.cuda.copies import PCIE_DUPLEX, Link, Rates
 
 LOCAL_GB_S = 500.0  # copies inside one GPU are not modelled: a round number, which nothing judges
@@ -31,7 +33,7 @@ class CopyError(Exception):
     """What a copy of a pair with the fault p2p-error ends with. code: cudaError_t."""
 
     def __init__(self, code: int) -> None:
-        super().__init__(error_text(code))
+        super().__init__(cuda_error_text(code))
         self.code = code
 
 

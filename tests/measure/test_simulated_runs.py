@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from gpucheck.diagnose import diagnose
 from gpucheck.measure.reporting.surroundings import surroundings, under_load
-from gpucheck.measure.values import DataCheck, Flow
 from gpucheck.model import AcsControl, EccCounts, Verdict
+from gpucheck.model.copies import DataCheck, Flow
 from gpucheck.topology.wiring import PARAMS
 from tests.machines import p100
 from tests.measure.benches import EIGHT_NVSWITCH, EIGHT_PCIE, TWO_PCIE, Bench, by_check, fault

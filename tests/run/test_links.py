@@ -5,10 +5,10 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from gpucheck.knowledge.causes import with_actions
 from gpucheck.measure.bandwidth import BandwidthOptions
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.bandwidth import BandwidthReport, MeasuredDevice, MeasuredPair
+from gpucheck.model.copies import Copied, Failure
 from gpucheck.model.diagnosis.observations import CopyFailure, Measured, Observations, ObservedGpu
 from gpucheck.model.measurements import copies_in_short, copies_of
 from gpucheck.run import links
@@ -19,7 +19,13 @@ SLOW = Finding(
     check="p2p-bandwidth", verdict=Verdict.FAIL, subject="pair:0000:1b:00.0-0000:2b:00.0", why="slow", fix="look"
 )
 WRONG = replace(SLOW, check="p2p-integrity", why="wrong")
-GAP = Finding(check="p2p-copies", verdict=Verdict.SKIP, subject="host", why="no torch")
+DEVICES = tuple(MeasuredDevice(index=3 + i, name="H100", bus_id=f"0000:{i + 1}b:00.0") for i in range(2))
+COPIED = Copied(
+    devices=DEVICES,
+    of_gpus=True,
+    opened=False,
+    failures=(Failure(kind="missing-package", purpose="open", detail="cuda"),),
+)
 SEEN = Observations(
     gpus=(ObservedGpu(bus_id="0000:1b:00.0"), ObservedGpu(bus_id="0000:2b:00.0")),
     measured=Measured(failures=(CopyFailure(kind="stuck", step="one direction", pairs=((0, 1),)),)),
@@ -27,11 +33,10 @@ SEEN = Observations(
 
 
 def measured(**values):
-    devices = tuple(MeasuredDevice(index=3 + i, name="H100", bus_id=gpu.bus_id) for i, gpu in enumerate(SEEN.gpus))
     report = BandwidthReport(
         host="node", simulated=False, engine="torch", kind="copies", depth="default", versions={}, started="",
-        seconds=1.0, planned_s=1.0, device_s=1.0, rounds=1, devices=devices, method=(), verdict=Verdict.SKIP,
-        findings=(GAP,), counts={"skip": 1}, observations=SEEN,
+        seconds=1.0, planned_s=1.0, device_s=1.0, rounds=1, devices=DEVICES, method=(), verdict=Verdict.UNKNOWN,
+        findings=(), counts={}, observations=SEEN,
     )  # fmt: skip
     return replace(report, **values)
 
@@ -42,7 +47,7 @@ def run(monkeypatch):
 
     def go(report):
         asked = []
-        monkeypatch.setattr("gpucheck.measure.bandwidth.measure", lambda *given: given[-1](report))
+        monkeypatch.setattr("gpucheck.measure.bandwidth.measure", lambda *given: given[-1](report, COPIED))
         monkeypatch.setattr(links, "diagnose", lambda seen: asked.append(seen) or (SLOW, WRONG))
         return links.bandwidth(whole_host(h100(0)), BandwidthOptions()), asked
 
@@ -62,7 +67,7 @@ def test_where_nothing_was_measured_nothing_is_judged(run):
     report, asked = run(measured(observations=replace(SEEN, measured=Measured())))
 
     assert asked == []
-    assert (report.verdict, report.findings) == (Verdict.UNKNOWN, with_actions((GAP,)))
+    assert (report.verdict, [one.check for one in report.findings]) == (Verdict.UNKNOWN, ["p2p-copies"])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import msgspec
 from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.collectives.rank import ALL, MeasuredCollective, RankOptions, RankReport, bus_factor
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose
-from gpucheck.measure.reporting.observed import count_text
 from gpucheck.measure.reporting.surroundings import NEEDS, Scene, surroundings
 from gpucheck.measure.values import spread
 from gpucheck.model import Gpu, NvmlReading
@@ -18,6 +17,7 @@ from gpucheck.model.collectives import Collected, CollectiveResult, CollectivesR
 from gpucheck.model.diagnosis import observations
 from gpucheck.model.diagnosis.observations import Collective, Hang, Observations
 from gpucheck.model.facts import Source
+from gpucheck.printable import counted
 from gpucheck.processes.environment import nccl_files, rank_environment
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.ranks.nccl_log import Taken, error_text
@@ -299,7 +299,7 @@ def _ranks(source: Source, options: CollectiveOptions) -> _Ranks:
     ring_gb_s = _ring_gb_s(scene)
     small, large = SIZES["pcie" if ring_gb_s is None else "nvlink"]
     sizes = small, next((size for rate, size in LARGE if (ring_gb_s or 0.0) >= rate), large)
-    reason = f"{count_text(len(gpus), 'GPU')} on this host, NCCL"
+    reason = f"{counted(len(gpus), 'GPU')} on this host, NCCL"
     return _Ranks(gpus=gpus, count=len(gpus), reason=reason, sizes=sizes, scene=scene, ring_gb_s=ring_gb_s)
 
 

@@ -12,7 +12,8 @@ from multiprocessing import get_context
 from typing import Any
 
 from gpucheck.measure.engines.pattern import MASK, SAMPLE, WORD, pattern_array, signed
-from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, TimingWay, Wrong
+from gpucheck.measure.values import Comparison, Opened, Region, Setup, TimingWay, Wrong
+from gpucheck.model.copies import HOST, Flow
 from gpucheck.processes.lifeline import end_with_parent
 
 STAGE = 1 << 20

@@ -9,7 +9,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from gpucheck.measure.values import HOST, KIB, LATENCY_REPEATS, MIB, SAMPLE_S, WARM_UP_S, CopyStep, Flow, Method, Region
+from gpucheck.measure.values import KIB, LATENCY_REPEATS, MIB, SAMPLE_S, WARM_UP_S, CopyStep, Region
+from gpucheck.model.copies import HOST, Flow, Method
 from gpucheck.model.device import Device
 from gpucheck.model.host.hardware import Gpu, PciDevice
 from gpucheck.model.host.wiring import Expected

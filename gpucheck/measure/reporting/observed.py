@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from gpucheck.knowledge.xid import cuda_error_text
 from gpucheck.measure.planning.plan import CopyPaths
 from gpucheck.measure.reporting.surroundings import Scene, ecc_lines, square, surroundings, under_load
 from gpucheck.measure.running.runner import Pair, Results, by_pair, total
-from gpucheck.measure.values import HOST, DataCheck, Failure, Flow, error_text
-from gpucheck.measure.values import Method as CopyMethod
+from gpucheck.model.copies import HOST, DataCheck, Failure, Flow, copied_pairs, where_copied
+from gpucheck.model.copies import Method as CopyMethod
 from gpucheck.model.diagnosis.observations import (
     CopyFailure,
     CopyFailureKind,
@@ -25,50 +26,6 @@ from gpucheck.model.diagnosis.observations import (
     Observations,
 )
 from gpucheck.printable import printable
-
-NAMED = 4
-
-
-def pair_subject(results: Results, pairs: Sequence[Pair]) -> str:
-    """Return ``pair:<bus id>-<bus id>`` if all ordered pairs are the same two devices, else ``host``."""
-    ends = {frozenset(pair) for pair in pairs}
-    if len(ends) != 1:
-        return "host"
-    a, b = min(pairs)[0], min(pairs)[1]
-    if a == b:
-        return f"gpu:{results.devices[a].label}"
-    return f"pair:{results.devices[a].label}-{results.devices[b].label}"
-
-
-def pairs_text(results: Results, pairs: Sequence[Pair]) -> str:
-    """Return ``GPU 0 <-> 1, 2 -> 3 and 4 more``: one arrow for each two devices, ``<->`` for both directions."""
-    names: dict[frozenset[int], str] = {}
-    for a, b in pairs:
-        arrow = "<->" if a != b and (b, a) in pairs else "->"
-        names.setdefault(frozenset((a, b)), f"{results.devices[a].index} {arrow} {results.devices[b].index}")
-    texts = list(names.values())
-    more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
-    return f"GPU {', '.join(texts[:NAMED])}{more}"
-
-
-def count_text(number: int, noun: str) -> str:
-    """Return ``1 GPU pair`` or ``56 GPU pairs``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def copied_pairs(failures: Sequence[Failure]) -> list[Pair]:
-    """Return the ordered pairs of failed copies."""
-    flows = dict.fromkeys(flow for failure in failures for flow in failure.flows)
-    return list(dict.fromkeys((f.src, f.dst) for f in flows if HOST not in (f.src, f.dst)))
-
-
-def where_copied(failure: Failure, results: Results) -> str:
-    """Return the GPUs of a copy without a pair: ``GPU 3``; empty for pairs."""
-    if any(src != dst for src, dst in copied_pairs([failure])):
-        return ""
-    devices = sorted({results.devices[max(flow.src, flow.dst)].index for flow in failure.flows})
-    return f"GPU {', '.join(map(str, devices))}" if devices else ""
-
 
 Cell = TypeVar("Cell")
 KINDS: dict[str, CopyFailureKind] = {"stuck": "stuck", "crashed": "crashed", "refused": "error"}
@@ -210,9 +167,9 @@ def _merged(rows: Sequence[tuple[bool, DataCheck]], wrong: int, scene: Scene) ->
 def _failure(failure: Failure, results: Results) -> CopyFailure:
     """Return the failure; its detail begins with the name of CUDA's code, or the GPU of a copy within one GPU."""
     pairs = tuple(pair for pair in copied_pairs([failure]) if pair[0] != pair[1])
-    name = error_text(failure.code) if failure.code is not None else ""
+    name = cuda_error_text(failure.code) if failure.code is not None else ""
     parts = [
-        "" if pairs else where_copied(failure, results),
+        "" if pairs else where_copied(failure, results.devices),
         "" if failure.detail.startswith(name) else name,
         failure.detail,
     ]

@@ -1,26 +1,13 @@
 """Convert results to the report: positions to rows and columns, seconds to rates."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
-
 import msgspec
 
-from gpucheck.knowledge.codes import Subject
 from gpucheck.measure.planning.plan import CopyPaths, pairs
-from gpucheck.measure.planning.selection import COPIES
-from gpucheck.measure.reporting.observed import (
-    copied_pairs,
-    count_text,
-    latencies,
-    pair_subject,
-    pairs_text,
-    tables,
-    where_copied,
-)
+from gpucheck.measure.reporting.observed import latencies, tables
 from gpucheck.measure.reporting.surroundings import Scene, nvml_status
 from gpucheck.measure.running.runner import Results, total
-from gpucheck.measure.values import HOST, PEERS_USED_UP, DataCheck, Failure, FailureKind, Flow, Timing, error_text
-from gpucheck.model import Finding, NvmlFailure, NvmlReading
+from gpucheck.measure.values import Timing
+from gpucheck.model import NvmlFailure, NvmlReading
 from gpucheck.model.bandwidth import (
     HostLink,
     HostNode,
@@ -31,11 +18,11 @@ from gpucheck.model.bandwidth import (
     PeerAccess,
     SizePoint,
 )
-from gpucheck.model.device import Device
-from gpucheck.printable import bytes_text
+from gpucheck.model.copies import HOST, Copied, Flow
 from gpucheck.topology.expected import both_ways_expected
 
 PLACES = 2
+GPU_IS_LOST = 15  # nvmlReturn_t
 WAYS = {
     "spin": "the driver rejects stream waits for memory (as with confidential computing): copies start when a kernel "
     "that spins for a time ends",
@@ -230,147 +217,29 @@ def integrity(results: Results) -> dict[str, int]:
     }
 
 
-FABRIC, INTEGRITY, BANDWIDTH = (Subject(check=name) for name in ("fabric-memory", "p2p-integrity", "p2p-bandwidth"))
-PACKAGE = {"cuda": "cuda-bindings", "cuda.bindings": "cuda-bindings"}
-SHOWN = 8
-GPU_IS_LOST = 15  # nvmlReturn_t
-NOT_PERMITTED = 800
-NO_RESOURCES = "measure.copies-no-resources"
-CHANNELS = "/dev/nvidia-caps-imex-channels"
-
-
-# Why a result is unknown, as what is seen, and its code. None is related to a link, a GPU or the driver.
-UNKNOWN: dict[FailureKind, tuple[str, str]] = {
-    "not-timed": ("the copies could not be queued in time", "measure.copies-not-timed"),
-    "no-memory": ("out of memory", "measure.copies-no-memory"),
-    "no-process": ("the measuring process could not be started", "measure.copies-no-process"),
-    "no-resources": ("the host has no space, memory, processes or open files left for it", NO_RESOURCES),
-    "killed": ("the measuring process was killed from outside", "measure.copies-killed"),
-    "defect": ("a defect of gpucheck or of a Python package that it uses", "measure.copies-defect"),
-    "not-started": ("the copy engine did not start", "measure.engine-not-started"),
-}
-# Copies between CPU processes use neither driver nor link.
-OF_PROCESSES: dict[FailureKind, tuple[str, str]] = {
-    "stuck": ("the copy hung", "measure.processes-stuck"),
-    "crashed": ("the measuring process crashed", "measure.processes-crashed"),
-}
-
-
-def gaps(results: Results, *, gpus: bool, loaded: bool, channels: bool = False) -> tuple[Finding, ...]:
-    """Return findings about what was not measured, and on data of copies without a link.
-
-    gpus: False for CPU processes. loaded: NVML was read meanwhile. channels: the host has an IMEX channel.
-    """
-    found = [*_failures(results, UNKNOWN if gpus else UNKNOWN | OF_PROCESSES)]
-    if results.opened is None:
-        return tuple(found)
-    found += [*_data(results, gpus=gpus), *_fabric(results, channels=channels)]
-    if not gpus:
-        pairs = count_text(len(results.measured()), "pair")
-        found.append(BANDWIDTH.skips("measure.only-processes", f"not applicable: {pairs} of CPU processes, no GPU"))
-    elif not loaded:
-        load, code = Subject(check="links-under-load"), "measure.load-not-read"
-        if results.unread:
-            load, code = load.with_evidence(results.unread), NO_RESOURCES
-        found.append(load.unknown(code, "link state under load unknown: no NVML reading while copies ran"))
-    if gpus and len(results.devices) == 1:
-        found.append(BANDWIDTH.skips("measure.single-gpu", "not applicable: 1 GPU, no pair"))
-    return tuple(found)
-
-
-def lost(devices: Sequence[Device], after: NvmlReading | NvmlFailure) -> tuple[Finding, ...]:
-    """Return a finding for each GPU that NVML reports as lost after a copy failed. after: NVML's reading then."""
-    if isinstance(after, NvmlFailure):
-        return ()
-    gone = {gap.subject for gap in after.gaps if gap.code == GPU_IS_LOST}
-    return tuple(
-        Subject(check=COPIES.check, name=f"gpu:{device.label}").fails(
-            "measure.gpu-lost-meanwhile",
-            f"GPU {device.index} was lost during the copies",
-            "a GPU that NVML can read after the copies",
-        )
-        for device in devices
-        if {f"gpu index {device.index}", f"gpu:{device.bus_id}"} & gone
+def copied(
+    results: Results,
+    *,
+    gpus: bool,
+    loaded: bool,
+    channels: bool = False,
+    after: NvmlReading | NvmlFailure | None = None,
+) -> Copied:
+    """Return what rules evaluate in addition to rates; arguments as in Copied. after: NVML's reading at the end."""
+    gone = {gap.subject for gap in after.gaps if gap.code == GPU_IS_LOST} if isinstance(after, NvmlReading) else ()
+    devices = enumerate(results.devices)
+    lost = (place for place, one in devices if not {f"gpu index {one.index}", f"gpu:{one.bus_id}"}.isdisjoint(gone))
+    return Copied(
+        devices=results.devices,
+        of_gpus=gpus,
+        opened=results.opened is not None,
+        checks=tuple(results.checks),
+        failures=tuple(results.failures),
+        pairs=len(results.measured()),
+        gave_up=results.gave_up,
+        interrupted=results.interrupted,
+        loaded=loaded,
+        unread=results.unread,
+        channels=channels,
+        lost=tuple(lost) if results.failures else (),
     )
-
-
-def _failures(results: Results, reasons: dict[FailureKind, tuple[str, str]]) -> Iterator[Finding]:
-    for failure in results.failures:
-        if failure.kind == "missing-package":
-            package = PACKAGE.get(failure.detail, failure.detail)
-            seen = f"not run: Python package {failure.detail} is not installed"
-            yield COPIES.skips("measure.package-missing", seen, package=package)
-    for kind, (headline, code) in reasons.items():
-        if unknown := [failure for failure in results.failures if failure.kind == kind]:
-            yield _unknown(unknown, headline, code, results)
-    peers = [failure.purpose for failure in results.failures if failure.kind == "no-peers-left"]
-    if peers:
-        seen = f"not run: {', '.join(dict.fromkeys(peers))}: {error_text(PEERS_USED_UP)}"
-        yield COPIES.skips("measure.peers-used-up", seen)
-    if results.gave_up and results.opened is not None:
-        yield COPIES.unknown("measure.copies-ended", f"the remaining copies unknown: {results.gave_up}")
-    if results.interrupted:
-        yield COPIES.unknown("measure.copies-interrupted", "interrupted: the remaining copies unknown")
-
-
-def _unknown(failures: Sequence[Failure], headline: str, code: str, results: Results) -> Finding:
-    """Return the finding on all failures of one kind. Only timings name the pair; other reasons concern the process."""
-    timed = failures[0].kind == "not-timed"
-    pairs = copied_pairs(failures) if timed else []
-    steps = ", ".join(dict.fromkeys(failure.purpose for failure in failures))
-    where = f" for {pairs_text(results, pairs)}" if pairs else ""
-    lines = dict.fromkeys(f"{_copy(f, results)}, {f.purpose}: {f.detail}" for f in failures)
-    subject = Subject(
-        check=COPIES.check, name=pair_subject(results, pairs) if pairs else "host", evidence=tuple(lines)[:SHOWN]
-    )
-    seen = f"{'timings' if timed else 'results'} unknown{where} ({steps}): {headline}"
-    known = next(((one.reason, one.values) for one in failures if one.reason is not None), (code, {}))
-    values: dict[str, Any] = known[1]
-    return subject.unknown(known[0], seen, **values)
-
-
-def _copy(failure: Failure, results: Results) -> str:
-    if failure.purpose == "open":
-        return "opening the copy engine"
-    if pairs := copied_pairs([failure]):
-        return f"copy {pairs_text(results, pairs)}"
-    where = where_copied(failure, results)
-    return f"copy between host and {where}" if where else f"copies ({failure.purpose})"
-
-
-def _data(results: Results, *, gpus: bool) -> Iterator[Finding]:
-    checks = [check for _, check in results.checks if not gpus or check.flow.src == check.flow.dst]
-    bad = [check for check in checks if check.mismatches]
-    if not any(check.bytes_verified for _, check in results.checks):
-        yield INTEGRITY.unknown("measure.nothing-compared", "data integrity unknown: 0 bytes compared")
-    elif bad:
-        yield _wrong(bad, results, gpus=gpus)
-    elif checks:
-        where = "inside GPUs" if gpus else "between CPU processes"
-        compared = bytes_text(sum(check.bytes_verified for check in checks))
-        yield INTEGRITY.passes(f"{compared} compared {where}, no wrong word")
-
-
-def _wrong(bad: Sequence[DataCheck], results: Results, *, gpus: bool) -> Finding:
-    pairs = sorted({(check.flow.src, check.flow.dst) for check in bad})
-    subject = Subject(check=INTEGRITY.check, name=pair_subject(results, pairs), evidence=bad[0].evidence)
-    seen = f"{pairs_text(results, pairs)}: {count_text(sum(c.mismatches for c in bad), '8-byte word')} wrong"
-    return subject.fails("measure.gpu-data-wrong" if gpus else "measure.host-data-wrong", seen, 0)
-
-
-def _fabric(results: Results, *, channels: bool) -> Iterator[Finding]:
-    """Yield a finding on memory shared by fabric handles. Wrong data is that of other copies: see p2p-integrity."""
-    for failure in (failure for failure in results.failures if failure.kind == "not-shared"):
-        if failure.code == NOT_PERMITTED and not channels:
-            yield FABRIC.skips("measure.no-imex-channel", f"not run: no IMEX channel in {CHANNELS}")
-            continue
-        yield FABRIC.warns(
-            "measure.no-fabric-memory",
-            f"the driver shares no memory by fabric handles: {failure.detail}",
-            "memory that GPUs of other hosts can import",
-            confidence="likely" if failure.code == NOT_PERMITTED else "possible",
-        )
-    checks = [check for _, check in results.checks if check.flow.method == "fabric"]
-    if checks and not any(check.mismatches for check in checks):
-        compared = bytes_text(sum(check.bytes_verified for check in checks))
-        yield FABRIC.passes(f"{compared} copied through memory imported by fabric handles on this host, no wrong word")

@@ -18,9 +18,9 @@ from typing import BinaryIO, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from gpucheck.knowledge.xid import cuda_error_text
 from gpucheck.measure.engines.pattern import WORD, Origin, index_of, poison_for, word_at, words_at
 from gpucheck.measure.values import (
-    HOST,
     LATENCY_BYTES,
     LATENCY_REPEATS,
     MAX_REPEATS,
@@ -30,11 +30,6 @@ from gpucheck.measure.values import (
     Comparison,
     CopyEngine,
     CopyStep,
-    Damage,
-    DataCheck,
-    Failure,
-    FailureKind,
-    Flow,
     NotOpened,
     NotShared,
     NotTimed,
@@ -45,11 +40,11 @@ from gpucheck.measure.values import (
     TimingWay,
     Wrong,
     adaptive,
-    error_text,
     kind_of,
     repeats_together,
     spread,
 )
+from gpucheck.model.copies import HOST, Damage, DataCheck, Failure, FailureKind, Flow
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.lifeline import first_line, located, reply, serve, setup_of
 
@@ -348,7 +343,7 @@ def answer(engine: CopyEngine, step: CopyStep) -> Answer | Failure:
     except Exception as error:
         code = engine.error_code(error)
         if code is not None:
-            message, known = str(error), error_text(code)
+            message, known = str(error), cuda_error_text(code)
             detail = message.splitlines()[0] if message.startswith(known) else f"{known}: {first_line(error)}"
             return Failure(kind=kind_of(code), purpose=step.purpose, flows=step.flows, detail=detail, code=code)
         if isinstance(error, MemoryError):  # CuPy's OutOfMemoryError is one too

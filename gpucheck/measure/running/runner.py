@@ -10,19 +10,8 @@ from msgspec.structs import replace
 
 from gpucheck.host.simulated import machine_directory
 from gpucheck.measure.planning.plan import CopyPaths, MeasurementRequest, alone
-from gpucheck.measure.values import (
-    HOST,
-    Answer,
-    CopyStep,
-    DataCheck,
-    Failure,
-    Flow,
-    Method,
-    Opened,
-    Setup,
-    Timing,
-    Watch,
-)
+from gpucheck.measure.values import Answer, CopyStep, Opened, Setup, Timing, Watch
+from gpucheck.model.copies import HOST, DataCheck, Failure, Flow, Method
 from gpucheck.model.device import Device
 from gpucheck.processes.environment import python_module
 from gpucheck.processes.worker import Lost, Worker, workplace

@@ -49,13 +49,13 @@ def _p2p(source: Source) -> Outcome:
 
     full = source.full if isinstance(source, Recording) else None
     try:
-        if full is not None and full.bandwidth is None:
+        if full is not None and (full.bandwidth is None or full.copied is None):
             seen = full.not_measured or "the recording contains no copies"
             return _held_to_the_level(source, (Subject(check=NAME).skips("measure.copies-not-recorded", seen),), {})
         report = (
             bandwidth(source, BandwidthOptions())
-            if full is None or full.bandwidth is None
-            else evaluated(full.bandwidth)
+            if full is None or full.bandwidth is None or full.copied is None
+            else evaluated(full.bandwidth, full.copied)
         )
     except Unmeasurable as error:
         return _held_to_the_level(source, (error.finding,), {})

@@ -26,8 +26,8 @@ from gpucheck.host.nvml.reading import CLASSES, P2P_CAPABILITIES, P2P_STATUS
 from gpucheck.host.pci import read_pci
 from gpucheck.knowledge import gpu_by_pci_id, pcie_gb_s
 from gpucheck.measure.planning.plan import paths, ports_to_host
-from gpucheck.measure.values import Damage
 from gpucheck.model import Gpu, NvLink, NvmlReading, PciDevice, PcieLink
+from gpucheck.model.copies import Damage
 from gpucheck.simulator.machine import REMOTE_GPU, Machine, SimulatedGpu
 from gpucheck.simulator.machine.paths import common_ancestor, p2p_status
 from gpucheck.simulator.machine.profile import cuda_versions

@@ -10,7 +10,8 @@ import pytest
 from gpucheck.measure.planning.plan import CopyPaths, MeasurementRequest, plan
 from gpucheck.measure.reporting.report import host_links
 from gpucheck.measure.running.runner import Results
-from gpucheck.measure.values import HOST, Flow, Opened, Timing
+from gpucheck.measure.values import Opened, Timing
+from gpucheck.model.copies import HOST, Flow
 from gpucheck.model.device import Device
 from tests.shared import END_S, sampled
 

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from gpucheck.measure.engines.cpu import CpuEngine
 from gpucheck.measure.running.child import engine_of, execute, open_engine, verify
-from gpucheck.measure.values import HOST, CopyStep, Failure, Flow, NotTimed, Opened, Region, Setup
+from gpucheck.measure.values import CopyStep, NotTimed, Opened, Region, Setup
+from gpucheck.model.copies import HOST, Failure, Flow
 from gpucheck.model.device import Device
 
 pytestmark = pytest.mark.slow

@@ -19,7 +19,8 @@ from gpucheck.measure.planning.plan import (
     ports_to_host,
     rounds,
 )
-from gpucheck.measure.values import MIB, Flow, Region
+from gpucheck.measure.values import MIB, Region
+from gpucheck.model.copies import Flow
 from gpucheck.model.device import Device
 from gpucheck.simulator.machine import build as machine
 from gpucheck.topology import build

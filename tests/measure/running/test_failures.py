@@ -8,12 +8,13 @@ import pytest
 
 from gpucheck.measure.bandwidth import _cpu_place
 from gpucheck.measure.planning.plan import MeasurementRequest, plan
-from gpucheck.measure.reporting.report import gaps, measured_pairs
+from gpucheck.measure.reporting.report import measured_pairs
 from gpucheck.measure.running.runner import MOST_LOST, Results, Supervised, run
-from gpucheck.measure.values import HOST, DataCheck, Failure, Flow, Opened, Setup
+from gpucheck.measure.values import Opened, Setup
 from gpucheck.model import Verdict
+from gpucheck.model.copies import HOST, DataCheck, Failure, Flow
 from gpucheck.model.diagnosis.observations import Measured
-from tests.measure.benches import TWO_PCIE, Here, by_check
+from tests.measure.benches import TWO_PCIE, Here, by_check, gaps
 from tests.measure.formulas import FormulaEngine
 from tests.shared import sampled
 

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from gpucheck.measure.running import runner
 from gpucheck.measure.running.runner import Supervised
-from gpucheck.measure.values import Answer, CopyStep, Failure, Flow, Opened
+from gpucheck.measure.values import Answer, CopyStep, Opened
+from gpucheck.model.copies import Failure, Flow
 from gpucheck.processes import worker
 from tests.measure.benches import TWO_PCIE, Here, fault
 from tests.processes.test_group import state

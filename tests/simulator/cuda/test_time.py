@@ -8,7 +8,8 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.host import live_source
-from gpucheck.measure.values import HOST, Flow, Setup
+from gpucheck.measure.values import Setup
+from gpucheck.model.copies import HOST, Flow
 from gpucheck.model.device import Device
 from gpucheck.simulator.cuda.copies import MeasurementFault, describe
 from gpucheck.topology.build import cpu_of

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from gpucheck.host.nvml.supervisor import query_child
+from gpucheck.knowledge.xid import cuda_error_text
 from gpucheck.measure.planning.selection import COPIES
-from gpucheck.measure.values import NotOpened, error_text
+from gpucheck.measure.values import NotOpened
 from gpucheck.model import NvmlReading
 from gpucheck.model.device import Device
 
@@ -24,7 +25,7 @@ class CudaError(Exception):
     """A call returned an error. code: CUresult, whose numbers are those of cudaError_t."""
 
     def __init__(self, call: str, code: int) -> None:
-        super().__init__(f"{error_text(code)} from {call}")
+        super().__init__(f"{cuda_error_text(code)} from {call}")
         self.call = call
         self.code = code
 

@@ -39,12 +39,10 @@ from gpucheck.measure.engines.driver.gpu import (
 from gpucheck.measure.engines.pattern import MASK, WORD
 from gpucheck.measure.planning.selection import LEAST_BYTES
 from gpucheck.measure.values import (
-    HOST,
     LATENCY_BYTES,
     MIB,
     OUT_OF_MEMORY,
     Comparison,
-    Flow,
     NotTimed,
     Opened,
     Region,
@@ -52,6 +50,7 @@ from gpucheck.measure.values import (
     TimingWay,
     Wrong,
 )
+from gpucheck.model.copies import HOST, Flow
 from gpucheck.processes.contention import waited_s
 
 PATIENCE_S = 1.0  # queueing the most copies of a step takes a few ms
