@@ -57,6 +57,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         lambda host, progress, keep: bandwidth(host, options, Watch(progress, progress.note, keep=keep)),
         document,
         Progress(0, "step"),
+        every_gpu=devices is None,
         **shown,
     )
 

@@ -74,4 +74,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     )
     progress = Progress(1)
     progress("collectives")
-    return reported(lambda host, _, keep: collectives(host, options, keep), document, progress, **shown)
+    whole = devices is None and ranks is None
+    return reported(
+        lambda host, _, keep: collectives(host, options, keep), document, progress, every_gpu=whole, **shown
+    )

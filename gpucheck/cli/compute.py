@@ -104,4 +104,4 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         if os.path.lexists(file):
             raise Problem(f"{file}: exists. A burn-in overwrites no file: remove it, or name another with --state.")
         note(f"gpucheck: burn-in of {span(seconds)}, kept in {file}; Ctrl-C ends it with what is proven so far")
-    return reported(measure, document, Progress(0, "step"), **shown)
+    return reported(measure, document, Progress(0, "step"), every_gpu=devices is None, **shown)

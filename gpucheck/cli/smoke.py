@@ -103,7 +103,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         progress_end()
         write_report(report, lambda: document(report, [_part(training) for training in trainings]), format_, output)
 
-    report, _ = measured(lambda keep: smoke(source, runs, Progress(len(runs)), keep), write)
+    report, _ = measured(lambda keep: smoke(source, runs, Progress(len(runs)), keep, every_gpu=devices is None), write)
     return exit_status((finding.verdict for finding in report.findings), fail_on)
 
 

@@ -47,6 +47,14 @@ def test_the_text_is_marked_simulated_first_and_last_and_shows_measured_beside_e
     assert any(line.startswith("64 KiB") for line in lines)
 
 
+@pytest.mark.parametrize(("devices", "status"), [((), 2), (("--devices", "0"), 0)])
+def test_copies_without_one_of_the_gpus_of_the_host_are_no_pass(devices, status):
+    """Those that were asked for may pass."""
+    done = measured("--simulate", "p100-pcie-x2", "--fault", "gpu-lost:gpu=1", "--level", "quick", *devices)
+
+    assert (done.returncode, "gpu-lost (certain)" in done.stdout) == (status, status == 2)
+
+
 def test_what_is_wrong_stands_before_the_matrices_and_its_cells_are_marked():
     faulty = ("--simulate", "dgx1-p100", "--fault", "p2p-slow:pair=0-1", "--level", "quick")
     text = measured(*faulty).stdout

@@ -120,6 +120,14 @@ def test_devices_of_a_simulated_machine_reach_the_run(smoke, monkeypatch):
     assert (asked[0].visible_devices, asked[0].world_size) == ("1,0", 2)
 
 
+def test_training_without_one_of_the_gpus_of_the_host_is_no_pass(smoke, monkeypatch):
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", os.environ.get("GPUCHECK_SIMULATOR", ""))
+    status, out, *_ = smoke(ON_CPU, "--simulate", "p100-pcie-x2", "--fault", "gpu-lost:gpu=1")
+
+    assert status == 2
+    assert "FAIL    inventory" in click.unstyle(out)
+
+
 def test_a_damaged_data_folder_is_refused_before_anything_is_started(smoke, tmp_path):
     write_set(tmp_path)
     assert smoke(ON_CPU, "--data", str(tmp_path))[3][0].data == str(tmp_path)

@@ -16,6 +16,7 @@ from gpucheck.processes.atomic import PRIVATE, SHARED
 from gpucheck.processes.signals import ended_by_signals, undisturbed
 
 if TYPE_CHECKING:
+    from gpucheck.model.answer import Answer
     from gpucheck.model.facts import Source
     from gpucheck.render.blocks import Document
     from gpucheck.render.formats import Change
@@ -25,15 +26,16 @@ FORMATS = ("text", "json", "html", "markdown")
 # Of metrics, which node_exporter reads, another user.
 MODES = {"prometheus": SHARED}
 CUT = "interrupted"  # how the codes of findings end that a signal ended the run
-Report = TypeVar("Report")
+Made = TypeVar("Made")
+Report = TypeVar("Report", bound="Answer")
 
 
-def measured(measure: Callable[[Callable[[Report], None]], Report], write: Callable[[Report], None]) -> Report:
+def measured(measure: Callable[[Callable[[Made], None]], Made], write: Callable[[Made], None]) -> Made:
     """Measure, write the report and return it. A signal ends the measuring, and nothing else.
 
     measure: hands each report that it makes, of a part too, to its argument: the last one is written.
     """
-    kept: list[Report] = []
+    kept: list[Made] = []
     with undisturbed():
         try:
             with ended_by_signals():
@@ -50,17 +52,22 @@ def reported(
     progress: Progress,
     *,
     fail_on: str,
+    every_gpu: bool = False,
     **options: Any,
 ) -> int:
     """Measure this host, write the report and return the exit status.
 
-    measure: as for measured(), of a host and with the progress. options: of write_report().
+    measure: as for measured(), of a host and with the progress. every_gpu: it was to measure all GPUs of the host.
+    options: of write_report().
     """
+
+    from gpucheck.run.absent import with_absent
 
     def of_host(keep: Callable[[Report], None]) -> Report:
         try:
             with measured_host() as host:
-                return measure(host, progress, keep)
+                made = measure(host, progress, keep)
+                return with_absent(made, host) if every_gpu else made
         finally:
             progress_end()
 

@@ -34,12 +34,14 @@ def document(report: SmokeReport, parts: Iterable[ShownRun]) -> Document:
         for part in ordered
         if part.skipped
     )
+    of_runs = {finding.check for part in ordered for finding in part.findings}
+    others = [finding for finding in report.findings if finding.check not in of_runs]
     skipped = [Cell(reason, verdict=Verdict.SKIP) for reason in reasons]
     return document_of(
         report,
         "smoke",
         simulated="hardware; the training itself is real" if report.simulated else None,
-        findings=None,
+        findings=Findings(worst_first(others)) if others else None,
         body=[
             Section(f"run-{place}", part.title, [Findings(worst_first(part.findings), check=False)], lines=part.facts)
             for place, part in enumerate(ordered)

@@ -20,6 +20,7 @@ from gpucheck.model.facts import Facts, Source
 from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult, Trained
 from gpucheck.processes.exhausted import exhausted
 from gpucheck.processes.signals import Cut
+from gpucheck.run.absent import with_absent
 from gpucheck.run.conclusion import conclude
 from gpucheck.run.proof import REQUIRED, NotRequired, not_required
 from gpucheck.run.step import Outcome, RunStep, in_place_of_a_run
@@ -139,10 +140,13 @@ def smoke(
     runs: Iterable[tuple[Strategy, SmokeOptions]],
     on_start: Callable[[str], None],
     keep: Callable[[Smoke], None],
+    *,
+    every_gpu: bool,
 ) -> Smoke:
     """Return the report of ``gpucheck smoke``, and the runs with the findings that it lists.
 
     keep: gets them as soon as they are made: those of the runs that ended when a signal ends the others, too.
+    every_gpu: the runs were to use all GPUs of the host.
     """
     clock, done = Clock(), list[Training]()
     cut = Cut(lambda: bool(done))
@@ -158,7 +162,8 @@ def smoke(
         findings, _, _ = conclude(chain.from_iterable(training.findings for training in trainings))
         outcomes = tuple(training.outcome for training in trainings if training.outcome is not None)
         facts = source.read("system", "simulation")
-        return SmokeReport(**clock.answer(facts, findings), outcomes=outcomes), trainings
+        made = SmokeReport(**clock.answer(facts, findings), outcomes=outcomes)
+        return (with_absent(made, source) if every_gpu else made), trainings
 
     return cut.report(report, keep)
 
