@@ -83,6 +83,15 @@ def test_kinds_are_those_of_configuration_space(tmp_path):
     assert all(seen[bus_id].config_readable for bus_id in KINDS)
 
 
+def test_virtual_functions_of_a_gpu_are_not_gpus(tmp_path):
+    """Where vGPU uses SR-IOV an L40S shows 32 of them, of its class and bound to nvidia (harvester/harvester#6487)."""
+    chain(tmp_path)
+    virtual = function(tmp_path, CHAIN[:3], "0000:03:00.4", class_id="030200", vendor="10de")
+    (virtual / "physfn").symlink_to(f"../{GPU}")
+
+    assert {*by_bus_id(tmp_path)} == {*CHAIN}
+
+
 def test_without_root_a_bridge_is_a_bridge(tmp_path):
     chain(tmp_path, readable=False)
     seen = by_bus_id(tmp_path)

@@ -1,5 +1,6 @@
 """PCI functions of a host: bus id, vendor and class. Every further file costs time on a large machine."""
 
+import os
 from typing import Iterator, NamedTuple
 
 from .files import Path, folder_names, hex_id, text
@@ -24,9 +25,13 @@ class Function(NamedTuple):
 
 
 def functions(root: Path) -> Iterator[Function]:
-    """Yield the functions below root, ordered by bus id; none without such a directory."""
+    """Yield the functions below root, ordered by bus id; none without such a directory.
+
+    Without the virtual functions of a GPU: where vGPU uses SR-IOV it shows up to 32, which are for virtual machines.
+    """
     listed = f"{root}/{DEVICES}"
     for bus_id in folder_names(listed) or ():
         folder = f"{listed}/{bus_id}"
         vendor, class_id = (hex_id(text(f"{folder}/{name}")) for name in ("vendor", "class"))
-        yield Function(bus_id, folder, vendor, class_id)
+        if vendor != NVIDIA or not os.path.exists(f"{folder}/physfn"):
+            yield Function(bus_id, folder, vendor, class_id)
