@@ -4,7 +4,7 @@ NVML calls fail for reasons to keep apart: the GPU does not have the thing, the 
 caller may not ask, the GPU is gone. Return codes: NVIDIA nvml.h (API 13).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -208,6 +208,16 @@ def no_gpus(check: str) -> Finding:
 def no_gpu_on_the_bus(check: str) -> Finding:
     """Return UNKNOWN: sysfs shows no NVIDIA GPU. The inventory check compares sysfs with NVML."""
     return Subject(check=check).unknown("nvml.none-on-the-bus", "0 GPUs", because_of="inventory")
+
+
+def all_passed_through(subject: Subject, gpus: Sequence[PciDevice]) -> Finding:
+    """Return UNKNOWN: the host has no GPU of its own."""
+    return subject.unknown("gpu.all-passed-through", "0 GPUs", count=len(gpus), driver=gpus[0].driver)
+
+
+def some_passed_through(subject: Subject, gpus: Sequence[PciDevice]) -> Finding:
+    """Return the SKIP of what does not apply to GPUs of virtual machines."""
+    return subject.skips("gpu.some-passed-through", count=len(gpus), driver=gpus[0].driver)
 
 
 def set_by_the_host(check: str, virtual: str, subject: str = "host", evidence: tuple[str, ...] = ()) -> Finding:

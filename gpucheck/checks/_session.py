@@ -18,14 +18,12 @@ from gpucheck.model.finding import bus_ids
 
 WSL = "wsl"
 SESSION_NEEDS = ("nvml", "pci", "system", "device_files")
-# Kernel drivers that hold a device for a virtual machine.
-PASSED_THROUGH = ("vfio-pci", "pci-stub", "pciback", "nvgrace_gpu_vfio_pci", "nvidia_vgpu_vfio")
 
 
 def session(facts: Facts) -> Partial | None:
     """Return what this session may use, None if that is every GPU."""
     nvml, files = facts.nvml, facts.device_files
-    on_bus = [device.bus_id for device in on_the_bus(facts) if device.driver not in PASSED_THROUGH]
+    on_bus = [device.bus_id for device in on_the_bus(facts) if not device.is_passed_through]
     listed = [gpu.pci_bus_id for gpu in nvml.gpus] if isinstance(nvml, NvmlReading) else []
     errors = {file.bus_id: file.error for file in files if file.bus_id}
     missing = [bus_id for bus_id in on_bus if bus_id not in listed]

@@ -13,16 +13,17 @@ from gpucheck.checks._nvml import (
     FORBIDDEN,
     LOST,
     about,
+    all_passed_through,
     evidence,
     lost_gaps,
     not_looked,
     on_the_bus,
     quick_check,
     refusal,
+    some_passed_through,
     with_gpus,
 )
 from gpucheck.checks._session import (
-    PASSED_THROUGH,
     SESSION_NEEDS,
     WSL,
     allotted,
@@ -64,7 +65,7 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield not_looked(NAME, nvml)
         return
     gpus = {gpu.pci_bus_id: gpu for gpu in nvml.gpus}
-    elsewhere = [device for device in pci if device.driver in PASSED_THROUGH]
+    elsewhere = [device for device in pci if device.is_passed_through]
     on_bus = {device.bus_id: device for device in pci if device not in elsewhere}
     share = session(facts)
     hidden = share.hidden if share else ()
@@ -78,8 +79,7 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     unseen = sorted(gpus.keys() - {device.bus_id for device in pci})
     passed = Subject(check=NAME, evidence=tuple(map(_sysfs, elsewhere)))
     if not gpus and not on_bus and not refused and elsewhere:
-        driver = elsewhere[0].driver
-        yield passed.unknown("gpu.all-passed-through", "0 GPUs", count=len(elsewhere), driver=driver)
+        yield all_passed_through(passed, elsewhere)
     elif not gpus and not on_bus and not refused:
         yield passed.unknown("gpu.none-found", "0 GPUs")
     elif unseen and facts.system.virtual != WSL:
@@ -94,7 +94,7 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     if share:
         yield session_finding(Subject(check=NAME), share, facts)
     if elsewhere and gpus:
-        yield passed.skips("gpu.some-passed-through", count=len(elsewhere), driver=elsewhere[0].driver)
+        yield some_passed_through(passed, elsewhere)
 
 
 def _what(gpu: Gpu) -> str:

@@ -2,14 +2,14 @@
 
 Source: the ACS control register of every bridge on the path of a pair, up to the switch that both share. The cost of
 redirection is GPU peer copies between two GPUs, and GPUDirect RDMA between a GPU and a network card. Where a ConnectX-8
-has a DMA function next to a GPU (Data Direct), some bits of its bridges must be set instead. Cards with ATS,
-as for virtual machines, need redirection.
+has a DMA function next to a GPU (Data Direct), some bits of its bridges must be set instead. Cards with ATS
+and GPUs of virtual machines need redirection.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpucheck.checks._case import Case, observed
-from gpucheck.checks._nvml import no_gpu_on_the_bus, quick_check, set_by_the_host
+from gpucheck.checks._nvml import no_gpu_on_the_bus, on_the_bus, quick_check, set_by_the_host, some_passed_through
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, PciDevice
 from gpucheck.model.facts import Facts
@@ -30,6 +30,7 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     """One finding for all redirecting bridges, or one for the host."""
     host = Subject(check=NAME)
     between = bridges_between(facts.pci)
+    guests = [device for device in on_the_bus(facts) if device.is_passed_through]
     found = _redirect(between)
     unread = [bridge.bus_id for bridge in between.every if not bridge.config_readable]
     if not any(device.is_nvidia_gpu for device in facts.pci):
@@ -40,6 +41,8 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield _exact(host, [bridge for bridge in facts.pci if bridge.bus_id in exact], exact)
     elif not between.every:
         yield host.skips("pcie.acs-no-shared-switch")
+    elif found is not None and any({*guest.path} & {*bridge.path} for guest in guests for bridge in between.every):
+        yield some_passed_through(host, guests)
     elif found is not None and for_guests(facts.pci):
         yield host.skips("pcie.acs-for-guests")
     elif found is not None:
@@ -116,16 +119,19 @@ def iommu(facts: Facts) -> Iterator[Finding]:
     ``DMA-FQ`` translate, which NVIDIA does not support for peer copies on bare metal: they slow down, hang, or arrive
     as zeros although the call succeeds.
     """
-    gpus = [device for device in facts.pci if device.is_nvidia_gpu]
+    every = on_the_bus(facts)
+    gpus = [device for device in every if not device.is_passed_through]
     command_line = (facts.texts[COMMAND_LINE] or "not readable").strip()
     host = Subject(check=IOMMU, evidence=(*map(_group, gpus), f"{COMMAND_LINE}: {command_line}"))
     types = ", ".join(sorted({gpu.iommu_type for gpu in gpus if gpu.iommu_type is not None}))
     translating = [gpu for gpu in gpus if (gpu.iommu_type or "").startswith("DMA")]
     unread = [gpu for gpu in gpus if gpu.iommu_group is not None and gpu.iommu_type is None]
-    if not gpus:
+    if not every:
         yield no_gpu_on_the_bus(IOMMU)
     elif facts.system.virtual is not None:
         yield set_by_the_host(IOMMU, facts.system.virtual, evidence=host.evidence)
+    elif not gpus:
+        yield some_passed_through(host, every)
     elif len(gpus) < 2:
         yield host.skips("pcie.iommu-one-gpu", types or "no IOMMU group")
     elif translating and facts.system.arch in ALWAYS_TRANSLATE:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from gpucheck.checks._nvml import on_the_bus
 from gpucheck.knowledge import code_runs, gpu_by_pci_id, tables
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding, NvmlReading
@@ -113,7 +114,8 @@ def read_wheels(facts: Facts) -> tuple[tuple[Wheel, ...], dict[str, str]]:
 
 
 def _in_tables(facts: Facts) -> dict[str, str | None]:
-    models = {device.bus_id: gpu_by_pci_id(device.device_id) for device in facts.pci if device.is_nvidia_gpu}
+    gpus = (device for device in on_the_bus(facts) if not device.is_passed_through)
+    models = {device.bus_id: gpu_by_pci_id(device.device_id) for device in gpus}
     return {bus_id: model.compute_capability if model else None for bus_id, model in models.items()}
 
 

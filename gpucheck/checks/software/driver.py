@@ -7,7 +7,7 @@ installed for the running kernel; /dev. NVML return codes: NVIDIA nvml.h (API 13
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from gpucheck.checks._nvml import FORBIDDEN, LOST, quick_check
+from gpucheck.checks._nvml import FORBIDDEN, LOST, all_passed_through, on_the_bus, quick_check
 from gpucheck.checks._session import control_denied
 from gpucheck.checks.software.modules import needed_flavour
 from gpucheck.knowledge.codes import Subject
@@ -91,7 +91,8 @@ def _without_version(subject: Subject, nvml: NvmlReading) -> Finding:
 
 
 def _unusable(failure: NvmlFailure, facts: Facts) -> Finding:
-    driver, gpus = facts.driver, [device for device in facts.pci if device.is_nvidia_gpu]
+    driver, every = facts.driver, on_the_bus(facts)
+    gpus = [device for device in every if not device.is_passed_through]
     names = facts.folders["/dev"]
     nodes = None if names is None else [name for name in names if name.startswith("nvidia")]
     installed = " ".join(filter(None, (driver.installed_version, driver.installed_flavour)))
@@ -100,11 +101,13 @@ def _unusable(failure: NvmlFailure, facts: Facts) -> Finding:
         f"/sys/module/nvidia/version: {driver.loaded_version or 'not present'}",
         f"installed module: {installed or 'not found'}",
         f"nouveau: {'loaded' if driver.nouveau_loaded else 'not loaded'}",
-        f"NVIDIA GPUs on the PCI bus: {len(gpus)}",
+        f"NVIDIA GPUs on the PCI bus: {len(every)}",
         f"/dev: {'cannot be listed' if nodes is None else ' '.join(nodes) or 'no nvidia file'}",
     )
     nothing = not gpus and driver.loaded_version is None
     if nothing and failure.code in (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND):
+        if every:
+            return all_passed_through(subject, every)
         return subject.unknown("software.no-gpu-no-driver", "no NVIDIA GPU and no NVIDIA driver")
     denied, flavours = control_denied(facts.device_files), {needed_flavour(gpu) for gpu in gpus} - {"either"}
     container = facts.system.container

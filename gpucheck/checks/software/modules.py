@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from gpucheck.checks._nvml import no_gpu_on_the_bus, quick_check
+from gpucheck.checks._nvml import no_gpu_on_the_bus, on_the_bus, quick_check, some_passed_through
 from gpucheck.knowledge import generation_of, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import DkmsModule, Finding, LoaderLibrary, NvmlReading, PciDevice
@@ -18,7 +18,8 @@ def module_flavour(facts: Facts) -> Iterator[Finding]:
     NVIDIA's driver installation guide: Blackwell and Grace need the open modules, GPUs before Turing the proprietary
     ones. With the wrong flavor the module binds no GPU.
     """
-    driver, gpus = facts.driver, [device for device in facts.pci if device.is_nvidia_gpu]
+    driver, every = facts.driver, on_the_bus(facts)
+    gpus = [device for device in every if not device.is_passed_through]
     # The installed module's only if none is loaded, or the same version: another file is not what runs.
     same = driver.loaded_version in (None, driver.installed_version)
     flavour = driver.loaded_flavour or (driver.installed_flavour if same else None)
@@ -26,8 +27,11 @@ def module_flavour(facts: Facts) -> Iterator[Finding]:
         f"loaded: {_module(driver.loaded_version, driver.loaded_flavour)}",
         f"installed: {_module(driver.installed_version, driver.installed_flavour)}",
     )
-    if not gpus:
+    if not every:
         yield no_gpu_on_the_bus("module-flavour")
+        return
+    if not gpus:
+        yield some_passed_through(host, every)
         return
     if flavour is None and not driver.loaded_version and not driver.installed_version:
         yield host.skips("software.no-driver-module")

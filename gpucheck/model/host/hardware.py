@@ -236,6 +236,8 @@ class AerCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 # Vendor and device of ConnectX-8's DMA function, which has no RDMA device: rdma-core kernel-boot/rdma_topo.
 DATA_DIRECT = ("15b3", "2100")
+# Kernel drivers that hold a device for a virtual machine.
+PASSED_THROUGH = ("vfio-pci", "pci-stub", "pciback", "nvgrace_gpu_vfio_pci", "nvidia_vgpu_vfio")
 
 
 class PciDevice(msgspec.Struct, frozen=True, kw_only=True):
@@ -284,6 +286,11 @@ class PciDevice(msgspec.Struct, frozen=True, kw_only=True):
     def is_nvidia_gpu(self) -> bool:
         """An NVIDIA display (0300) or 3D (0302) controller."""
         return self.vendor_id == "10de" and self.class_id[:4] in ("0300", "0302")
+
+    @property
+    def is_passed_through(self) -> bool:
+        """Whether it is held for a virtual machine: nothing on this host uses it."""
+        return self.driver in PASSED_THROUGH
 
     @property
     def is_nvswitch(self) -> bool:

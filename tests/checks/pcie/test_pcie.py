@@ -138,6 +138,8 @@ BOTH = (*tree(down0=REDIRECTING, down1=REDIRECTING), card("0000:05:00.0"))
 
 # --- IOMMU and NUMA ---
 
+GUEST = {"driver": "vfio-pci"}
+ELSEWHERE = replace(gpu("0000:83:00.0", DOWN1), path=("0000:80:01.0",), **GUEST)  # below another root port
 NO_GROUP = {"iommu_group": None, "iommu_type": None}
 WITHOUT_GPU_1 = tuple(device for device in tree() if device.bus_id != "0000:04:00.0")
 
@@ -184,6 +186,12 @@ def groups(group, **system):
         # Traffic of a pair does not get above the switch that both share; registers may be for root only.
         (acs, host(tree(root=REDIRECTING)), None),
         (acs, host(tree(down0=HIDDEN, down1=HIDDEN)), "pcie.acs-needs-root"),
+        # A GPU of a virtual machine needs both, and is no peer of the others.
+        (acs, host(tree(down1=REDIRECTING, gpu0=GUEST)), "gpu.some-passed-through"),
+        (acs, host(tree(down1=REDIRECTING, gpu0=GUEST, gpu1=GUEST)), "gpu.some-passed-through"),
+        (acs, host((*tree(down1=REDIRECTING), ELSEWHERE)), "topology.acs-redirects-gpus"),
+        ("iommu", groups({"iommu_type": "DMA-FQ"} | GUEST), "gpu.some-passed-through"),
+        ("iommu", host(tree(gpu0={"iommu_type": "DMA-FQ"}, gpu1={"iommu_type": "DMA-FQ"} | GUEST)), "pcie.iommu-one-gpu"),
         ("iommu", groups({"iommu_type": "DMA"}, virtual="kvm"), "nvml.set-by-the-host"),
         ("iommu", groups({"iommu_type": "DMA"}, arch="ppc64le"), "pcie.iommu-by-design"),
         ("iommu", groups({"iommu_type": None}), "pcie.iommu-type-unknown"),

@@ -13,6 +13,7 @@ from tests.machines import LOADED, on_bus, p100, reading
 CARDS = on_bus(p100(0), p100(1))
 FILES = {"folders": {"/dev": ("nvidia0", "nvidia1", "nvidiactl")}}
 PASSED_THROUGH = (CARDS[0], msgspec.structs.replace(CARDS[1], driver="vfio-pci"))
+FOR_GUESTS = tuple(msgspec.structs.replace(card, driver="vfio-pci") for card in CARDS)
 PAIR = "pair:0000:03:00.0-0000:04:00.0"
 DOCKER = {"system": msgspec.structs.replace(SYSTEM, container="docker")}
 
@@ -62,6 +63,10 @@ def refused(code, *subjects, call="nvmlDeviceGetHandleByIndex"):
     return tuple(NvmlGap(call=call, subject=subject, code=code, name=f"NVMLError_{code}") for subject in subjects)
 
 
+def failed(code):
+    return NvmlFailure(call="nvmlInit", code=code, name=f"NVMLError_{code}")
+
+
 def without_version(code):
     gaps = refused(code, "host", call="nvmlSystemGetDriverVersion") if code else ()
     return msgspec.structs.replace(reading(p100(0)), driver_version=None, gaps=gaps)
@@ -84,6 +89,11 @@ OTHER = msgspec.structs.replace(LOADED, loaded_version="570.10.01", installed_ve
         (facts(nvml=without_version(None), driver=LOADED, pci=CARDS), ["software.driver-version-not-reported"]),
         # Nothing on the bus and no driver: there is nothing to prove, and nothing to repair.
         (facts(), ["software.no-gpu-no-driver"]),
+        # A host that gives all its GPUs to virtual machines needs no driver; one that keeps a GPU does.
+        *[(facts(nvml=failed(code), pci=FOR_GUESTS), ["gpu.all-passed-through"]) for code in (9, 12)],
+        (facts(nvml=failed(9), pci=FOR_GUESTS, driver=OPEN), ["gpu.all-passed-through"]),
+        (facts(nvml=failed(9), pci=PASSED_THROUGH), ["software.module-not-loaded"]),
+        (facts(nvml=failed(18), pci=FOR_GUESTS, driver=LOADED), ["software.driver-versions-differ"]),
     ],
 )
 def test_versions_of_the_driver(host, found):

@@ -14,8 +14,9 @@ def libraries(*paths, source="ld.so.cache", **python):
     return facts(libraries=tuple(found), python=python)
 
 
-def flavoured(driver, device="15f8"):
-    return facts(pci=tuple(replace(one, device_id=device) for one in on_bus(p100(0))), driver=DriverState(**driver))
+def flavoured(state, device="15f8", **more):
+    pci = (replace(one, device_id=device, **more) for one in on_bus(p100(0)))
+    return facts(pci=tuple(pci), driver=DriverState(**state))
 
 
 def loaded(flavour):
@@ -79,6 +80,10 @@ def booted(secure_boot, version):
 )
 def test_codes_of_a_host(check, host, found):
     assert codes(check, host) == [code and f"software.{code}" for code in found]
+
+
+def test_the_flavour_does_not_matter_to_a_gpu_of_a_virtual_machine():
+    assert codes("module-flavour", flavoured(NEW, "2901", driver="vfio-pci")) == ["gpu.some-passed-through"]
 
 
 def test_kernel_is_named_with_what_it_has():
