@@ -126,6 +126,8 @@ def _secure_boot(facts: Facts, subject: Subject) -> Finding:
         return subject.passes("Secure Boot on, nvidia module loaded")
     if facts.driver.installed_version is None:
         return subject.skips("software.module-not-installed", "Secure Boot on")
+    if facts.driver.nouveau_loaded or all(gpu.is_passed_through for gpu in on_the_bus(facts)):
+        return subject.skips("software.module-not-awaited", "Secure Boot on")
     return subject.fails("software.secure-boot-rejects", "nvidia module not loaded, Secure Boot on")
 
 
@@ -186,7 +188,7 @@ def _of_libraries(libraries: list[LoaderLibrary]) -> Subject:
     return Subject(check="loader", evidence=tuple(f"{library.source}: {library.path}" for library in libraries))
 
 
-OF_KERNELS = ("kernels", "dkms", "driver", "secure_boot", "system")
+OF_KERNELS = ("kernels", "dkms", "driver", "secure_boot", "system", "pci")
 OF_LOADER = (*(f"library:{name}" for name in LIBRARIES), *(f"python:{name}" for name in LOADED_BY))
 CHECKS = (
     quick_check("module-flavour", "software", module_flavour, ("pci", "driver")),

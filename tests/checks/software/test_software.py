@@ -35,9 +35,12 @@ def kernels(*found, dkms=(), driver=LOADED, secure_boot=None, **more):
     return facts(kernels=found, dkms=dkms, driver=driver, secure_boot=secure_boot, **more)
 
 
-def booted(secure_boot, version):
-    driver = DriverState(installed_version="580.178.04", loaded_version=version)
-    return kernels(RUNNING, driver=driver, secure_boot=secure_boot)
+CARDS = on_bus(p100(0))
+
+
+def booted(secure_boot, version, nouveau=False, pci=CARDS):
+    driver = DriverState(installed_version="580.178.04", loaded_version=version, nouveau_loaded=nouveau)
+    return kernels(RUNNING, driver=driver, secure_boot=secure_boot, pci=pci)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +79,11 @@ def booted(secure_boot, version):
         ("next-boot", kernels(), ["no-kernels-listed"]),
         # No enrolled key signed it.
         ("next-boot", booted(False, None), [None, None]),
+        ("next-boot", booted(True, None), [None, "secure-boot-rejects"]),
+        # It is not why nvidia is not loaded where no GPU waits for it.
+        ("next-boot", booted(True, None, nouveau=True), [None, "module-not-awaited"]),
+        ("next-boot", booted(True, None, pci=()), [None, "module-not-awaited"]),
+        ("next-boot", booted(True, None, pci=(replace(CARDS[0], driver="vfio-pci"),)), [None, "module-not-awaited"]),
     ],
 )
 def test_codes_of_a_host(check, host, found):
