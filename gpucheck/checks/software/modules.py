@@ -88,7 +88,10 @@ def _kernels(facts: Facts, dkms: list[DkmsModule], subject: Subject) -> Finding:
     running = next((kernel for kernel in facts.kernels if kernel.running), newest)
     if facts.driver.loaded_version is None and running.nvidia is None:
         return subject.skips("software.no-module-for-running-kernel")
-    half_built = [module for module in dkms if module.state in ("added", "built")]
+    # An older version than the installed one is what an upgrade left behind.
+    installed = {one.name: one for one in sorted(dkms, key=_version) if one.state == "installed"}
+    half_built = [one for one in dkms if one.state != "installed"]
+    half_built = [one for one in half_built if _version(one) >= _version(installed.get(one.name, one))]
     if newest.nvidia is None and running.nvidia is not None:
         code = "software.kernel-without-module" if newest.headers else "software.kernel-without-headers"
         return subject.warns(code, f"no nvidia module for kernel {newest.release}", kernel=newest.release)
@@ -106,6 +109,10 @@ def _kernels(facts: Facts, dkms: list[DkmsModule], subject: Subject) -> Finding:
     if newest.nvidia is None:
         return subject.skips("software.module-not-found")
     return subject.passes(f"nvidia {newest.nvidia} for kernel {newest.release}")
+
+
+def _version(module: DkmsModule) -> tuple[int, ...]:
+    return tuple(int(number) for number in module.version.split(".") if number.isdecimal())
 
 
 def _changes(facts: Facts) -> bool:

@@ -27,6 +27,8 @@ RUNNING = InstalledKernel(release="5.15.0-97", running=True, headers=True, nvidi
 NEXT = InstalledKernel(release="5.15.0-113", running=False, headers=False)
 OTHER = replace(NEXT, nvidia="570.1")
 ADDED = DkmsModule(name="nvidia", version="580.178.04", state="added")
+INSTALLED = replace(ADDED, state="installed", kernel="5.15.0-97")
+FILES_ADDED = DkmsModule(name="nvidia-fs", version="2.22.3", state="added")
 NEW = {"installed_version": "580.95", "installed_flavour": "proprietary"}
 OVERRIDING = {"source": "LD_LIBRARY_PATH"}
 
@@ -75,6 +77,10 @@ def booted(secure_boot, version, nouveau=False, pci=CARDS):
             kernels(replace(RUNNING, headers=False), dkms=(replace(ADDED, state="installed"),)),
             ["headers-not-installed"],
         ),
+        # What an upgrade left behind in the tree of DKMS (negativo17/nvidia-driver#56) is no module that is missing.
+        ("next-boot", kernels(RUNNING, dkms=(INSTALLED, replace(ADDED, version="550.163.01"))), [None]),
+        ("next-boot", kernels(RUNNING, dkms=(INSTALLED, replace(ADDED, version="1000.1"))), ["dkms-not-installed"]),
+        ("next-boot", kernels(RUNNING, dkms=(INSTALLED, FILES_ADDED)), ["dkms-not-installed"]),
         ("next-boot", kernels(RUNNING, dkms=(DkmsModule(name="zfs", version="2.2", state="added"),)), [None]),
         ("next-boot", kernels(), ["no-kernels-listed"]),
         # No enrolled key signed it.
