@@ -191,7 +191,11 @@ def groups(group, **system):
         (acs, host(tree(down1=REDIRECTING, gpu0=GUEST, gpu1=GUEST)), "gpu.some-passed-through"),
         (acs, host((*tree(down1=REDIRECTING), ELSEWHERE)), "topology.acs-redirects-gpus"),
         ("iommu", groups({"iommu_type": "DMA-FQ"} | GUEST), "gpu.some-passed-through"),
-        ("iommu", host(tree(gpu0={"iommu_type": "DMA-FQ"}, gpu1={"iommu_type": "DMA-FQ"} | GUEST)), "pcie.iommu-one-gpu"),
+        (
+            "iommu",
+            host(tree(gpu0={"iommu_type": "DMA-FQ"}, gpu1={"iommu_type": "DMA-FQ"} | GUEST)),
+            "pcie.iommu-one-gpu",
+        ),
         ("iommu", groups({"iommu_type": "DMA"}, virtual="kvm"), "nvml.set-by-the-host"),
         ("iommu", groups({"iommu_type": "DMA"}, arch="ppc64le"), "pcie.iommu-by-design"),
         ("iommu", groups({"iommu_type": None}), "pcie.iommu-type-unknown"),
