@@ -1,12 +1,15 @@
 """PCIe link: has every GPU trained all the lanes that it and its slot are able to use?
 
-Sources: nvmlDeviceGetCurrPcieLinkWidth, nvmlDeviceGetMaxPcieLinkWidth (minimum of device and system by the header) and
-the generation calls. The current generation is not evaluated here: an idle card lowers it to save power, so it means
-something only while copying.
+Sources: nvmlDeviceGetCurrPcieLinkWidth, nvmlDeviceGetMaxPcieLinkWidth (minimum of device and system by the header, the
+device's alone on some hosts), max_link_width of the GPU and of the port above it in sysfs, and the generation calls.
+The current generation is not evaluated here: an idle card lowers it to save power, so it means something only while
+copying.
 """
 
 from collections.abc import Iterator
 from typing import Any
+
+from msgspec.structs import replace
 
 from gpucheck.checks._case import Case, link_words, observed
 from gpucheck.checks._machine import Machine, link_of
@@ -39,7 +42,9 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
 def _of_gpus(facts: Facts, gpu: Gpu) -> Finding | None:
     devices = {device.bus_id: device for device in facts.pci}
     known = gpu.pcie.width is not None and gpu.pcie.max_width is not None
-    link = gpu.pcie if known else gpu_link(gpu, devices)
+    link, device = gpu.pcie if known else gpu_link(gpu, devices), devices.get(gpu.pci_bus_id)
+    if known and device and device.link.max_width:  # of both ends; NVML's is that of the card alone on some hosts
+        link = replace(link, max_width=min(device.link.max_width, link.max_width or 0))
     if link.width is None or link.max_width is None or not (known or link.width < link.max_width):
         return not_reported(NAME, facts.nvml, gpu, *CALLS, what="PCIe link width")
     subject = about(

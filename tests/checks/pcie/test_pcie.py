@@ -84,6 +84,12 @@ def by_sysfs(width):
     return linked(gpu, pci=(replace(device, link=PcieLink(width=width, max_width=16)),))
 
 
+def in_slot(lanes):
+    """A card with eight of its sixteen lanes, in a slot with so many."""
+    (device,) = on_bus(trained(0, width=8))
+    return linked(trained(0, width=8), pci=(replace(device, link=replace(device.link, max_width=lanes)),))
+
+
 CARD = PciDevice(
     bus_id="0000:05:00.0",
     vendor_id="15b3",
@@ -153,6 +159,10 @@ def groups(group, **system):
     [
         # In a cloud machine x8 of x16 is by design, and the guest does not see the slot.
         (link, linked(p100(0), trained(1, width=8), virtual="kvm"), [None, "nvml.set-by-the-host"]),
+        # NVML reports the lanes of the card as the most, sysfs those of the slot too: an x8 slot has no more.
+        (link, in_slot(8), None),
+        (link, in_slot(16), "pcie.width-reduced"),
+        (link, in_slot(None), "pcie.width-reduced"),
         (link, linked(trained(0, generation=1)), None),  # an idle card lowers its generation
         # Lanes by sysfs count where NVML reports none, and pass nothing.
         (link, by_sysfs(8), "pcie.width-reduced"),
