@@ -159,8 +159,11 @@ def read_libraries(names: Iterable[str], search_path: str) -> tuple[LoaderLibrar
     listing = output(["ldconfig", "-p"]) or output(["/sbin/ldconfig", "-p"])
     if not listing:
         return None
-    found = [*_on_search_path(search_path), *cache_entries(listing)]
-    return tuple(library for library in found if belongs(library.soname, wanted))
+    found: dict[tuple[str, str], LoaderLibrary] = {}  # a file that two paths lead to is one library
+    for library in (*_on_search_path(search_path), *cache_entries(listing)):
+        if belongs(library.soname, wanted):
+            found.setdefault((library.soname, os.path.realpath(library.path)), library)
+    return tuple(found.values())
 
 
 def belongs(soname: str, names: Iterable[str]) -> bool:

@@ -337,6 +337,20 @@ def test_search_path_comes_before_the_cache(tmp_path, monkeypatch):
     )
 
 
+def test_one_file_by_two_paths_is_one_library(monkeypatch, tmp_path):
+    """LD_LIBRARY_PATH has /usr/local/cuda/lib64, as NVIDIA's guide says, and the cache where that leads."""
+    (tmp_path / "targets").mkdir()
+    (tmp_path / "lib64").symlink_to("targets")
+    (tmp_path / "targets/libcudart.so.12").touch()
+    monkeypatch.setattr(
+        of_host, "output", lambda _: f"\tlibcudart.so.12 (libc6,x86-64) => {tmp_path}/targets/libcudart.so.12\n"
+    )
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+
+    (library,) = read_libraries(["libcudart"], f"{tmp_path}/lib64")
+    assert library.source == "LD_LIBRARY_PATH"
+
+
 def test_loader_cache_that_cannot_be_listed_is_not_empty(monkeypatch, tmp_path):
     """A folder on LD_LIBRARY_PATH is only half of what the loader searches."""
     (tmp_path / "libnccl.so.2").touch()
