@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from gpucheck.checks._case import UNDER_LOAD, Case, observed
 from gpucheck.checks._nvml import Reads, gaps_of, gpu_check, not_reported, quick_check, with_gpus
 from gpucheck.knowledge.codes import Subject
@@ -27,6 +29,7 @@ HARDWARE = {
 }
 MPS_SERVER = "nvidia-cuda-mps-server"
 SHOWN = 8
+KEPT_PART = 0.25  # of the memory: the driver reserves less, also in virtual GPUs
 CONFIDENTIAL = "confidential-computing"
 
 
@@ -152,6 +155,12 @@ def processes(facts: Facts, gpu: Gpu, subject: Subject) -> Finding:
         return subject.warns("gpu.processes-running", len(users), 0)
     if container := facts.system.container:
         return subject.skips("gpu.processes-of-the-container", 0, container=container)
+    # A process that hangs while it ends is in no list. Linux uses the memory of a GPU with ATS (Grace Hopper) itself.
+    others = health.addressing_mode == "ats" or health.mig or (health.virtualization or "").startswith("host-")
+    used = health.memory_used_bytes or 0
+    if not health.processes and not others and gpu.memory_bytes and used > KEPT_PART * gpu.memory_bytes:
+        seen = f"{used >> 20} MiB in use by no listed process"
+        return replace(subject, unit=None).warns("gpu.memory-kept", seen, "0 MiB")
     return subject.passes(0)
 
 
@@ -229,6 +238,7 @@ DIVIDED = Reads(("mig",), ("nvmlDeviceGetMigMode",), "MIG mode")
 KEPT = Reads(("persistence",), ("nvmlDeviceGetPersistenceMode",), "persistence mode")
 POWER = Reads(("power_limit_w", "power_default_w"), LIMITS, "power limit")
 LOWERED = (f"WARN more than {TOLERANCE_W:g} W below the default",)
+KEEPERS = (f"WARN above {KEPT_PART:.0%} of the memory in use by no listed process",)
 USERS = Reads(("processes",), PROCESSES, "GPU processes")
 CAUSES = Reads(("clocks_event_reasons",), REASONS, "clock event reasons")
 HOT = (f"WARN at {MARGIN_C} C or less below the hardware's own limit",)
@@ -238,7 +248,16 @@ CHECKS = (
     gpu_check("mig", "software settings", mig, "gpu.no-mig", DIVIDED),
     gpu_check("persistence", "software settings", persistence, "gpu.no-persistence-mode", KEPT),
     gpu_check("power-limit", "hardware settings", power_limit, "gpu.no-power-limit", POWER, unit="W", limits=LOWERED),
-    gpu_check("processes", "software", processes, "gpu.no-process-list", USERS, unit="processes", needs=("system",)),
+    gpu_check(
+        "processes",
+        "software",
+        processes,
+        "gpu.no-process-list",
+        USERS,
+        unit="processes",
+        needs=("system",),
+        limits=KEEPERS,
+    ),
     gpu_check("throttle", "hardware", throttle, "gpu.no-clock-event-reasons", CAUSES, limits=HOT),
     gpu_check("vgpu-license", "software", vgpu_license, "gpu.no-licensed-vgpu"),
     quick_check(CONFIDENTIAL, "software", confidential, ("nvml",)),

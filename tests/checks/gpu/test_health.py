@@ -81,6 +81,8 @@ JOB, DESKTOP = GpuProcess(pid=42, kind="compute", name="python3"), GpuProcess(pi
         ((JOB,), "kubernetes", "gpu.processes-running"),
         # NVML lists those of its own PID namespace only: none is no proof of an idle GPU.
         ((), "kubernetes", "gpu.processes-of-the-container"),
+        # A process that hangs while it ends is in no list and keeps its memory.
+        ((), None, "gpu.memory-kept"),
     ],
 )
 def test_a_gpu_is_busy_with_a_job(users, container, code):
@@ -92,6 +94,20 @@ def test_a_gpu_is_busy_with_a_job(users, container, code):
     assert finding.code == code
     assert {"GPU memory in use: 71680 MiB", "GPU utilization: 97 %"} <= {*finding.evidence}
     assert ("process 42 python3: memory not reported" in finding.evidence) is (JOB in users)
+
+
+@pytest.mark.parametrize(
+    "health",
+    [
+        {"memory_used_bytes": 19 << 30},  # what the driver reserves, and small displays
+        {"memory_used_bytes": None},
+        {"memory_used_bytes": 70 << 30, "addressing_mode": "ats"},  # Linux uses the memory of a GPU of Grace Hopper
+        {"memory_used_bytes": 70 << 30, "mig": True},
+        {"memory_used_bytes": 70 << 30, "virtualization": "host-vgpu"},
+    ],
+)
+def test_memory_in_use_without_a_process_may_be_usual(health):
+    assert codes("processes", facts(nvml=reading(with_health(h100(0), processes=(), **health)))) == [None]
 
 
 OK, NOTHING = (None, "OK", "OK"), (None,) * 3
