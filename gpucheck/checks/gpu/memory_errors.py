@@ -57,16 +57,16 @@ def _current(subject: Subject, health: Health) -> Finding | None:
         return subject.fails("gpu.memory-uncorrected", _errors(uncorrected, "volatile"), 0)
     if health.sram and (uncorrected := health.sram.volatile_uncorrected):
         return subject.fails("gpu.sram-uncorrected", _errors(uncorrected, "volatile"), 0)
+    if health.recovery_action not in (None, "none"):
+        code = RECOVERY.get(health.recovery_action, "gpu.recovery-other")
+        action = of_recovery_action(health.recovery_action)
+        return subject.fails(code, f"recovery action {health.recovery_action}", "none", action=action)
     if health.row_remap and health.row_remap.pending:
         return subject.warns("gpu.row-remap-pending", "row remapping pending")
     if health.repairs_pending:
         return subject.warns("gpu.repair-pending", f"{' and '.join(health.repairs_pending)} repair pending")
     if pages and pages.pending:
         return subject.warns("gpu.page-retirement-pending", "page retirement pending")
-    if health.recovery_action not in (None, "none"):
-        code = RECOVERY.get(health.recovery_action, "gpu.recovery-other")
-        action = of_recovery_action(health.recovery_action)
-        return subject.fails(code, f"recovery action {health.recovery_action}", "none", action=action)
     return None
 
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gpucheck.model import EccCounts, GpuProcess, NvmlGap, RetiredPages
+from gpucheck.model import EccCounts, GpuProcess, NvmlGap, RetiredPages, RowRemap
 from tests.checks.judging import PASS, codes, judge, with_health
 from tests.fakes import SYSTEM, facts
 from tests.machines import h100, reading
@@ -16,6 +16,7 @@ def pages(single, double, *, pending):
 
 
 RETIRED = pages(0, 1, pending=True)
+REMAPPING = RowRemap(corrected=0, uncorrected=1, pending=True, failed=False)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,9 @@ RETIRED = pages(0, 1, pending=True)
         ("memory-errors", {"inforom_valid": True}, None),
         ("memory-errors", {"recovery_action": "reboot"}, "gpu.recovery-reboot"),
         ("memory-errors", {"recovery_action": "of-another-driver"}, "gpu.recovery-other"),
+        # What the driver requires is not hidden by a repair that waits: it may be a reboot.
+        ("memory-errors", {"recovery_action": "reboot", "row_remap": REMAPPING}, "gpu.recovery-reboot"),
+        ("memory-errors", {"recovery_action": "none", "row_remap": REMAPPING}, "gpu.row-remap-pending"),
         ("memory-errors", {"ecc_pending": False}, "gpu.ecc-mode-pending"),
         ("throttle", {"clocks_event_reasons": HOT}, "gpu.hardware-thermal-slowdown"),
         ("throttle", {"clocks_event_reasons": BRAKE}, "gpu.power-brake"),  # which is not cooled away
