@@ -1,11 +1,12 @@
 """Environment: do variables or configuration files left over from earlier tuning change what NCCL and CUDA do?
 
-Sources: the environment of this process, /etc/nccl.conf and ~/.nccl.conf (NAME=VALUE lines, which NCCL reads when the
-variable is not set). What each does: gpucheck/knowledge/environment.yml. CUDA_VISIBLE_DEVICES is evaluated by what it
-hides: inside a scheduler's job it is the job's share, elsewhere every later program loses the GPUs that it omits.
+Sources: the environment of this process, /etc/nccl.conf, ~/.nccl.conf and the file that NCCL_CONF_FILE names
+(NAME=VALUE lines, which NCCL reads when the variable is not set). What each does: gpucheck/knowledge/environment.yml.
+CUDA_VISIBLE_DEVICES is evaluated by what it hides: inside a scheduler's job it is the job's share, elsewhere every
+later program loses the GPUs that it omits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gpucheck.checks._case import Case, observed
 from gpucheck.checks._machine import Machine
@@ -18,6 +19,9 @@ from gpucheck.model.facts import Facts
 NAME = "environment"
 # As a reader writes the path, and as facts do.
 FILES = {"/etc/nccl.conf": "/etc/nccl.conf", "~/.nccl.conf": "{home}/.nccl.conf"}
+CONF_FILE = "NCCL_CONF_FILE"
+# What images of Azure set in /etc/nccl.conf, and the folder of its topology files (Azure/azhpc-images, customizations).
+TOPOLOGY, OF_AZURE, AZURE = "NCCL_TOPO_FILE", ("NCCL_TOPO_FILE", "NCCL_IGNORE_CPU_AFFINITY"), "/opt/microsoft/"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
 
@@ -30,14 +34,20 @@ def _settings(text: str | None) -> dict[str, str]:
 
 def evaluate(facts: Facts) -> Iterator[Finding]:
     """One finding for each variable that changes something, else one for the host."""
-    known = variables()
-    files = {place: _settings(facts.texts[path]) for place, path in FILES.items()}
+    own = _own_file(facts)
+    files = {**FILES, **({own: own} if own.startswith("/") else {})}
     steering = [
-        (place, known[name], value)
-        for place, settings in {"environment": facts.environment, **files}.items()
-        for name, value in settings.items()
-        if name in known and known[name].changes(value)
+        (place, variable, settings[variable.name])
+        for place, settings in {
+            "environment": facts.environment,
+            **{place: _settings(facts.texts[path]) for place, path in files.items()},
+        }.items()
+        for variable in _changing(settings)
     ]
+    unread = own != "" and (own not in files or facts.texts[own] is None)
+    if unread:
+        evidence = (f"environment: {CONF_FILE}={own}",)
+        yield Subject(check=NAME, evidence=evidence).unknown("host.nccl-file-unreadable", path=own)
     for place, variable, value in steering:
         seen, line = f"{variable.name}={value}", f"{place}: {variable.name}={value}"
         subject = Subject(check=NAME, evidence=(line,))
@@ -48,10 +58,21 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     hidden = _hidden(facts)
     if hidden is not None:
         yield hidden
-    if not steering and hidden is None:
+    if not steering and hidden is None and not unread:
         names = ", ".join(sorted(facts.environment)) or "none"
         evidence = (f"variables of CUDA, NCCL and the frameworks that are set: {names}",)
         yield Subject(check=NAME, evidence=evidence).passes("no variable that changes CUDA or NCCL")
+
+
+def _own_file(facts: Facts) -> str:
+    return facts.environment.get(CONF_FILE, "").strip()
+
+
+def _changing(settings: Mapping[str, str]) -> Iterator[Variable]:
+    """The variables that change something in one place, but for what images of Azure set."""
+    azure = OF_AZURE if settings.get(TOPOLOGY, "").startswith(AZURE) else ()
+    known = (variable for variable in variables().values() if variable.name not in azure)
+    return (variable for variable in known if variable.changes(settings.get(variable.name, "")))
 
 
 def _hidden(facts: Facts) -> Finding | None:
@@ -110,15 +131,20 @@ def slows_collectives(m: Machine) -> bool:
 
 
 def _in_force(m: Machine) -> Iterator[tuple[Variable, str]]:
-    for variable in variables().values():
-        value = m.seen.environment.get(variable.name, "")
+    for variable in _changing(m.seen.environment):
         # Without peer-to-peer on any pair there is none to switch off.
         unused = variable.name == "NCCL_P2P_DISABLE" and m.pairs and all(m.access[pair] is False for pair in m.pairs)
-        if variable.changes(value) and not unused:
-            yield variable, value
+        if not unused:
+            yield variable, m.seen.environment[variable.name]
+
+
+def more(facts: Facts) -> Iterator[str]:
+    """Further needs: the GPUs of which CUDA_VISIBLE_DEVICES hides some, and the file of NCCL_CONF_FILE."""
+    if VISIBLE in facts.environment:
+        yield "nvml"
+    if (own := _own_file(facts)).startswith("/"):
+        yield f"text:{own}"
 
 
 NEEDS = ("environment", *(f"text:{path}" for path in FILES.values()))
-CHECK = quick_check(
-    NAME, "software settings", evaluate, NEEDS, more=lambda facts: ("nvml",) if VISIBLE in facts.environment else ()
-)
+CHECK = quick_check(NAME, "software settings", evaluate, NEEDS, more=more)

@@ -8,6 +8,8 @@ from tests.checks.judging import PASS, UNKNOWN, WARN, judge
 from tests.fakes import facts
 from tests.machines import p100, reading
 
+AZURE = "NCCL_IB_PCI_RELAXED_ORDERING=1\nNCCL_TOPO_FILE=/opt/microsoft/ndv5/topo.xml\nNCCL_IGNORE_CPU_AFFINITY=1\n"
+
 
 @pytest.mark.parametrize(
     ("variables", "files", "count"),
@@ -16,6 +18,11 @@ from tests.machines import p100, reading
         ({"NCCL_P2P_DISABLE": "false", "NCCL_NVLS_ENABLE": "off", "NCCL_ALGO": ""}, {}, 1),
         ({"NCCL_P2P_DISABLE": "1", "NCCL_ALGO": "Tree"}, {}, 2),
         ({}, {"/etc/nccl.conf": "# site\nNCCL_IB_DISABLE = 1\nNCCL_DEBUG=WARN\n"}, 1),
+        # As Azure/azhpc-images writes it for machines with eight H100; another topology is a leftover.
+        ({}, {"/etc/nccl.conf": AZURE}, 0),
+        ({}, {"/etc/nccl.conf": AZURE + "NCCL_P2P_DISABLE=1\n"}, 1),
+        ({}, {"/etc/nccl.conf": AZURE.replace("microsoft", "tuning")}, 2),
+        ({"NCCL_CONF_FILE": "/site/nccl.conf"}, {"/site/nccl.conf": "NCCL_P2P_DISABLE=1\n"}, 1),
     ],
 )
 def test_leftover_variables_are_named_with_what_they_do(variables, files, count):
@@ -27,6 +34,13 @@ def test_leftover_variables_are_named_with_what_they_do(variables, files, count)
     assert {f.code for f in complaints} <= {"host.variable-in-file" if files else "host.variable-set"}
     assert all(f.cause == "leftover-environment" for f in complaints)
     assert count or [f.verdict for f in found] == [PASS]
+
+
+@pytest.mark.parametrize("path", ["/root/nccl.conf", "nccl.conf"])
+def test_a_file_of_nccl_that_cannot_be_read_is_unknown(path):
+    (finding,) = judge(environment, facts(environment={"NCCL_CONF_FILE": path}))
+
+    assert (finding.verdict, finding.code) == (UNKNOWN, "host.nccl-file-unreadable")
 
 
 @pytest.mark.parametrize(
