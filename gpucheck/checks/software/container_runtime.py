@@ -23,6 +23,11 @@ DAEMON = f"{DOCKER_FOLDER}/daemon.json"
 CONTAINERD = "/etc/containerd/config.toml"
 # nvidia-ctk 1.18 and newer write a file of their own here, which the main file imports.
 CONTAINERD_PARTS = "/etc/containerd/conf.d"
+NOT_CONFIGURED = {
+    "docker": "software.docker-without-runtime",
+    "containerd": "software.engine-not-configured",
+    "podman": "software.engine-without-cdi",
+}
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 
 
@@ -80,8 +85,7 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         yield subject.unknown("software.docker-config-unreadable", path=DAEMON)
     else:
         engine = "docker" if set(engines) & set(DOCKER) else "containerd" if "containerd.io" in engines else "podman"
-        code = "software.engine-without-cdi" if engine == "podman" else "software.engine-not-configured"
-        yield subject.warns(code, "container engines not configured for NVIDIA GPUs", engine=engine)
+        yield subject.warns(NOT_CONFIGURED[engine], "container engines not configured for NVIDIA GPUs", engine=engine)
 
 
 def _described(daemon: str | None, runtimes: tuple[str, ...] | None) -> str:

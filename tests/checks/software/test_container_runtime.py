@@ -19,12 +19,13 @@ PODMAN = PackageVersion(name="podman", version="5.4.2")
         ((), None, (), SKIP, "no-container-engine"),
         ((DOCKER,), None, (), SKIP, "no-container-toolkit"),
         ((TOOLKIT,), None, (), SKIP, "no-container-engine"),
-        ((DOCKER, TOOLKIT), None, (), WARN, "engine-not-configured"),
+        # --gpus needs no more than the toolkit (NVIDIA/nvidia-docker#1420).
+        ((DOCKER, TOOLKIT), None, (), WARN, "docker-without-runtime"),
         ((PODMAN, TOOLKIT), None, (), WARN, "engine-without-cdi"),
         ((DOCKER, TOOLKIT), '{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}', (), PASS, None),
         ((DOCKER, TOOLKIT), "{}", ("nvidia.yaml",), PASS, None),
         ((DOCKER, TOOLKIT), "{", (), FAIL, "docker-config-invalid"),
-        ((DOCKER, TOOLKIT), "[]", (), WARN, "engine-not-configured"),
+        ((DOCKER, TOOLKIT), "[]", (), WARN, "docker-without-runtime"),
     ],
 )
 def test_an_engine_that_was_never_told_of_the_toolkit_is_named(packages, daemon, cdi, verdict, code):
@@ -57,7 +58,7 @@ CONTAINERD_FILE = {"/etc/containerd/config.toml": '[plugins."io.containerd.cri.v
             PASS,
             None,
         ),
-        ({"packages": (DOCKER, CONTAINERD, TOOLKIT), "files": CONTAINERD_FILE}, WARN, "engine-not-configured"),
+        ({"packages": (DOCKER, CONTAINERD, TOOLKIT), "files": CONTAINERD_FILE}, WARN, "docker-without-runtime"),
     ],
 )
 def test_engines_that_cannot_be_looked_up_are_not_absent(changes, verdict, code):
