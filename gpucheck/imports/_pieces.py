@@ -122,7 +122,7 @@ def _of_lines(kind: Kind, lines: Lines, free: list[bool], whole: _Whole) -> list
     assert kind.line is not None  # noqa: S101 - for the type checker
     places: Iterable[int] = range(len(free))
     if kind.marks:
-        places = _holding(lines.text, (mark for mark in kind.marks if whole.holds(mark)), sum(free))
+        places = _holding(lines.text, (mark for mark in kind.marks if whole.holds(mark)), free)
     at = [i for i in places if free[i] and kind.line(lines.text[i])]
     of: dict[str | None, list[int]] = {None: at} if at else {}
     if lines.hosts:
@@ -132,18 +132,19 @@ def _of_lines(kind: Kind, lines: Lines, free: list[bool], whole: _Whole) -> list
     return [Section(kind, found, host) for host, found in of.items()]
 
 
-def _holding(text: list[str], marks: Iterable[Mark], most: int) -> list[int]:
-    """Indices of the lines that hold one of the marks, in order. most: how many lines there are."""
+def _holding(text: list[str], marks: Iterable[Mark], free: list[bool]) -> list[int]:
+    """Indices of the free lines that hold one of the marks, in order."""
     found: set[int] = set()
+    most = sum(free)
     for mark in marks:
         if len(found) >= most:
             break
         if isinstance(mark, AnyCase):
-            found.update([i for i, line in enumerate(text) if mark in line.lower()])
+            found.update([i for i, line in enumerate(text) if free[i] and mark in line.lower()])
         elif isinstance(mark, str):
-            found.update([i for i, line in enumerate(text) if mark in line])
+            found.update([i for i, line in enumerate(text) if free[i] and mark in line])
         else:
-            found.update([i for i, line in enumerate(text) if mark.search(line)])
+            found.update([i for i, line in enumerate(text) if free[i] and mark.search(line)])
     return sorted(found)
 
 

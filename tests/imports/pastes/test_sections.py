@@ -53,6 +53,18 @@ def test_kernel_lines_between_the_lines_of_a_tool() -> None:
     assert not reading.unread
 
 
+def test_one_line_of_a_kind_below_many_of_another_that_hold_its_words() -> None:
+    """A log of NCCL names CUDA and NCCL versions too, and the line that matters is the last one."""
+    log = [f"ws:42:4{n} [{n}] NCCL INFO cudaDriverVersion 12020" for n in range(8)]
+    timeout = (
+        "[Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=ALLREDUCE) ran for 600450 ms."
+    )
+    reading = read("\n".join([*log, timeout]))
+
+    assert kinds(reading) == ["nccl-log", "cuda-error"]
+    assert not reading.unread
+
+
 @pytest.mark.parametrize("kind", ["p2p-bandwidth-latency-test", "nvbandwidth"])
 def test_a_run_that_was_repeated_is_two_blocks(kind: str) -> None:
     reading = read(f"$ numactl -N 0 ./tool\n{samples()[kind]}$ numactl -N 1 ./tool\n{samples()[kind]}")
