@@ -132,13 +132,32 @@ def framed(lines: Sequence[str], found: Iterable[tuple[int, int]]) -> Iterator[t
     return with_lines_above(lines, found, RULE.match)
 
 
+# What begins another table directly below one of DCGM, whose own have at most two columns: those of nvidia-smi, and by
+# their titles those of DCGM.
+FOREIGN = (
+    r"(?!\s{0,8}(?:\| ?(?:NVIDIA-SMI \d|Processes: )|\|(?:[^|]{0,120}\|){3}|\+(?:[-=]{1,120}\+){3}"
+    r"|\|(?:=+\+){2}=+\|))"
+)
+TITLES = {
+    "health": r"\s{0,8}\| (?:Health Monitor Report|Overall Health:?) {2,}",
+    "nvlink": r"\s{0,8}\|\s{1,4}NvLink Link Status\s{1,4}\||\s{0,8}\| NVLINK Error Counts\b",
+    "diag": r"\s{0,8}Successfully ran diagnostic for group|\s{0,8}\| Diagnostic {3,30}\| Result \|",
+}
+
+
+def _inside(own: str, *patterns: str) -> re.Pattern[str]:
+    """A line of one of the patterns that does not begin a table of another kind."""
+    others = "|".join(title for kind, title in TITLES.items() if kind != own)
+    return regex(rf"^{FOREIGN}(?!{others})(?:{'|'.join(patterns)})")
+
+
 # dcgmi diag as a table, of DCGM 2, 3 and 4.
 DIAG_BEGIN = regex(
-    r"^\s{0,8}Successfully ran diagnostic for group|^\s{0,8}\| Diagnostic {3,30}\| Result |"
+    rf"^(?:{TITLES['diag']})|"
     r"^\s{0,8}[|+]-{3,8} {1,4}(?:Deployment|Integration|Hardware|Stress|Metadata)\b"
 )
 AGAIN = regex(r"^\s{0,8}Successfully ran diagnostic for group")
-DIAG_INSIDE = regex(r"^\s{0,8}(?:\||\+[-=]|Error: unable to establish|Error: Unable to)")
+DIAG_INSIDE = _inside("diag", r"\s{0,8}(?:\||\+[-=]|Error: unable to establish|Error: Unable to)")
 RESULT = regex(r"^(?P<status>Pass|Fail|Warn|Skip|Not Run)\b(?: - (?P<who>.{1,120}))?$", re.IGNORECASE)
 OF_GPU = regex(r"^GPU ?(?P<gpu>\d{1,3}): ?(?P<status>Pass|Fail|Warn|Skip|Not Run)", re.IGNORECASE)
 TEXT = regex(r"^(?:Warning|Error|Info)\b")
@@ -265,8 +284,8 @@ DIAG_JSON = Kind(
 
 
 # dcgmi health --check: what DCGM's background health watches found.
-HEALTH_BEGIN = regex(r"^\s{0,8}\| (?:Health Monitor Report|Overall Health:?) {2,}")
-HEALTH_INSIDE = regex(r"^\s{0,8}(?:\||\+[-=])")
+HEALTH_BEGIN = regex(rf"^(?:{TITLES['health']})")
+HEALTH_INSIDE = _inside("health", r"\s{0,8}(?:\||\+[-=])")
 STATE = regex(r"^(Healthy|Warning|Failure)\b")
 HEALTH_ENTITY = regex(r"^(?:GPU(?: ID)?:? ?)?(\d{1,3})$")
 
@@ -304,14 +323,13 @@ HEALTH = Kind(
 
 
 # dcgmi nvlink: the state of every NVLink (-s) and the error counters of one GPU (-e).
-NVLINK_BEGIN = regex(
-    r"^\s{0,8}\|\s{1,4}NvLink Link Status\s{1,4}\||^\s{0,8}\| NVLINK Error Counts\b|"
-    r"^\s{0,8}gpuId \d{1,3}: [UDX_] [UDX_] "
-)
-NVLINK_INSIDE = regex(
-    r"^\s{0,8}(?:\+[-=]|\||GPUs:|NvSwitches:|Key: Up=U)|^\s{0,12}(?:gpuId|physicalId) \d|"
-    r"^\s{2,16}[UDX_](?: [UDX_]){0,160}\s*$"
-    r"|^\s{1,8}(?:No (?:GPUs|NvSwitches) found|Link Entities:)"
+NVLINK_BEGIN = regex(rf"^(?:{TITLES['nvlink']})|^\s{{0,8}}gpuId \d{{1,3}}: [UDX_] [UDX_] ")
+NVLINK_INSIDE = _inside(
+    "nvlink",
+    r"\s{0,8}(?:\+[-=]|\||GPUs:|NvSwitches:|Key: Up=U)",
+    r"\s{0,12}(?:gpuId|physicalId) \d",
+    r"\s{2,16}[UDX_](?: [UDX_]){0,160}\s*$",
+    r"\s{1,8}(?:No (?:GPUs|NvSwitches) found|Link Entities:)",
 )
 NVLINK_GPU = regex(r"^\s{0,12}gpuId (\d{1,3}):")
 SWITCH = regex(r"^\s{0,12}(?:physicalId \d|NvSwitches:)")

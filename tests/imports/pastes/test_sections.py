@@ -4,7 +4,7 @@ import pytest
 
 from gpucheck import imports
 from gpucheck.model.paste import Reading
-from tests.imports.pastes.reading import read
+from tests.imports.pastes.reading import RAW, read
 from tests.imports.pastes.samples import KERNEL, MATRIX, P2P_SAMPLE, samples
 
 
@@ -63,6 +63,21 @@ def test_one_line_of_a_kind_below_many_of_another_that_hold_its_words() -> None:
 
     assert kinds(reading) == ["nccl-log", "cuda-error"]
     assert not reading.unread
+
+
+TABLES = ("dcgmi-diag-4-all-pass", "dcgmi-health-healthy", "dcgmi-nvlink-12-links")
+
+
+@pytest.mark.parametrize("first", TABLES)
+@pytest.mark.parametrize("second", [*TABLES, "nvidia-smi-table-cut-err", "nvidia-smi-table-k80-r390"])
+def test_a_table_ends_where_that_of_another_tool_begins(first: str, second: str) -> None:
+    """Also without a prompt between them: the GPU that is ERR! in the second was lost in a pass of the first."""
+    alone, both = read(RAW[second]), read(f"{RAW[first].rstrip()}\n{RAW[second]}")
+
+    assert {*kinds(both)} == {*kinds(read(RAW[first])), *kinds(alone)}
+    assert {m.key for part in alone.parts for m in part.messages} <= {
+        m.key for part in both.parts for m in part.messages
+    }
 
 
 @pytest.mark.parametrize("kind", ["p2p-bandwidth-latency-test", "nvbandwidth"])
