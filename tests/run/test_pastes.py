@@ -231,6 +231,17 @@ def test_listing_with_other_bus_ids_is_another_machine():
     assert [(one.code, "other bus ids" in one.evidence[0]) for one in found.split] == [("pastes.other-machine", True)]
 
 
+def test_a_gpu_beyond_those_of_a_run_is_not_lost():
+    """simpleP2P used GPUs 0 and 1 of the machine, and of GPU 3 two NVLinks are down."""
+    links = "GPU 3: Tesla V100-SXM2-32GB (UUID: GPU-3)\n" + "".join(
+        f"\t Link {n}: {'<inactive>' if n in (3, 5) else '25.781 GB/s'}\n" for n in range(6)
+    )
+    found = diagnosis(reading(f"{P2P_SAMPLE}\n$ nvidia-smi nvlink -s -i 3\n{links}"), sources=("a",))
+
+    assert "nvlink-down" in {one.cause for machine in found.machines for one in machine.findings}
+    assert "pastes.other-machine" in {one.code for one in found.findings}
+
+
 def test_bus_ids_by_index_come_from_the_longest_listing():
     long = TABLE_ROW.format(0, "01") + TABLE_ROW.format(1, "41")
 

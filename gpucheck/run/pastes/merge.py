@@ -204,6 +204,9 @@ def _placed(part: Part, machine: Sequence[ObservedGpu], most: int) -> Observatio
         return replace(new, gpus=(only,) * len(machine))
     if not any(found) and have_bus_ids((*machine, *new.gpus)):
         raise OtherMachine("the GPUs have other bus ids than in what was read before: two machines")
+    if not any(found):
+        numbers = ", ".join(map(str, sorted(by_index)))
+        raise OtherMachine(f"GPU {numbers} here, {len(machine)} GPUs in what was read before, which may be a part")
     gpus = zip(found, machine, strict=True)
     return replace(new, gpus=tuple(one or ObservedGpu(bus_id=gpu.bus_id) for one, gpu in gpus))
 
