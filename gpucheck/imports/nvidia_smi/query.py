@@ -163,6 +163,23 @@ def _message(key: str, text: str, bus_id: str | None, lines: Sequence[str], frag
     return Message(key=f"{NAME}.{key}", text=text, line=line, gpu=bus_id)
 
 
+def _text_blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """A section that a GPU has already begins a reading of its own. Those of MIG devices are deeper."""
+    for first, last in spans(lines, TEXT_BEGIN, INSIDE, again=BANNER):
+        seen: dict[str, int] = {}
+        for at in range(first, last + 1):
+            if GPU.match(lines[at]):
+                seen = {}
+            elif SECTIONS.match(lines[at]) and lines[at][:1].isspace():
+                depth = len(lines[at].expandtabs(8)) - len(lines[at].lstrip())
+                name = lines[at].strip().lower().replace("throttle", "event")
+                if seen.get(name) == depth == min(seen.values()):
+                    yield first, at - 1
+                    first, seen = at, {}
+                seen.setdefault(name, depth)
+        yield first, last
+
+
 TEXT = Kind(
     NAME,
     "the output of nvidia-smi -q",
@@ -171,7 +188,7 @@ TEXT = Kind(
         *("NVSMI LOG", "GPU 0", "Mode", "Reasons", "Rows", "Pages", "Readings", "Usage", "Clocks", "Errors", "Info"),
         "Fabric",
     ),
-    blocks=lambda lines: spans(lines, TEXT_BEGIN, INSIDE, again=BANNER),
+    blocks=_text_blocks,
 )
 
 

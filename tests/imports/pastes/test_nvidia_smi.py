@@ -203,6 +203,15 @@ def test_a_paste_gives_the_same_cause_as_a_host_with_the_fault(fault):
     assert accused(found) == {row["cause"]}
 
 
+@pytest.mark.parametrize(
+    ("part", "cause"),
+    [("nvidia-smi-q-remap-pending-part", "row-remap"), ("nvidia-smi-q-reasons-thermal-part", "throttled")],
+)
+def test_a_section_again_below_a_page_is_a_second_reading(part, cause):
+    """The page of an idle GPU, then a section of it under load: the later words were lost."""
+    assert cause in causes(diagnosed(SAMPLES[H200], SAMPLES[part]))
+
+
 def test_a_part_that_names_no_gpu_blames_none_by_index():
     found = diagnosed(SAMPLES["nvidia-smi-q-remap-pending-part"])
     pending = next(one for one in found.findings if one.cause == "row-remap")
