@@ -231,12 +231,32 @@ def test_listing_with_other_bus_ids_is_another_machine():
     assert [(one.code, "other bus ids" in one.evidence[0]) for one in found.split] == [("pastes.other-machine", True)]
 
 
+def links(gpu: int, *down: int) -> str:
+    """Of a V100, as nvidia-smi nvlink -s prints them."""
+    rows = (f"\t Link {n}: {'<inactive>' if n in down else '25.781 GB/s'}\n" for n in range(6))
+    return "".join((f"GPU {gpu}: Tesla V100-SXM2-32GB (UUID: GPU-{gpu})\n", *rows))
+
+
+REASONS = "    Clocks Event Reasons\n        Idle                              : Active\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{P2P_SAMPLE.replace('NVIDIA GeForce RTX 4090', 'Tesla V100-SXM2-32GB')}\n{''.join(links(n, *([3] if n == 5 else [])) for n in range(8))}",  # a run on two of eight
+        f"{REASONS}\n$ nvidia-smi nvlink -s -i 6\n{links(6, *range(6))}",  # nvidia-smi -q -i 6 has no index
+    ],
+)
+def test_links_that_are_down_are_found_whatever_part_of_the_gpus_others_list(text):
+    found = diagnosis(reading(text), sources=("a",))
+
+    assert found.verdict is Verdict.FAIL
+    assert {one.check for one in found.findings if one.verdict is Verdict.FAIL} >= {"nvlink-links"}
+
+
 def test_a_gpu_beyond_those_of_a_run_is_not_lost():
     """simpleP2P used GPUs 0 and 1 of the machine, and of GPU 3 two NVLinks are down."""
-    links = "GPU 3: Tesla V100-SXM2-32GB (UUID: GPU-3)\n" + "".join(
-        f"\t Link {n}: {'<inactive>' if n in (3, 5) else '25.781 GB/s'}\n" for n in range(6)
-    )
-    found = diagnosis(reading(f"{P2P_SAMPLE}\n$ nvidia-smi nvlink -s -i 3\n{links}"), sources=("a",))
+    found = diagnosis(reading(f"{P2P_SAMPLE}\n$ nvidia-smi nvlink -s -i 3\n{links(3, 3, 5)}"), sources=("a",))
 
     assert "nvlink-down" in {one.cause for machine in found.machines for one in machine.findings}
     assert "pastes.other-machine" in {one.code for one in found.findings}

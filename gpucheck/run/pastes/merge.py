@@ -87,6 +87,9 @@ def merged(parts: Sequence[Part], model: str | None = None) -> Merged:
             findings.append(contradiction(place(part), place(against), differing))
         else:
             kept.append((part, new))
+            # Of GPUs that have no place here their NVLinks are in no other evaluation.
+            if isinstance(part.facts.nvml, NvmlReading) and len(part.facts.observed.gpus) > len(seen.gpus):
+                contrary.append(part)
     lists = [part for part in seeing if part.partial and not _is_elsewhere(part, seen)]
     if strange := [part for part in seeing if part.partial and part not in lists]:
         others += strange
@@ -113,9 +116,11 @@ def _facts(seen: Observations, parts: Sequence[Part]) -> Facts:
 def _order(part: Part) -> tuple[bool, bool, int]:
     """The user's own observations come first, listings of a machine's GPUs after the parts that describe a run.
 
-    The most GPUs first among both. A run may have used some of the GPUs only, and ``nvidia-smi -i 3`` lists one.
+    The most GPUs first among both, by their numbers too. A run may have used some of the GPUs only, and ``nvidia-smi -i 3`` lists one.
     """
-    return not part.ranges, not isinstance(part.facts.nvml, NvmlReading), len(part.facts.observed.gpus)
+    indexes = [gpu.index + 1 for gpu in part.facts.gpus] if has_index(part) else []
+    count = max((len(part.facts.observed.gpus), *indexes))
+    return not part.ranges, not isinstance(part.facts.nvml, NvmlReading), count
 
 
 def _by(first: Part, parts: Sequence[Part], most: int) -> Observations:
