@@ -237,14 +237,17 @@ def links(gpu: int, *down: int) -> str:
     return "".join((f"GPU {gpu}: Tesla V100-SXM2-32GB (UUID: GPU-{gpu})\n", *rows))
 
 
+V100S = P2P_SAMPLE.replace("NVIDIA GeForce RTX 4090", "Tesla V100-SXM2-32GB")
+ALL_LINKS = "".join(links(n, *([3] if n == 5 else [])) for n in range(8))
 REASONS = "    Clocks Event Reasons\n        Idle                              : Active\n"
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        f"{P2P_SAMPLE.replace('NVIDIA GeForce RTX 4090', 'Tesla V100-SXM2-32GB')}\n{''.join(links(n, *([3] if n == 5 else [])) for n in range(8))}",  # a run on two of eight
+        f"{V100S}\n{ALL_LINKS}",  # a run on two of eight
         f"{REASONS}\n$ nvidia-smi nvlink -s -i 6\n{links(6, *range(6))}",  # nvidia-smi -q -i 6 has no index
+        "".join((*map(links, range(4)), links(2), links(3, 4))),  # and again, later
     ],
 )
 def test_links_that_are_down_are_found_whatever_part_of_the_gpus_others_list(text):

@@ -305,7 +305,23 @@ def _link_blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
         end = last
         while end > begin and NVLINK_GPU.match(lines[end]):
             end -= 1
-        yield above if above is not None and NVLINK_GPU.match(lines[above]) else begin, end
+        yield from _readings(lines, above if above is not None and NVLINK_GPU.match(lines[above]) else begin, end)
+
+
+def _readings(lines: Sequence[str], first: int, last: int) -> Iterator[tuple[int, int]]:
+    """States or counters of a GPU again are a reading of their own, as of later."""
+    seen: set[tuple[str, str, str]] = set()
+    head, gpu = first, ""
+    for at in range(first, last + 1):
+        if match := NVLINK_GPU.match(lines[at]):
+            head, gpu = at, match[1]
+        elif match := STATE.match(lines[at]) or COUNT.match(lines[at]):
+            key = gpu, match[1], match[2] if match.re is COUNT else ""
+            if key in seen and head > first:
+                yield first, head - 1
+                first, seen = head, set()
+            seen.add(key)
+    yield first, last
 
 
 NVLINK = Kind(

@@ -116,7 +116,8 @@ def _facts(seen: Observations, parts: Sequence[Part]) -> Facts:
 def _order(part: Part) -> tuple[bool, bool, int]:
     """The user's own observations come first, listings of a machine's GPUs after the parts that describe a run.
 
-    The most GPUs first among both, by their numbers too. A run may have used some of the GPUs only, and ``nvidia-smi -i 3`` lists one.
+    The most GPUs first among both, by their numbers too. A run may have used some of the GPUs only, and
+    ``nvidia-smi -i 3`` lists one.
     """
     indexes = [gpu.index + 1 for gpu in part.facts.gpus] if has_index(part) else []
     count = max((len(part.facts.observed.gpus), *indexes))
