@@ -14,6 +14,7 @@ from gpucheck.checks._nvml import not_looked, quick_check
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.tables import Variable, variables
 from gpucheck.model import Finding, Gpu, NvmlFailure
+from gpucheck.model.diagnosis.observations import Collective
 from gpucheck.model.facts import Facts
 
 NAME = "environment"
@@ -115,7 +116,7 @@ def rule(case: Case) -> Iterator[Finding]:
     """Each variable of a program's output that changes something."""
     m = case.machine
     measured = ", ".join(dict.fromkeys(row.op or "a collective" for row in m.measured.collectives))
-    for variable, value in _in_force(m):
+    for variable, value in _in_force(m, *m.measured.collectives):
         lines = (f"{variable.name}={value[:200]}", *((f"measured with it: {measured}",) if measured else ()))
         seen, sure = f"{variable.name}={value[:80]}", "likely" if variable.slows else "possible"
         values = {"variable": variable.name, "effect": variable.effect}
@@ -125,17 +126,18 @@ def rule(case: Case) -> Iterator[Finding]:
         yield observed(NAME).warns("host.gpus-renumbered", f"{VISIBLE}={chosen[:80]}", "not set", variable=VISIBLE)
 
 
-def slows_collectives(m: Machine) -> bool:
+def slows_collectives(m: Machine, row: Collective) -> bool:
     """Whether a variable removes a path, an algorithm or channels."""
-    return any(variable.slows for variable, _ in _in_force(m))
+    return any(variable.slows for variable, _ in _in_force(m, row))
 
 
-def _in_force(m: Machine) -> Iterator[tuple[Variable, str]]:
-    for variable in _changing(m.seen.environment):
+def _in_force(m: Machine, *rows: Collective) -> Iterator[tuple[Variable, str]]:
+    settings = {name: value for row in rows for name, value in row.environment.items()} | m.seen.environment
+    for variable in _changing(settings):
         # Without peer-to-peer on any pair there is none to switch off.
         unused = variable.name == "NCCL_P2P_DISABLE" and m.pairs and all(m.access[pair] is False for pair in m.pairs)
         if not unused:
-            yield variable, m.seen.environment[variable.name]
+            yield variable, settings[variable.name]
 
 
 def more(facts: Facts) -> Iterator[str]:

@@ -68,7 +68,7 @@ def rule(case: Case) -> Iterator[Finding]:
     yield from policy
     for row in m.measured.collectives:
         if row.busbw_gb_s:
-            yield _row(case, row, row.busbw_gb_s, explained=bool(policy) or slows_collectives(m))
+            yield _row(case, row, row.busbw_gb_s, explained=bool(policy) or slows_collectives(m, row))
 
 
 def _is_shm(row: Collective) -> bool:
@@ -79,8 +79,8 @@ def _is_shm(row: Collective) -> bool:
 def _policy(case: Case) -> Iterator[Finding]:
     """NCCL copies through shared memory where plain copies go straight and fast."""
     m = case.machine
-    rows = [row for row in m.measured.collectives if _is_shm(row)]
-    if not rows or slows_collectives(m) or case.has_failed or hang_of(m):
+    rows = [row for row in m.measured.collectives if _is_shm(row) and not slows_collectives(m, row)]
+    if not rows or case.has_failed or hang_of(m):
         return
     pairs = [pair for pair in m.granted_over_pcie if _worth_using(case, pair)]
     if not pairs:

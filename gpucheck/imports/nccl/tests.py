@@ -54,11 +54,12 @@ def imported(
     transport: str | None,
     environment: dict[str, str],
     out_of_bounds: int | None = None,
+    own: dict[str, str] | None = None,
 ) -> Observations:
     """Return the largest message of the run: an average over sizes is meaningless.
 
-    out_of_bounds: number of results that the summary calls wrong. A run on one GPU has no bus bandwidth, only whether
-    results were right.
+    out_of_bounds: number of results that the summary calls wrong. own: variables that the command line sets. A run on
+    one GPU has no bus bandwidth, only whether results were right.
     """
     good = [row for row in rows if row.busbw_gb_s] or [row for row in rows if row.algbw_gb_s and len(ranks) == 1]
     if not good:
@@ -80,6 +81,7 @@ def imported(
         busbw_gb_s=largest.busbw_gb_s or None,
         transport=transport,
         wrong=wrong,
+        environment=own or {},
     )
     return Observations(
         # Ranks of several hosts, or more than one host can have GPUs, are not one machine's GPUs.
@@ -193,7 +195,8 @@ def text_parse(lines: list[str]) -> Part:
         unread.append(left_out(min(numbers.values()), max(numbers.values()), "lines of ranks are missing", ""))
         ranks = []
     environment = leftovers(set_by_environment("\n".join(lines)))
-    seen = imported(rows, ranks, operation_in(text), slowest(VIA.findall(text)), environment, out_of_bounds)
+    own = leftovers([pair for line in lines if COMMAND.search(line) for pair in ON_COMMAND.findall(line[:LONGEST])])
+    seen = imported(rows, ranks, operation_in(text), slowest(VIA.findall(text)), environment, out_of_bounds, own)
     return Part(facts=Facts(observed=seen), ran_on=only_host(rank.host for rank in ranks), unread=tuple(unread))
 
 
@@ -257,6 +260,9 @@ BEGIN = regex(
     r"|^#\s*(?:Collective test starting|Using devices|Rank\s+\d)"
 )
 COMMAND = regex(rf"\b(?:{'|'.join(OPERATIONS)})_perf\b")
+# Before the program, or as mpirun -x and --env take them.
+ON_COMMAND = regex(r"(?<![\w-])((?:NCCL|CUDA)_\w{1,60})=([^\s'\"]{1,200})")
+LONGEST = 4000
 BETWEEN = 2  # lines after a command that are of another program, such as a question for a password
 LOOK_BACK = 12  # lines from a table up to the command that printed it
 HEAD = regex(r"^#\s*(?:nThread|nccl-tests version|Collective test starting)\b|^\s*$")

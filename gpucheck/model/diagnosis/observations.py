@@ -107,7 +107,10 @@ class Hang(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Collective(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One collective's bus bandwidth as nccl-tests defines it. transport: as NCCL names it (``P2P SHM NET NVLS``)."""
+    """One collective's bus bandwidth as nccl-tests defines it. transport: as NCCL names it (``P2P SHM NET NVLS``).
+
+    environment: variables of NCCL and CUDA that its command line set for this run alone.
+    """
 
     op: str | None = None
     ranks: int | None = None
@@ -115,6 +118,7 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     busbw_gb_s: float | None = None
     transport: str | None = None
     wrong: int | None = None
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class UnderLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

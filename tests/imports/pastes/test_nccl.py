@@ -6,10 +6,24 @@ import pytest
 
 from gpucheck.imports.nccl.log import channel_in, records
 from gpucheck.model import Verdict
-from tests.imports.pastes.reading import BANDWIDTH, diagnosed, keys, messages
+from tests.imports.pastes.reading import BANDWIDTH, accused, diagnosed, keys, messages
 
 TABLE = BANDWIDTH["nccl-tests.txt"]
 PLAIN_TABLE = "\n".join(line for line in TABLE.splitlines() if "NCCL" not in line)
+
+
+WARN = Verdict.WARN
+# Eight A100 as through host memory.
+SLOW = "\n".join(
+    [
+        "$ {}",
+        "# nThread 1 nGpus 8 minBytes 4294967296 maxBytes 4294967296 step: 2(factor) validation: 1 graph: 0",
+        *(f"#  Rank  {n} Group  0 Pid 7 on node1 device  {n} [0x{n}7] NVIDIA A100-SXM4-80GB" for n in range(8)),
+        "#       size count type redop root time algbw busbw #wrong time algbw busbw #wrong",
+        "  4294967296    1073741824     float     sum -1 704000 6.1 10.7 0 704000 6.1 10.7 0",
+        "# Out of bounds values : 0 OK",
+    ]
+)
 
 
 def collectives(text):
@@ -68,6 +82,15 @@ def test_several_runs_in_one_text_are_a_collective_each():
     text = f"$ ./build/all_reduce_perf -g 4\n{PLAIN_TABLE}\n$ ./build/reduce_scatter_perf -g 4\n{PLAIN_TABLE}"
 
     assert [row.op for row in collectives(text)] == ["all_reduce", "reduce_scatter"]
+
+
+@pytest.mark.parametrize("command", ["NCCL_P2P_DISABLE=1 ./{}", "mpirun -np 8 -x NCCL_P2P_DISABLE=1 ./{}"])
+def test_a_variable_on_the_command_line_explains_its_own_run_and_no_other(command):
+    run = SLOW.format(command.format("build/all_reduce_perf -g 8"))
+    alone, both = diagnosed(run), diagnosed(run, SLOW.format("./build/all_reduce_perf -g 8"))
+
+    assert (alone.verdict, accused(alone)) == (WARN, {"leftover-environment"})
+    assert "collectives.below-links" in {one.code for one in both.findings if one.verdict is Verdict.FAIL}
 
 
 def test_gpus_of_a_log_on_some_of_the_gpus_do_not_contradict_a_whole_machine():
