@@ -31,6 +31,7 @@ from gpucheck.checks._session import (
     session,
     session_finding,
 )
+from gpucheck.knowledge import generation_of, gpu_by_pci_id
 from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.systems import DMI_FILES, known_system
 from gpucheck.model import (
@@ -74,7 +75,8 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     files = {file.bus_id: file for file in facts.device_files if file.bus_id}
     bad = [*_lost(nvml), *_without_a_handle(refused, missing)]
     present = len(on_bus) - len(hidden)
-    bad += [_missing(one, len(gpus), present, files.get(one.bus_id)) for one in missing[len(refused) :]]
+    version = nvml.driver_version
+    bad += [_missing(one, len(gpus), present, files.get(one.bus_id), version) for one in missing[len(refused) :]]
     bad += _absent(facts, nvml, on_bus.keys() | gpus.keys())
     unseen = sorted(gpus.keys() - {device.bus_id for device in pci})
     passed = Subject(check=NAME, evidence=tuple(map(_sysfs, elsewhere)))
@@ -149,7 +151,7 @@ def _unopened(gap: NvmlGap, device: PciDevice | None, name: str) -> Finding:
     return subject.fails("gpu.not-opened", f"{name}cannot be opened", confidence=confidence, **values)
 
 
-def _missing(device: PciDevice, shown: int, present: int, file: DeviceFile | None) -> Finding:
+def _missing(device: PciDevice, shown: int, present: int, file: DeviceFile | None, version: str | None) -> Finding:
     error = file.error if file else None
     lines = (_sysfs(device), *((f"/dev/{file.name}: {error or 'opened'}",) if file else ()))
     subject = Subject(check=NAME, name=f"gpu:{device.bus_id}", evidence=lines)
@@ -159,6 +161,10 @@ def _missing(device: PciDevice, shown: int, present: int, file: DeviceFile | Non
     if file and error == "ENOENT":
         return subject.fails("gpu.device-file-missing", seen, wanted, file=f"/dev/{file.name}", minor=file.minor)
     confidence: Confidence = "certain" if error in GONE else "likely"
+    model = gpu_by_pci_id(device.device_id) or generation_of(device.device_id)
+    last, branch = model.last_driver_branch if model else None, (version or "").partition(".")[0]
+    if device.driver is None and last and branch.isdecimal() and int(branch) > int(last):
+        return subject.fails("gpu.driver-too-new", seen, wanted, last=last, version=version)
     if device.driver not in (None, "nvidia"):
         return subject.fails("gpu.other-kernel-driver", seen, wanted, confidence=confidence, driver=device.driver)
     return subject.fails("gpu.not-initialized", seen, wanted, confidence=confidence)

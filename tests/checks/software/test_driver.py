@@ -14,6 +14,7 @@ CARDS = on_bus(p100(0), p100(1))
 FILES = {"folders": {"/dev": ("nvidia0", "nvidia1", "nvidiactl")}}
 PASSED_THROUGH = (CARDS[0], msgspec.structs.replace(CARDS[1], driver="vfio-pci"))
 FOR_GUESTS = tuple(msgspec.structs.replace(card, driver="vfio-pci") for card in CARDS)
+KEPLER = msgspec.structs.replace(CARDS[1], device_id="1288", class_id="030000", driver=None)
 PAIR = "pair:0000:03:00.0-0000:04:00.0"
 DOCKER = {"system": msgspec.structs.replace(SYSTEM, container="docker")}
 
@@ -132,6 +133,12 @@ def test_a_gpu_that_is_lost_in_the_middle_of_the_pass_fails(code, subject):
         (inventory_of(p100(0), container="docker"), [None, "session.container-with-some-gpus"]),
         (inventory_of(p100(0), pci=PASSED_THROUGH), [None, "gpu.some-passed-through"]),
         (inventory_of(p100(0)), ["gpu.not-initialized"]),
+        # A Kepler display card next to it: branch 470 was the last for it, and this driver binds it no more.
+        (inventory_of(p100(0), pci=(CARDS[0], KEPLER)), ["gpu.driver-too-new"]),
+        (
+            inventory_of(p100(0), pci=(CARDS[0], msgspec.structs.replace(KEPLER, driver="nvidia"))),
+            ["gpu.not-initialized"],
+        ),
         # NVML alone does not show whether a GPU is missing.
         (inventory_of(p100(0), p100(1), pci=()), ["gpu.pci-devices-hidden"]),
         # Which one of a pair is not guessed.
