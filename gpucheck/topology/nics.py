@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gpucheck.knowledge import pcie_gb_s
+from gpucheck.knowledge import gpu_by_pci_id, pcie_gb_s
 from gpucheck.knowledge.systems import DMI_FILES, KnownSystem, known_system
 from gpucheck.model.diagnosis.observations import NicResult, ObservedNic, Port
 from gpucheck.model.facts import Facts
@@ -121,6 +121,12 @@ def _role(device: RdmaDevice, function: PciDevice, usual: set[str | None], syste
     if not any(port.is_active for port in device.ports):
         return Role("unused", "no port is active")
     return Role("unknown", "no GPU below its PCIe switch, as with cards for storage or management")
+
+
+def may_have_gpudirect(facts: Facts) -> bool:
+    """Whether a GPU of the host may have GPUDirect RDMA: GeForce has none (NVIDIA/gdrcopy#211)."""
+    models = [gpu_by_pci_id(device.device_id) for device in facts.pci if device.is_nvidia_gpu]
+    return not models or not all(model is not None and model.cls == "geforce" for model in models)
 
 
 def below_one_switch(a: PciDevice, b: PciDevice) -> bool:

@@ -14,7 +14,7 @@ from gpucheck.checks.network._cards import about, cards
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding
 from gpucheck.model.facts import Facts
-from gpucheck.topology.nics import AMAZON, NEEDS, Card, cards_of_gpus
+from gpucheck.topology.nics import AMAZON, NEEDS, Card, cards_of_gpus, may_have_gpudirect
 
 NAME = "nic-access"
 LIBRARY, PROVIDERS = "libibverbs", "/etc/libibverbs.d"
@@ -107,13 +107,18 @@ def gpudirect(facts: Facts) -> Iterator[Finding]:
     Source: modules of /proc/modules, flavor of the NVIDIA module, version of the kernel. One of two ways is enough:
     nvidia_peermem, which needs an RDMA stack with the peer memory interface, or DMA-BUF, which needs the open modules
     and Linux 5.12 (NVIDIA's GPUDirect RDMA documentation; kernels of EL 8 have parts of it, which their version does
-    not show). Whether a transfer works is shown by a job alone: NCCL logs GDRDMA for the channels that use it.
+    not show). GeForce has neither. The driver of EFA outside Linux may have a way of its own to closed modules
+    (amzn/amzn-drivers#282). Only a job shows whether a transfer works: NCCL logs GDRDMA for channels that use it.
     """
     found, none = cards(GPUDIRECT, facts)
     if none is not None:
         yield none
         return
+    if not may_have_gpudirect(facts):
+        yield Subject(check=GPUDIRECT).skips("network.gpudirect-geforce")
+        return
     driver, modules = facts.driver, facts.texts[MODULES]
+    efa = all(card.pci.vendor_id == AMAZON for card in found)
     release = RELEASE.match(facts.system.kernel)
     kernel = (int(release[1]), int(release[2])) if release else None
     peer = PEER_MEMORY.search(modules or "")
@@ -125,14 +130,14 @@ def gpudirect(facts: Facts) -> Iterator[Finding]:
     host = Subject(check=GPUDIRECT, evidence=evidence)
     if driver.loaded_version is None:
         yield host.unknown("network.gpudirect-without-driver", because_of="driver")
-    elif peer:
+    elif peer and not efa:
         yield host.passes(peer[1])
     elif driver.loaded_flavour == "open" and kernel is not None and kernel >= DMA_BUF:
         if all(kernel >= WITH_DMA_BUF.get(card.pci.driver or "", (NEVER, 0)) for card in found):
             yield host.passes("DMA-BUF")
         else:
             yield host.unknown("network.gpudirect-unknown")
-    elif modules is None or (driver.loaded_flavour == "open" and WITH_BACKPORTS in facts.system.kernel):
+    elif modules is None or efa or (driver.loaded_flavour == "open" and WITH_BACKPORTS in facts.system.kernel):
         yield host.unknown("network.gpudirect-unknown")
     elif driver.loaded_flavour == "open":
         yield host.warns("network.gpudirect-kernel", facts.system.kernel, "Linux 5.12")

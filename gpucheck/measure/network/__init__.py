@@ -30,7 +30,7 @@ from gpucheck.model.host.network import PortCounters, RdmaDevice, RdmaPort
 from gpucheck.model.network import NetworkReport, NicMeasurement, Transferred
 from gpucheck.processes.capture import completed
 from gpucheck.processes.signals import Cut
-from gpucheck.topology.nics import AMAZON, LEAST_MTU, below_one_switch, cards_of_gpus, expected
+from gpucheck.topology.nics import AMAZON, LEAST_MTU, below_one_switch, cards_of_gpus, expected, may_have_gpudirect
 from gpucheck.topology.nics import NEEDS as CARDS
 
 CHECK = "nic-bandwidth"
@@ -406,6 +406,8 @@ def _memories(
 
 
 def _ways(facts: Facts) -> tuple[str, ...]:
+    if not may_have_gpudirect(facts):
+        return ()
     peer = re.search(r"^nvidia_peermem ", facts.texts[MODULES] or "", re.MULTILINE)
     return ("peermem",) * bool(peer) + ("dma-buf",) * (facts.driver.loaded_flavour == "open")
 

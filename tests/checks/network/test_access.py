@@ -111,5 +111,30 @@ def test_dma_buf_of_another_driver_of_the_cards_is_not_known():
     assert (finding.verdict, finding.code) == (UNKNOWN, "network.gpudirect-unknown")
 
 
+@pytest.mark.parametrize("driver", [OPEN, CLOSED])
+@pytest.mark.parametrize("modules", [OTHERS, PEER])
+def test_geforce_has_no_gpudirect_with_any_module(driver, modules):
+    """NVIDIA/gdrcopy#211 and #206: cards for data centers and workstations have it only."""
+    found = host(card(), card(), driver=driver, files={"/proc/modules": modules})
+    pci = tuple(replace(one, device_id="2684") if one.is_nvidia_gpu else one for one in found.pci)
+
+    (finding,) = judge("gpudirect", replace(found, pci=pci))
+
+    assert (finding.verdict, finding.code) == (SKIP, "network.gpudirect-geforce")
+
+
+@pytest.mark.parametrize(
+    ("driver", "modules", "verdict"), [(CLOSED, OTHERS, UNKNOWN), (CLOSED, PEER, UNKNOWN), (OPEN, OTHERS, PASS)]
+)
+def test_efa_may_have_a_way_of_its_own(driver, modules, verdict):
+    """amzn/amzn-drivers#282: Amazon's driver pins memory of closed modules itself; with new kernels it cannot."""
+    system = replace(SYSTEM, kernel="6.8.0-60-generic")
+    found = replace(of_amazon(), driver=driver, system=system, texts=host(files={"/proc/modules": modules}).texts)
+
+    (finding,) = judge("gpudirect", found)
+
+    assert finding.verdict == verdict
+
+
 def test_without_cards_nothing_is_asked_for():
     assert [finding.verdict for finding in judge("gpudirect", host())] == [SKIP]
