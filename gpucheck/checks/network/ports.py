@@ -33,6 +33,7 @@ class Seen(NamedTuple):
     """One port, as a host or a tool shows it. kind: what ports that can be compared have in common; None: none can.
 
     card: equal for the ports of one card. used: it carries traffic of GPUs; what a tool printed may be a spare port.
+    gpus: of those, the ones below its switch. place: what it has in common with ports of other boards of its product.
     """
 
     device: str
@@ -42,6 +43,8 @@ class Seen(NamedTuple):
     card: str | None
     model: str | None = None
     used: bool = True
+    gpus: tuple[str, ...] = ()
+    place: tuple[object, ...] = ()
 
     def judged(self, verdict: Verdict, code: str, seen: str | None = None, wanted: str | None = None) -> Finding:
         return self.subject.finding(verdict, code, seen, wanted, device=self.device, port=self.port.number)
@@ -61,6 +64,8 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
             (card.product, port.number),
             card.slot,
             card.device.model,
+            gpus=card.gpus,
+            place=(card.model, card.pci.bus_id.rpartition(".")[2], port.number),
         )
         for card in found
         for port in card.device.ports
@@ -168,17 +173,27 @@ def _differing(every: list[Seen]) -> Iterator[Finding]:
             if not slower and _has_few_lanes(one):
                 rate = f"{one.port.rate_gbit_s:g} Gb/s"
                 yield one.judged(Verdict.WARN, "network.port-few-lanes", rate, f"{QDR_GBIT_S:g} Gb/s or more")
-        elif one.used and up and one.port.state is None:
+        elif one.used and (up or _is_only_board(one, every)) and one.port.state is None:
             yield one.judged(Verdict.UNKNOWN, "network.port-state-unknown")
         elif one.used and up:
             code = "network.port-not-configured" if _is_linked(one.port) else "network.port-down"
             yield one.judged(_sure(len(up)), code, one.port.state, "active")
         elif _is_linked(one.port):
             yield one.judged(Verdict.WARN, "network.port-without-manager", one.port.state, "active")
+        elif _is_only_board(one, every):
+            yield one.judged(Verdict.WARN, "network.port-odd", one.port.state)
         elif not one.used and one.port.state is not None:
             odd = len(equals) >= PRINTED and len(up) == len(equals) and not _is_spare(one, every)
             code = "network.port-odd" if odd else "network.port-unused"
             yield one.judged(Verdict.WARN if odd else Verdict.UNKNOWN, code, one.port.state)
+
+
+def _is_only_board(one: Seen, every: list[Seen]) -> bool:
+    """A spare part of another board has no equal here. Its GPUs have no other active port; the rest are all active."""
+    same = [other for other in every if other.place == one.place and other is not one]
+    near = (other for other in every if other.port.is_active and not {*other.gpus}.isdisjoint(one.gpus))
+    lone = bool(one.gpus) and not any(other.kind == one.kind for other in same) and not any(near)
+    return lone and len(same) >= PRINTED and all(other.port.is_active for other in same)
 
 
 def _has_few_lanes(one: Seen) -> bool:

@@ -60,6 +60,20 @@ def test_a_card_without_a_board_is_unknown_where_its_equals_have_one():
     assert judged(no_driver_has_one) == [(FAIL, "network.port-down", "nic:0000:34:00.0")]
 
 
+def test_a_replaced_card_of_another_board_that_is_down_is_named():
+    """A spare part of the same product may have another PSID: it is equal to no other card."""
+    other = card(DOWN, board="MT_0000000838")
+    same_switch = host(*ALIKE)
+    spare = facts(
+        pci=(*same_switch.pci, nic(2, "mlx5_3", path=same_switch.pci[2].path, bus_id="0000:25:00.0")),
+        rdma=named([*ALIKE, other]),
+    )
+
+    assert judged(host(*ALIKE, other)) == [(WARN, "network.port-odd", "nic:0000:34:00.0")]
+    assert [verdict for verdict, *_ in judged(spare)] == [PASS]
+    assert [verdict for verdict, *_ in judged(host(*ALIKE, card(port(rate_gbit_s=200.0), board="other")))] == [PASS]
+
+
 def test_a_host_without_any_active_port_is_one_unknown():
     """It may not be connected yet, or its leaf switch may be off: the host alone does not show which."""
     assert judged(host(card(DOWN), card(DOWN), card(DOWN))) == [(UNKNOWN, "network.no-port-active", "host")]
