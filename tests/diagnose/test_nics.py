@@ -6,8 +6,11 @@ import pytest
 
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.document import read
+from gpucheck.diagnose.rules.nics import of_nccl
 from gpucheck.foreign.documents import DocumentProblem
 from gpucheck.model import Verdict
+from gpucheck.model.diagnosis.observations import ObservedNic
+from gpucheck.model.network import NicMeasurement
 
 GEN5 = {"gen": 5, "width": 16, "max_gen": 5, "max_width": 16}
 
@@ -106,3 +109,22 @@ def test_latency(us, verdict):
 def test_a_result_of_a_card_that_is_not_listed_is_refused():
     with pytest.raises(DocumentProblem, match="card 1 is measured, but nics has 1"):
         judged(cards(1), [(0, 1, 40.0, {})])
+
+
+@pytest.mark.parametrize(
+    ("values", "codes"),
+    [
+        ((20.0, 20.0, 20.0, 20.0), [None]),
+        ((20.0, 20.0, 20.0, 8.0), ["nic.nccl-slow-card"]),
+        ((2.0, 2.0, 2.0, 2.0), ["nic.nccl-low"] * 4),
+        ((2.0,), ["nic.nccl-low"]),
+    ],
+)
+def test_cards_that_are_all_slow_with_nccl_do_not_vouch_for_each_other(values, codes):
+    nics = [ObservedNic(name=f"mlx5_{n}", product="MT4129") for n in range(len(values))]
+    rows = [
+        NicMeasurement(client=nic.name, server=nic.name, operation="all_reduce", value=value, expected_gb_s=24.0)
+        for nic, value in zip(nics, values, strict=True)
+    ]
+
+    assert [one.code for one in of_nccl(rows, nics, frozenset())] == codes

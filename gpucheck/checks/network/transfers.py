@@ -15,7 +15,7 @@ from gpucheck.model.facts import Facts
 from gpucheck.model.network import REDUCED, NicMeasurement
 
 NAME, NCCL = "nic-bandwidth", "nic-nccl"
-# NCCL has no published floor: of three equal cards the median counts; without them nothing is claimed below LITTLE.
+# NCCL has no published floor: of three equal cards the median counts. Below LITTLE of the limit nothing is claimed.
 EQUALS, LITTLE, FAR = 3, 0.5, 0.75
 
 
@@ -41,7 +41,7 @@ def nccl(facts: Facts) -> Iterator[Finding]:
     Source: gpucheck network --nccl: NCCL with no other way between the two GPUs, once for each card; its log names card
     and memory.
     FAIL for wrong elements. WARN below three quarters of the median of three equal cards, and if it copies through host
-    memory although a GPU is below the switch of the card. UNKNOWN without a result, or if it is low and none is equal.
+    memory although a GPU is below the switch of the card. UNKNOWN without a result, or below half of the limit.
     """
     moved = facts.transferred
     rows = [row for row in moved.results if row.operation == REDUCED]
@@ -71,7 +71,7 @@ def _of_row(
         yield subject.unknown("nic.nccl-unknown", "no result", device=nic.name, reason=row.note)
     elif usual is not None and row.value < FAR * usual:
         yield subject.warns("nic.nccl-slow-card", row.value, round(usual, 2), device=nic.name)
-    elif usual is None and row.value < LITTLE * (row.expected_gb_s or 0.0):
+    elif row.value < LITTLE * (row.expected_gb_s or 0.0):
         yield subject.unknown("nic.nccl-low", row.value, row.expected_gb_s, device=nic.name)
     elif nic.name in direct and row.memory == "host":
         yield subject.warns("nic.nccl-without-gpudirect", "host memory", "GPUDirect", device=nic.name)
