@@ -80,13 +80,14 @@ def state(ports: Ports, every: Sequence[Ports], virtual: str | bool | None, *, g
         return ports.subject.passes(ports.up)
     if ports.up >= ports.wanted:
         return _mode(ports) or ports.subject.passes(ports.up)
-    if ports.up == 0 and ports.bridged:
+    dark = bool(virtual) and gpus > 1 and not any(one.up for one in every)
+    if ports.up == 0 and ports.bridged and not (dark and ports.listed and _is_sold_bridged(ports.name)):
         return ports.subject.skips("nvlink.no-bridge", 0, ports.wanted)
     if ports.up == 0 and gpus == 1:
         return ports.subject.skips("nvlink.one-gpu", 0, ports=ports.listed)
-    if ports.up == 0 and virtual and not any(other.up for other in others):
+    if dark:
         if ports.listed:  # seen on a guest that was to have them, and had them after a reboot (azhpc-images#443)
-            return ports.subject.skips("nvlink.guest-without-active", 0, ports=ports.listed, virtual=virtual)
+            return ports.subject.unknown("nvlink.guest-without-active", 0, ports=ports.listed, virtual=virtual)
         return ports.subject.skips("nvlink.guest-without-nvlink", 0, virtual=virtual)
     if ports.asleep and ports.up + len(ports.asleep) >= ports.wanted:
         return ports.subject.warns("nvlink.links-asleep", ports.up, ports.wanted, asleep=ports.asleep)
@@ -209,13 +210,13 @@ def _by_design(m: Machine) -> Iterator[Finding]:
         for i in range(m.count)
         if m.gpu(i).nvlinks.active == 0 and (n := m.models[i]) and n.nvlink and n.nvlink.bridge
     ]
-    if bare and not (m.count == 2 and _is_sold_bridged(m)):
+    if bare and not (m.count == 2 and _is_sold_bridged(m.gpu(0).model or "")):
         subject = observed(COUNTED, "host" if len(bare) > 1 else m.gpu_label(bare[0]), unit="links")
         yield subject.explains("links.bridge-missing", 0)
 
 
-def _is_sold_bridged(m: Machine) -> bool:
-    return "NVL" in (m.gpu(0).model or "")
+def _is_sold_bridged(model: str) -> bool:
+    return "NVL" in model
 
 
 def _uneven(m: Machine) -> Iterator[Finding]:
@@ -251,7 +252,7 @@ def _no_nvlink(m: Machine) -> Iterator[Finding]:
     fastest = max((rate for pair in m.pairs for rate in m.one_way(pair)), default=0.0)
     if product and not product.bridge and fastest <= FASTEST_SLOT:
         yield _unused(m, copied=bool(fastest))
-    elif m.count == 2 and _is_sold_bridged(m):
+    elif m.count == 2 and _is_sold_bridged(m.gpu(0).model or ""):
         yield _fewer(m, "nvlink-missing", [(0, 1)], 0, product.links if product else 0)
 
 

@@ -8,7 +8,7 @@ from gpucheck.checks._machine import Machine
 from gpucheck.checks.nvlink import links as nvlink
 from gpucheck.model import DEFECT, NvmlGap
 from gpucheck.model.diagnosis.observations import NvLinkCount, Observations, ObservedGpu, ObservedHost
-from tests.checks.judging import FAIL, PASS, SKIP, codes, judge
+from tests.checks.judging import FAIL, PASS, SKIP, UNKNOWN, codes, judge
 from tests.fakes import SYSTEM, facts
 from tests.machines import h100, p100, reading
 
@@ -81,7 +81,8 @@ LIMITED = [with_links(h100(n), 12, ports=12) for n in range(2)]
         *[(host(refused(*NONE, code=3), virtual, OFF), ["nvlink.switched-off"]) for virtual in GUEST],
         (host(refused(*NONE, code=3), "kvm"), ["nvlink.guest-without-nvlink"] * 4),
         (host(refused(*DARK, code=3), "kvm"), ["nvlink.guest-without-active"] * 4),
-        (host(reading(*BRIDGED), "microsoft"), ["nvlink.no-bridge"] * 2),
+        (host(reading(*BRIDGED), "microsoft"), ["nvlink.guest-without-active"] * 2),
+        (host(reading(*BRIDGED)), ["nvlink.no-bridge"] * 2),
         (host(reading(*L40S)), ["nvlink.no-nvlink"]),
         # On bare metal; certain needs ports that NVML reports inactive.
         (host(missing(*NONE)), ["nvlink.none-listed"] * 4),
@@ -120,6 +121,13 @@ def test_a_link_between_two_gpus_that_is_down_is_one_finding(up, far_end, subjec
 
     named = (finding.subject.partition(":") for finding in found)
     assert subjects == {f"{kind}:{'-'.join(number[i] for i in ids.split('-'))}" for kind, _, ids in named}
+
+
+def test_a_guest_whose_links_are_all_inactive_is_not_known_to_be_healthy():
+    """They may be off by intent, or not set up: the finding says both, so it is no SKIP."""
+    found = judge(nvlink, host(refused(*DARK, code=3), "kvm"))
+
+    assert {one.verdict for one in found} == {UNKNOWN}
 
 
 def test_inactive_link_of_a_guest_is_certain_where_a_peer_has_all_its_links():
