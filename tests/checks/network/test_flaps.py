@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpucheck.host.kernel_log import ABOUT_GPUS
 from gpucheck.model import KernelLine, KernelLog
 from tests.checks.judging import PASS, SKIP, UNKNOWN, WARN, judge
 from tests.checks.network.cards import card, host, port
@@ -67,6 +68,8 @@ def test_forms_of_the_drivers(line):
     lines = tuple(KernelLine(text=line.format(state), seconds=seconds) for seconds, state in words)
 
     found = judged([], kernel_log=KernelLog(lines=lines, source="/dev/kmsg"))
+
+    assert all(ABOUT_GPUS.search(one.text) for one in lines)  # the reader of a live host keeps them
 
     assert found == [(WARN, "nic:0000:24:00.0")] if "Port:" not in line else [(PASS, "host")]
 
