@@ -7,7 +7,7 @@ all ports, or those whose link returned have other indexes in use (NVIDIA/nccl#2
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from gpucheck.checks._nvml import quick_check
@@ -16,7 +16,7 @@ from gpucheck.knowledge.codes import Subject
 from gpucheck.model import Finding
 from gpucheck.model.facts import Facts
 from gpucheck.model.finding import Alternative
-from gpucheck.model.host.network import RdmaPort
+from gpucheck.model.host.network import RdmaDevice, RdmaPort
 from gpucheck.topology.nics import AMAZON, NEEDS, Card, groups_of, roles, variables
 
 NAME = "nic-address"
@@ -74,6 +74,15 @@ def _of_equals(same: list[tuple[Card, RdmaPort]]) -> Iterator[Finding]:
         for (card, port), value in zip(same, values, strict=True):
             if value not in (None, usual, ROUTED):
                 yield about(NAME, card).warns(code, value, usual, device=card.device.name, port=port.number)
+
+
+def of_printed(devices: Iterable[RdmaDevice]) -> Iterator[Finding]:
+    """Ports that a tool printed as active InfiniBand without a LID. EFA, with GUIDs of zeros, has none."""
+    for device in devices:
+        for port in device.ports if device.card is None or device.card.removeprefix("0x").strip("0:") else ():
+            if port.is_active and port.link_layer == "infiniband" and port.lid is not None and port.lid not in LIDS:
+                subject, values = Subject(check=NAME, name=f"nic:{device.name}"), {"device": device.name}
+                yield subject.unknown("network.lid-printed", f"LID 0x{port.lid:x}", "a LID", port=port.number, **values)
 
 
 def _of_index(value: str, every: list[tuple[Card, RdmaPort]]) -> Iterator[Finding]:

@@ -53,17 +53,29 @@ FIELDS = {
     **dict.fromkeys(("system image guid", "sys_image_guid"), "card"),
     **dict.fromkeys(("physical state", "phys state", "phys_state"), "physical"),
     **dict.fromkeys(("link layer", "link_layer"), "link_layer"),
+    **dict.fromkeys(("base lid", "port_lid"), "lid"),
     "state": "state",
     "rate": "rate",
+    # ibv_devinfo -v: 4X (2), then 100.0 Gbps (128).
+    "active_width": "width",
+    "active_speed": "speed",
 }
+LID = regex(r"^(0x[0-9a-f]{1,4}|\d{1,5})$")
 
 
 def _with(port: RdmaPort, field: str, value: str) -> RdmaPort:
     if field == "rate":
         match = NUMBER.match(value)
         return replace(port, rate_gbit_s=float(match[1]) if match else None)
+    if field == "lid":
+        return replace(port, lid=int(value, 0)) if LID.match(value) else port
     match = STATE.match(value)
     return replace(port, **{field: match[1].lower()}) if match else port
+
+
+def _times(width: str, speed: str) -> str:
+    lanes, each = NUMBER.match(width), NUMBER.match(speed)
+    return f"{float(lanes[1]) * float(each[1]):g}" if lanes and each else ""
 
 
 def kind(name: str, title: str, hint: str, card: re.Pattern[str], port: re.Pattern[str], inside: str) -> Kind:
@@ -82,9 +94,12 @@ def kind(name: str, title: str, hint: str, card: re.Pattern[str], port: re.Patte
                 continue
             label, _, value = (text.strip() for text in line.partition(":"))
             field = FIELDS.get(label.lower())
-            if field in ("model", "card"):
+            if field in ("model", "card", "width"):
                 values[field] = value[:60]
-            elif field and found and found[-1].device == device:
+                continue
+            if field == "speed":
+                field, value = "rate", _times(values.get("width", ""), value)
+            if field and found and found[-1].device == device:
                 found[-1] = found[-1]._replace(port=_with(found[-1].port, field, value))
         whole = {one.device for one in found} - {one.device for one in found if one.port.state is None}
         cut = sorted(named - whole)
@@ -124,7 +139,7 @@ IBV_DEVINFO = kind(
     r"^\s{0,48}(?:transport|fw_ver|node_guid|sys_image_guid|vendor_id|vendor_part_id|hw_ver|board_id|phys_port_cnt|"
     r"port|Device ports|state|"
     r"max_\w{2,40}|active_\w{3,10}|sm_lid|port_\w{3,20}|link_layer|phys_state|page_size_cap|device_cap\w{0,20}|local_ca_\w{3,20}|"
-    r"atomic_cap|\w{3,30}_caps?|odp_caps|hca_core_clock|GID\[|\w{2,30}_(?:count|len|supported|mask|delay|lid|lmc|sl|timeout))"
+    r"atomic_cap|\w{3,30}_caps?|odp_caps|hca_core_clock|GID\[|\w{2,30}_(?:count|len|supported|mask|delay|lid|lmc|sl|timeout|cntr|reply))"
     r"\s{0,4}:|^\s{8,60}[A-Z][A-Z0-9_]{4,40}\s*$|^\s{0,48}GID\[",
 )
 

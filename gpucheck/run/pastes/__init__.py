@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from gpucheck.checks import all_checks
 from gpucheck.checks.kernel import log as kernel_log
+from gpucheck.checks.network import address as nic_address
 from gpucheck.checks.network import counters as nic_counters
 from gpucheck.checks.network import ports as nic_ports
 from gpucheck.checks.nvlink import fabric
@@ -172,7 +173,7 @@ def _answer(found: Merged, name: str | None, sources: tuple[str, ...]) -> Diagno
         findings = [one for one in findings if one.code != NOT_MEASURED]  # nor was it meant to be
     findings += kernel_log.of_log(log, (gpu.bus_id for gpu in seen.gpus if gpu.bus_id)) if log else ()
     findings += of_messages(message for part in parts for message in part.messages)
-    findings += nic_ports.of_printed(found.facts.rdma or ())
+    findings += (*nic_ports.of_printed(found.facts.rdma or ()), *nic_address.of_printed(found.facts.rdma or ()))
     findings += nic_counters.of_printed(one for part in parts for one in part.facts.counters or ())
     findings += state
     # Where no bus id was given, the subject is GPU and its position. A part of a table has the driver's own numbers.

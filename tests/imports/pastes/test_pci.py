@@ -1,6 +1,9 @@
 """lspci, DCGM, fabric manager, module errors and RDMA ports: what the corpus does not say."""
 
 import json
+import re
+
+import pytest
 
 from gpucheck.imports.pci.lspci import nodes
 from gpucheck.model import Verdict
@@ -149,6 +152,41 @@ def test_dcgm_health_with_a_failure():
 
 def port_codes(text):
     return [finding.code for finding in diagnosed(text).findings if finding.check == "nic-ports"]
+
+
+DEVINFO = (
+    "hca_id:\tmlx5_{n}\n\tsys_image_guid:\t\t\t946d:ae03:008b:df5{n}\n\tvendor_part_id:\t\t\t4129\n\t\tport:\t1\n"
+    "\t\t\tstate:\t\t\tPORT_ACTIVE (4)\n\t\t\tport_lid:\t\t{lid}\n\t\t\tlink_layer:\t\tInfiniBand\n"
+    "\t\t\tbad_pkey_cntr:\t\t0x0\n\t\t\tinit_type_reply:\t0\n"
+    "\t\t\tactive_width:\t\t{width}\n\t\t\tactive_speed:\t\t{speed}\n\t\t\tphys_state:\t\tLINK_UP (5)\n"
+)
+NDR = {"lid": 5, "width": "4X (2)", "speed": "100.0 Gbps (128)"}
+
+
+@pytest.mark.parametrize(
+    ("every", "last", "codes"),
+    [
+        (NDR, {}, [None]),
+        (NDR, {"width": "1X (1)"}, ["network.port-slower"]),
+        (NDR, {"speed": "25.0 Gbps (32)"}, ["network.port-slower"]),
+        (NDR | {"width": "1X (1)", "speed": "25.0 Gbps (32)"}, {}, ["network.port-few-lanes"] * 4),
+        (NDR | {"speed": "invalid speed (256)"}, {}, [None]),
+    ],
+)
+def test_width_and_speed_of_ibv_devinfo_are_the_rate(every, last, codes):
+    text = "".join(DEVINFO.format(n=n, **every | (last if n == 3 else {})) for n in range(4))
+
+    assert port_codes(text) == codes
+
+
+@pytest.mark.parametrize(("lid", "verdict"), [("0", Verdict.UNKNOWN), ("65535", Verdict.UNKNOWN), ("7", Verdict.PASS)])
+def test_a_port_without_lid_is_no_pass(lid, verdict):
+    """EFA has none: its link layer is another, or its GUIDs are zeros."""
+    text = "".join(DEVINFO.format(n=n, **NDR | {"lid": lid}) for n in range(2))
+
+    assert diagnosed(text).verdict is verdict
+    assert diagnosed(text.replace("InfiniBand", "Ethernet")).verdict is Verdict.PASS
+    assert diagnosed(re.sub("946d:.*", "0000:0000:0000:0000", text)).verdict is Verdict.PASS
 
 
 def test_one_port_of_eight_is_slower():
