@@ -147,7 +147,7 @@ IBV_DEVINFO = kind(
 # rdma link (iproute2) and ibdev2netdev: one line for each port.
 LINK = regex(
     r"^\s{0,12}(?:link |\d{1,3}/\d{1,3}: )(?P<name>[\w.-]{1,60})/(?P<port>\d{1,3}):? "
-    r".{0,200}?\bstate (?P<state>[A-Z_]{2,20})\b"
+    r"(?:.{0,100}?\blid (?P<lid>\d{1,5})\b)?.{0,200}?\bstate (?P<state>[A-Z_]{2,20})\b"
     r"(?:.{0,100}?\bphysical_state (?P<physical>[A-Z_]{2,30}))?"
 )
 NETDEV = regex(
@@ -156,22 +156,37 @@ NETDEV = regex(
 )
 
 
+IPOIB = {"Up": "active", "Down": "down"}
+
+
 def rdma_link_parse(lines: list[str]) -> Part | None:
     found = [
-        (match["name"], match["port"], match["state"].lower(), (match["physical"] or "").lower() or None)
+        (match["name"], match["port"], match["state"].lower(), (match["physical"] or "").lower() or None, match["lid"])
         for match in filter(None, map(LINK.match, lines))
     ]
     known = {row[:2] for row in found}
     # ibdev2netdev prints the state of the interface, which an IPoIB interface does not have; with -v also the port's.
     found += [
-        (match["name"], match["port"], (match["own"] or {"Up": "active"}.get(match["state"], "down")).lower(), None)
+        (
+            match["name"],
+            match["port"],
+            (match["own"] or {"Up": "active"}.get(match["state"], "down")).lower(),
+            None,
+            None,
+        )
         for match in filter(None, map(NETDEV.match, lines))
         if (match["name"], match["port"]) not in known
     ]
+    # Only InfiniBand has a LID here.
     ports = [
-        Port(name, RdmaPort(number=int(port), state=state, physical=physical)) for name, port, state, physical in found
+        Port(name, replace(_port_of(lid), number=int(port), state=state, physical=physical))
+        for name, port, state, physical, lid in found
     ]
     return part_of(ports) if ports else None
+
+
+def _port_of(lid: str | None) -> RdmaPort:
+    return RdmaPort(number=0, lid=int(lid), link_layer="infiniband") if lid else RdmaPort(number=0)
 
 
 RDMA_LINK = Kind(
@@ -273,10 +288,15 @@ LINKS_INSIDE = regex(
     r"Digital|CDR|(?:Operational|Supported|Troubleshooting|Tool|Module|Physical)[\w ]{1,40}Info)|"
     r"\s{8,60}\d{3,7}base|\s{0,24}-{4,}|-E- )"
 )
+QDR_GBIT_S = 40.0  # of four lanes; mlxlink knows cards from ConnectX-4 on, which have no slower InfiniBand
 LANES = {"SDR": 2.5, "DDR": 5, "QDR": 10, "FDR10": 10, "FDR": 14, "EDR": 25, "HDR": 50, "NDR": 100, "XDR": 200}
 SPEED = regex(r"^(?:(\d{1,7})Mb/s|(\d{1,4})(?:GbE|G\b|G_)|IB-([A-Z]{3}(?:10)?)\b)")
 FIRST = regex(r"^(-?\d{1,4}(?:\.\d{1,4})?)")
 RANGE = regex(r"\[-?[\d.]{1,8}\.\.(\d{1,4}(?:\.\d{1,3})?)\]")
+# Of each lane, with the limits that the module states; copper cables report zeros.
+DECIMAL = r"-?\d{1,5}(?:\.\d{1,4})?"
+BY_LANE = regex(rf"^({DECIMAL}(?:,{DECIMAL}){{0,15}}) \[({DECIMAL})\.\.({DECIMAL})\]$")
+OF_LANES = ("rx power current [dbm]", "tx power current [dbm]", "bias current [ma]")
 COUNTERS = {
     "effective physical errors": "effective_physical_errors",
     "symbol errors": "symbol_errors",
@@ -366,9 +386,27 @@ def _messages(link: Link) -> Iterator[Message]:
     if now and alarm and float(now[1]) >= float(alarm[1]) > 0:
         text = f"{of}module at {now[1]} C, high alarm at {alarm[1]} C"
         yield Message(key="nic-link.module-hot", text=text, line=link.line)
+    if link.values.get("state", "").lower() == "active":
+        yield from _of_lanes(link, of)
     advice = link.values.get("recommendation", "No issue")
     if not advice.startswith(("No issue", "N/A")):
         yield Message(key="nic-link.recommendation", text=f"{of}{advice}", line=link.line)
+
+
+def _of_lanes(link: Link, of: str) -> Iterator[Message]:
+    """Lanes of an active link: of InfiniBand too few, or too few within the limits of the module."""
+    width = link.values.get("width", "")
+    lanes, rate = FIRST.match(width), _rate(link.values.get("speed", ""), width)
+    if link.values.get("speed", "").startswith("IB-") and rate is not None and rate < QDR_GBIT_S:
+        yield Message(key="nic-link.few-lanes", text=f"{of}{rate:g} Gb/s with {width}", line=link.line)
+    for name in OF_LANES:
+        found = BY_LANE.match(link.values.get(name, ""))
+        if found is None or lanes is None or found[2] == found[3]:
+            continue
+        inside = [float(found[2]) <= float(value) <= float(found[3]) for value in found[1].split(",")]
+        if sum(inside) < min(len(inside), int(float(lanes[1]))):
+            text = f"{of}{name}: {found[0]}"
+            yield Message(key="nic-link.module-outside", text=text, line=link.line)
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -189,6 +189,54 @@ def test_a_port_without_lid_is_no_pass(lid, verdict):
     assert diagnosed(re.sub("946d:.*", "0000:0000:0000:0000", text)).verdict is Verdict.PASS
 
 
+# mlxlink -m of an optical module, GitHub file 53278399928, and of a copper cable, GitHub file 58145501009.
+MLXLINK = """Operational Info
+----------------
+State                              : {state}
+Physical state                     : LinkUp
+Speed                              : {speed}
+Width                              : {width}
+
+Module Info
+-----------
+Temperature [C]                    : 54 [-5..75]
+Rx Power Current [dBm]             : {rx}
+Identifier                         : OSFP
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({}, set()),
+        ({"rx": "1.886,1.989,2.281,-12.1 [-10.41..6]"}, {"nic-link.module-outside"}),
+        # Half of the lanes are in use; light of a peer that is off; passive copper; what is not reported.
+        ({"rx": "1.886,1.989,-40,-40 [-10.41..6]", "width": "2x"}, set()),
+        ({"rx": "-40,-40,-40,-40 [-10.41..6]", "state": "Polling"}, set()),
+        ({"rx": "0,0,0,0 [0..0]"}, set()),
+        ({"rx": "N/A"}, set()),
+        ({"speed": "IB-SDR"}, {"nic-link.few-lanes"}),
+        ({"speed": "IB-EDR", "width": "1x"}, {"nic-link.few-lanes"}),
+        ({"speed": "IB-NDR", "width": "1x"}, set()),
+        ({"speed": "25G", "width": "1x"}, set()),
+    ],
+)
+def test_a_link_as_mlxlink_prints_it(changes, found):
+    usual = {"state": "Active", "speed": "IB-NDR", "width": "4x", "rx": "1.886,1.989,2.281,1.976 [-10.41..6]"}
+
+    assert keys(MLXLINK.format(**usual | changes)) == found
+
+
+@pytest.mark.parametrize(("lid", "verdict"), [("35", Verdict.PASS), ("65535", Verdict.UNKNOWN)])
+def test_the_lid_of_rdma_link(lid, verdict):
+    """Format: openshift/sriov-network-operator#635."""
+    line = (
+        "link mlx5_{}/1 subnet_prefix fe80:0000:0000:0000 lid {} sm_lid 1 lmc 0 state ACTIVE physical_state LINK_UP\n"
+    )
+
+    assert diagnosed(line.format(0, 3) + line.format(2, lid)).verdict is verdict
+
+
 def test_one_port_of_eight_is_slower():
     ports = "".join(
         f"CA 'mlx5_{i}'\n\tCA type: MT4129\n\tSystem image GUID: 0x58a2e103001b25{i:02}\n\tPort 1:\n\t\tState: Active\n"
