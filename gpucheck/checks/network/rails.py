@@ -44,8 +44,9 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     without = [below for below in switches if below not in with_rdma]
     evidence = tuple(_line(gpus, nics) for gpus, nics in switches)
     host = Subject(check=NAME, evidence=evidence)
+    few = _too_few(host, system, cards) if facts.system.container is None else None
     if len(with_rdma) < USUAL or len(without) * FEW > len(with_rdma):
-        yield host.skips("network.no-card-per-switch", f"{len(with_rdma)} of {len(switches)} switches")
+        yield few or host.skips("network.no-card-per-switch", f"{len(with_rdma)} of {len(switches)} switches")
         return
     products = {_product(nic) for _, nics in with_rdma for nic in nics if nic.infiniband_names}
     for gpus, nics in without:
@@ -61,7 +62,7 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
             subject = msgspec.structs.replace(host, name=f"gpu:{gpu.bus_id}", unit="RDMA devices")
             yield subject.warns("network.gpu-with-fewer-cards", count, usual, switch=gpu.path[1])
     if not without and not fewer:
-        yield host.passes(f"a network card below each of {len(switches)} switches")
+        yield few or host.passes(f"a network card below each of {len(switches)} switches")
 
 
 def _fewer(switches: list[Below]) -> list[tuple[list[PciDevice], int, int]]:
@@ -72,6 +73,16 @@ def _fewer(switches: list[Below]) -> list[tuple[list[PciDevice], int, int]]:
     # A storage card below some of the switches makes more than one of them differ, but not one by less and one by more.
     moved = sum(counts) == usual * len(counts) and times == len(counts) - 2
     return few if len(few) == 1 and times >= FEW and (times == len(counts) - 1 or moved) else []
+
+
+def _too_few(host: Subject, system: KnownSystem | None, cards: Iterable[PciDevice]) -> Finding | None:
+    """Where the switches do not show which cards are missing, of a system whose number of cards is known."""
+    own = [one for one in cards if system is not None and system.has(one.vendor_id, one.device_id)]
+    count = sum(len(one.infiniband_names) for one in own)
+    if system is None or system.chosen or not 0 < count < system.count:
+        return None
+    mixed = any(system.stores(one.vendor_id, one.device_id) for one in own)
+    return None if mixed else host.warns("network.cards-missing", count, system.count, system=system.name)
 
 
 def _of_known(system: KnownSystem | None, facts: Facts) -> Finding | None:

@@ -114,6 +114,22 @@ def test_on_grace_a_missing_card_is_named_where_the_system_is_known():
     assert codes(rails, three) == ["network.no-card-per-switch"]
 
 
+ORACLE = {"/sys/class/dmi/id/chassis_asset_tag": "OracleCloud.com"}
+DGX = {"/sys/class/dmi/id/sys_vendor": "NVIDIA", "/sys/class/dmi/id/product_name": "DGXH100"}
+
+
+def test_of_a_known_system_cards_that_several_gpus_lack_are_named():
+    """BM.GPU.H100.8: eight cards with two functions each. On a DGX some cards of the product are for storage."""
+    cards = [nic(n, f"mlx5_{n}{f}", function=f) for n in range(8) for f in (0, 1)]
+    whole, pairs = (*map(gpu, range(8)), *cards), (*map(gpu, range(8)), *cards[:12], cards[12], cards[14])
+    half, missing = (*map(gpu, range(8)), *cards[:8]), ["network.cards-missing"]
+
+    assert codes(rails, facts(pci=whole, files=ORACLE)) == [None]
+    assert codes(rails, facts(pci=pairs, files=ORACLE)) == codes(rails, facts(pci=half, files=ORACLE)) == missing
+    assert codes(rails, facts(pci=pairs, files=ORACLE, system=CONTAINER)) == codes(rails, facts(pci=pairs)) == [None]
+    assert codes(rails, facts(pci=half, files=DGX)) == ["network.no-card-per-switch"]
+
+
 @pytest.mark.parametrize(
     ("nodes", "system", "code"),
     [
