@@ -53,6 +53,7 @@ def test_cards_are_chosen_by_name_or_bus_id(run):
     [
         (("--simulate", "no-gpu"), 3, "nic.no-active-card"),
         ((*H100, "--fault", "nic-down:nic=2", "--nics", "mlx5_2"), 3, "nic.port-not-active"),
+        ((*H100, "--fault", "nic-down:nic=2"), 3, "nic.port-not-active"),
         (("--simulate", "l40s-x4", "--gpu-memory", "yes"), 0, "nic.no-gpu-near"),
     ],
 )

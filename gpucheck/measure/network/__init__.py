@@ -30,7 +30,15 @@ from gpucheck.model.host.network import PortCounters, RdmaDevice, RdmaPort
 from gpucheck.model.network import NetworkReport, NicMeasurement, Transferred
 from gpucheck.processes.capture import completed
 from gpucheck.processes.signals import Cut
-from gpucheck.topology.nics import AMAZON, LEAST_MTU, below_one_switch, cards_of_gpus, expected, may_have_gpudirect
+from gpucheck.topology.nics import (
+    AMAZON,
+    LEAST_MTU,
+    Card,
+    below_one_switch,
+    cards_of_gpus,
+    expected,
+    may_have_gpudirect,
+)
 from gpucheck.topology.nics import NEEDS as CARDS
 
 CHECK = "nic-bandwidth"
@@ -292,7 +300,8 @@ def _chosen(facts: Facts, options: NetworkOptions) -> tuple[tuple[Nic, ...], lis
             there = ", ".join(f"{name} ({functions[name].bus_id})" if name in functions else name for name in every)
             finding = Subject(check=CHECK).unknown("nic.not-there", f"--nics {word}", there=there or "none")
             raise Unmeasurable(finding, usage=True)
-    of_gpus = [card.device.name for card in cards_of_gpus(facts)]
+    cards = cards_of_gpus(facts)
+    of_gpus = [card.device.name for card in cards]
     named = [ids.get(word, word) for word in options.nics] or of_gpus or [n for n in every if not every[n].is_virtual]
     chosen: list[Nic] = []
     findings: list[Finding] = []
@@ -304,10 +313,17 @@ def _chosen(facts: Facts, options: NetworkOptions) -> tuple[tuple[Nic, ...], lis
             findings.append(subject.skips("nic.card-is-efa", device=name))
         elif port is not None:
             chosen.append(_nic(every[name], port, function, facts))
-        elif options.nics:
+        elif options.nics or name in _only_cards(cards):
             number = every[name].ports[0].number if every[name].ports else 1
             findings.append(subject.unknown("nic.port-not-active", device=name, port=number))
     return tuple(chosen), findings
+
+
+def _only_cards(cards: Sequence[Card]) -> set[str]:
+    """Return cards without an active port whose GPUs have no other, while other GPUs have one."""
+    up = [card for card in cards if any(port.is_active for port in card.device.ports)]
+    used = {place for card in up for place in (card.slot, *card.gpus)}
+    return {card.device.name for card in cards if up and used.isdisjoint((card.slot, *card.gpus))}
 
 
 def _nic(device: RdmaDevice, port: RdmaPort, function: PciDevice | None, facts: Facts) -> Nic:
