@@ -22,6 +22,13 @@ GROUPS = {
         *(f"rx_prio{n}_{what}" for n in PRIORITIES for what in ("discard", "discards", "buf_discard", "cong_discard")),
     }),
 }  # fmt: skip
+# Errors of another link on the way, of a policy, of the module or of the PCIe slot: where a tool printed some, its text
+# is no evidence of a healthy port.
+ELSEWHERE = frozenset({
+    "port_rcv_remote_physical_errors", "excessive_buffer_overrun_errors", "port_rcv_constraint_errors",
+    "port_xmit_constraint_errors", "rx_errors", "tx_errors", "rx_pci_signal_integrity", "tx_pci_signal_integrity",
+    "outbound_pci_buffer_overflow", "module_bus_stuck", "module_high_temp", "module_bad_shorted",
+})  # fmt: skip
 # Microseconds in which the other end, or this one, had the link paused.
 PAUSED = frozenset(
     f"{way}_{of}_pause_duration" for way in ("rx", "tx") for of in ("global", *(f"prio{n}" for n in PRIORITIES))

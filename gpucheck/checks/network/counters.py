@@ -16,7 +16,15 @@ from gpucheck.checks._nvml import quick_check
 from gpucheck.checks.kernel._events import Outage, outages
 from gpucheck.checks.network._cards import about, cards
 from gpucheck.knowledge.codes import Subject, would_show
-from gpucheck.knowledge.port_counters import BITS_PER_ERROR, CEILINGS, DROPS_PER_S, GROUPS, PAUSED, PAUSED_SHARE
+from gpucheck.knowledge.port_counters import (
+    BITS_PER_ERROR,
+    CEILINGS,
+    DROPS_PER_S,
+    ELSEWHERE,
+    GROUPS,
+    PAUSED,
+    PAUSED_SHARE,
+)
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.facts import Facts
 from gpucheck.model.host.network import PortCounters
@@ -173,6 +181,11 @@ def of_printed(every: Iterable[PortCounters]) -> Iterator[Finding]:
             elif above:
                 totals += above
                 causes[cause] = None
+        totals += [
+            f"{port}: {name} {every_series[name][-1]}"
+            for name in sorted(ELSEWHERE & {*every_series})
+            if every_series[name][-1]
+        ]
     if totals:
         more = [f"and {len(totals) - MOST_SHOWN} more"] if len(totals) > MOST_SHOWN else []
         subject = Subject(check=NAME, evidence=(*totals[:MOST_SHOWN], *more))

@@ -204,3 +204,28 @@ def test_a_card_of_which_the_port_is_cut_off_is_not_left_out(lines):
 
     assert diagnosed(IBSTAT.format("mlx5_0") + IBSTAT.format("mlx5_1")).verdict is Verdict.PASS
     assert diagnosed(IBSTAT.format("mlx5_0") + second).verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("SymbolErrorCounter:..............0\nPortRcvRemotePhysicalErrors:.....0\n", Verdict.PASS),
+        ("SymbolErrorCounter:..............0\nPortRcvRemotePhysicalErrors:.....500\n", Verdict.UNKNOWN),
+        ("SymbolErrorCounter:..............0\nExcessiveBufferOverrunErrors:....15\n", Verdict.UNKNOWN),
+    ],
+)
+def test_counters_of_errors_elsewhere_are_no_pass(text, verdict):
+    """They accuse no link: the damage was on the way, or the policy of a partition dropped packets."""
+    found = diagnosed(f"# Port counters: Lid 5 port 1 (CapMask: 0x5300)\nPortSelect:......................1\n{text}")
+
+    assert found.verdict is verdict
+    assert all(one.cause is None for one in found.findings)
+
+
+@pytest.mark.parametrize("name", ["rx_pci_signal_integrity", "module_bad_shorted"])
+def test_errors_of_the_module_or_the_slot_are_no_pass(name):
+    """Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst of Linux."""
+    text = f"$ ethtool -S eth0\nNIC statistics:\n     link_down_events_phy: 0\n     {name}: {{}}\n"
+
+    assert diagnosed(text.format(0)).verdict is Verdict.PASS
+    assert diagnosed(text.format(3)).verdict is Verdict.UNKNOWN
