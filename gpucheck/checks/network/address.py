@@ -106,14 +106,19 @@ ALTERNATIVES = (
 
 
 class Choice(NamedTuple):
-    """What the value states. names: without their ports."""
+    """What the value states. names: of devices, each with a port, empty for all of its ports."""
 
-    names: tuple[str, ...]
+    names: tuple[tuple[str, str], ...]
     excludes: bool
     exact: bool
 
-    def takes(self, device: str) -> bool:
-        return any(self.fits(name, device) for name in self.names) is not self.excludes
+    def takes(self, device: RdmaDevice) -> bool:
+        """Whether NCCL opens a port of it; it leaves out those that are not active, where others are."""
+        numbers = [str(port.number) for port in device.ports if port.is_active] or [""]
+        return any(self._names(device.name, number) is not self.excludes for number in numbers)
+
+    def _names(self, device: str, number: str) -> bool:
+        return any(self.fits(name, device) and (not number or port in ("", number)) for name, port in self.names)
 
     def fits(self, name: str, device: str) -> bool:
         return device == name if self.exact else device.startswith(name)
@@ -125,7 +130,8 @@ def choice_of(value: str) -> Choice:
     excludes = text.startswith("^")
     text = text.removeprefix("^")
     exact = text.startswith("=")
-    names = tuple(name for entry in text.removeprefix("=").split(",") if (name := entry.partition(":")[0].strip()))
+    entries = (entry.split(":") for entry in text.removeprefix("=").split(","))
+    names = tuple((name.strip(), "".join(more[:1]).strip()) for name, *more in entries if name.strip())
     return Choice(names, excludes or not names, exact)
 
 
@@ -150,8 +156,8 @@ def choice(facts: Facts) -> Iterator[Finding]:
     choice = choice_of(value)
     own = [card.device.name for card in found if any(port.is_active for port in card.device.ports)]
     every = [device.name for device in facts.rdma]
-    taken = [name for name in every if choice.takes(name)]
-    unknown = [name for name in choice.names if not any(choice.fits(name, device) for device in every)]
+    taken = [device.name for device in facts.rdma if choice.takes(device)]
+    unknown = [name for name, _ in choice.names if not any(choice.fits(name, device) for device in every)]
     wanted = variables(found)[0].partition("=")[2] if own else "none"
     used = roles(facts)
     shown = [f"{name} ({used[name].name})" if name in used else name for name in taken]

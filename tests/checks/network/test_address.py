@@ -1,6 +1,7 @@
 """Addresses of ports: one that differs from its equals is named, what a site chose for all is not; NCCL_IB_HCA."""
 
 import pytest
+from msgspec.structs import replace
 
 from gpucheck.checks.network import address
 from tests.checks.judging import PASS, SKIP, WARN, judge
@@ -117,6 +118,26 @@ def test_a_port_that_is_down_is_not_asked_for():
     found = host(card(), card(), card(DOWN), environment={"NCCL_IB_HCA": "=mlx5_0,mlx5_1"})
 
     assert [finding.code for finding in judge("nic-choice", found)] == [None]
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ("=mlx5_0:1,mlx5_1:1", None),
+        ("=mlx5_0,mlx5_1", None),
+        ("^mlx5_0:2,mlx5_1:2", None),
+        ("=mlx5_0:2,mlx5_1:2", "network.choice-leaves-out"),
+        ("=mlx5_0:1,mlx5_1:2", "network.choice-leaves-out"),
+        ("^mlx5_0:1", "network.choice-leaves-out"),
+    ],
+)
+def test_a_port_of_the_value_is_the_one_that_jobs_use(value, code):
+    """NCCL compares the number too, and takes active ports only; without one it falls back to sockets."""
+    two = card(port(), replace(DOWN, number=2))
+
+    (finding,) = judge("nic-choice", host(two, two, environment={"NCCL_IB_HCA": value}))
+
+    assert finding.code == code
 
 
 def test_without_the_variable_nccl_chooses():
