@@ -46,6 +46,7 @@ NAMED_GPU = re.compile(rf"(?:NVRM: (?:Xid \(|GPU (?:at )?|The NVIDIA v?GPU )(?:P
 NAMED_SWITCH = re.compile(rf"\bnvidia-nvswitch(?:\d{{0,3}}: SXid \(PCI:| ){BUS}")
 NAMED_BY_DRIVER = re.compile(rf"\b(?P<driver>[a-z][\w-]{{1,30}}) {BUS}: ")
 NETWORK = {"mlx5_core", "mlx4_core", "bnxt_en"}
+CARD = "network card"
 MAY_MATTER = {"nvidia", "nvidia-nvswitch", "nouveau", "pcieport", "pci", "vfio-pci", "device"}
 
 
@@ -269,7 +270,8 @@ class Event(NamedTuple):
 class Machine(Struct, frozen=True):
     """Which PCI functions matter, by bus id; of a pasted log only those that it names.
 
-    above: what is below each port (``GPU 0000:3b:00.0``). complete: there is nothing else that matters.
+    above: what is below each port (``GPU 0000:3b:00.0``), network cards only where nothing else is.
+    complete: there is nothing else that matters.
     """
 
     gpus: frozenset[str] = frozenset()
@@ -320,8 +322,13 @@ def _understood(message: LogMessage, machine: Machine) -> tuple[str | None, Even
                 if match := _pattern(pattern).search(message.text):
                     if row.verdict == "note":
                         return row.key, None
-                    return row.key, _message(row, bus_id(match.groupdict().get("bus")), message, machine)
+                    return row.key, _message(row, _bus(match.groupdict().get("bus"), machine), message, machine)
     return None, None
+
+
+def _bus(text: str | None, machine: Machine) -> str | None:
+    """The first port of some boards has the number of the host bridge of others."""
+    return text.lower() if text and text.lower() in machine.above else bus_id(text)
 
 
 def _coded(code: Code, kind: str, message: LogMessage) -> Event:
@@ -332,7 +339,7 @@ def _coded(code: Code, kind: str, message: LogMessage) -> Event:
 def _message(row: KernelMessage, bus: str | None, message: LogMessage, machine: Machine) -> Event | None:
     values = {"message": row.key, "meaning": row.why}
     meaning = Meaning(row.verdict, row.says, "kernel.known-message", values, row.steps, row.cause, row.confidence)
-    subject, place = "host", ""
+    subject, place, after = "host", "", follows(row.key)
     if row.about == "gpu" and bus:
         subject = f"gpu:{bus}"
     elif row.about == "switch" and bus:
@@ -357,6 +364,9 @@ def _message(row: KernelMessage, bus: str | None, message: LogMessage, machine: 
         elif bus in machine.above:
             place = bus
             meaning = meaning._replace(summary=f"{row.says} at PCIe port {bus}, above {', '.join(machine.above[bus])}")
+            if machine.above[bus][0].startswith(CARD):
+                after, cause = frozenset(), "pcie-errors" if row.cause == "gpu-lost" else row.cause
+                meaning = meaning._replace(verdict="warn", cause=cause)
         elif machine.complete or bus in machine.others or another:
             return None
         else:
@@ -368,7 +378,6 @@ def _message(row: KernelMessage, bus: str | None, message: LogMessage, machine: 
                 values={**values, "device": bus},
                 confidence="possible",
             )
-    after = follows(row.key)
     return Event(row.key, subject, message, meaning, after, place, row.about == "gpu" or subject.startswith("gpu:"))
 
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from gpucheck.checks._nvml import quick_check
 from gpucheck.checks.kernel._events import (
     BUS,
+    CARD,
     RANK,
     Event,
     LogMessage,
@@ -57,6 +58,9 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
         for device in devices:
             for port in device.path:
                 above[port] = (*above.get(port, ()), f"{kind} {device.bus_id}")
+    cards = [device for device in facts.pci if device.is_network_card and device.infiniband_names]
+    for port in {port for card in cards for port in card.path} - {*above}:
+        above[port] = tuple(f"{CARD} {card.bus_id}" for card in cards if port in card.path)
     of_gpus, of_switches = (frozenset(device.bus_id for device in devices) for devices in (gpus, switches))
     return _findings(facts.kernel_log, Machine(of_gpus, of_switches, above=above, complete=True))
 

@@ -1,6 +1,7 @@
 """The kernel log: lines that indicate trouble, their causes and their consequences."""
 
 import pytest
+from msgspec.structs import replace
 
 from gpucheck.checks.kernel import log as check
 from gpucheck.model import KernelLog, PciDevice
@@ -56,6 +57,47 @@ def test_a_port_above_a_gpu_fails_and_names_both(line, cause):
 
     assert (finding.verdict, finding.cause, finding.subject) == (FAIL, cause, "link:0000:3a:01.0")
     assert f"at PCIe port {PORT}, above GPU 0000:3b:00.0" in finding.seen
+
+
+NIC_PORT = "0000:00:00.0"  # a root port of GB10, though elsewhere it is the host bridge
+CARD = PciDevice(
+    bus_id="0000:01:00.0",
+    vendor_id="15b3",
+    device_id="1021",
+    class_id="020000",
+    path=(NIC_PORT,),
+    infiniband_names=("rocep1s0f0",),
+)
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        (f"pcieport {NIC_PORT}: AER: Corrected error message received from {NIC_PORT}", "pcie-errors"),
+        (f"pcieport {NIC_PORT}: pciehp: Slot(4): Link Down", "pcie-errors"),
+        # DGX Spark whose ConnectX-7 left the bus (GitHub file 55093692004).
+        (f"pci {NIC_PORT}: broken device, retraining non-functional downstream link", "pcie-link-downgraded"),
+    ],
+)
+def test_a_port_above_a_network_card_is_a_warning(line, cause):
+    """Its GPUs work; jobs on several hosts do not. A port of an adapter without RDMA is another device's."""
+    log = kernel_log(line)
+
+    (finding,) = judge(check, facts(kernel_log=log, pci=(GPU, CARD)))
+    (other,) = judge(check, facts(kernel_log=log, pci=(GPU, replace(CARD, infiniband_names=()))))
+
+    assert (finding.verdict, finding.cause, finding.subject) == (WARN, cause, f"link:{NIC_PORT}")
+    assert "above network card 0000:01:00.0" in finding.seen
+    assert other.verdict is PASS
+
+
+def test_an_error_above_a_network_card_is_no_consequence_of_one_of_a_gpu():
+    lost = f"{XID}79, pid=4012, name=python3, GPU has fallen off the bus."
+    log = kernel_log(lost, f"pcieport {NIC_PORT}: DPC: containment event, status:0x1f01 source:0x0000")
+
+    found = judge(check, facts(kernel_log=log, pci=(GPU, CARD)))
+
+    assert [(one.verdict, one.subject) for one in found] == [(FAIL, "gpu:0000:3b:00.0"), (WARN, f"link:{NIC_PORT}")]
 
 
 def test_consequences_are_part_of_the_error_that_caused_them():
