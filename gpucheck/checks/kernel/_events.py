@@ -322,13 +322,15 @@ def _understood(message: LogMessage, machine: Machine) -> tuple[str | None, Even
                 if match := _pattern(pattern).search(message.text):
                     if row.verdict == "note":
                         return row.key, None
-                    return row.key, _message(row, _bus(match.groupdict().get("bus"), machine), message, machine)
+                    bus = _bus(match.groupdict().get("bus"), message if row.about == "port" else None, machine)
+                    return row.key, _message(row, bus, message, machine)
     return None, None
 
 
-def _bus(text: str | None, machine: Machine) -> str | None:
-    """The first port of some boards has the number of the host bridge of others."""
-    return text.lower() if text and text.lower() in machine.above else bus_id(text)
+def _bus(text: str | None, of_port: LogMessage | None, machine: Machine) -> str | None:
+    """The first port of some boards has the number of the host bridge of others, which writes no line about a link."""
+    own = text and (text.lower() in machine.above or (of_port and f" {text}: " in of_port.text))
+    return text.lower() if text and own else bus_id(text)
 
 
 def _coded(code: Code, kind: str, message: LogMessage) -> Event:
