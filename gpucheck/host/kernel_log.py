@@ -23,7 +23,7 @@ ABOUT_GPUS = re.compile(
     r"|swiotlb|not ready \d{1,9} ?ms|device recovery|modeset ownership|firmware load|module verification failed"
     r"|Loading of .{1,40} rejected|Lockdown|Secure boot|power cables|nv-fabricmanager|nv-hostengine|fabric ?manager"
     r"|mlx4|infiniband|ib_core|nv_peer_mem|qed_probe|NETDEV WATCHDOG|\bMCE\b|machine check|hard ?lockup|watchdog: "
-    r"|bnxt_|\bLink (?:is )?(?:up|down)\b|\bstall|kernel (?:panic|BUG)"
+    r"|bnxt_|\befa [0-9a-f]{4}:|\bLink (?:is )?(?:up|down)\b|\bstall|kernel (?:panic|BUG)"
     r"|\boom[-_ ]|segfault at|\btrap |temperature|throttled|thermal",
     re.IGNORECASE,
 )
