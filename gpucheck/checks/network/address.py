@@ -68,12 +68,26 @@ def _of_equals(same: list[tuple[Card, RdmaPort]]) -> Iterator[Finding]:
         values = [value_of(port) for _, port in same]
         known = Counter(value for value in values if value is not None)
         usual, count = known.most_common(1)[0] if known else (None, 0)
+        if code == "network.mtu-differs" and count >= ENOUGH and 2 * count <= known.total():
+            yield from _of_mixed(same)
         # Of two that differ either may be the odd one.
         if count < ENOUGH or 2 * count <= known.total():
             continue
         for (card, port), value in zip(same, values, strict=True):
             if value not in (None, usual, ROUTED):
                 yield about(NAME, card).warns(code, value, usual, device=card.device.name, port=port.number)
+
+
+def _of_mixed(same: list[tuple[Card, RdmaPort]]) -> Iterator[Finding]:
+    """No MTU is in the majority. Where a GPU has cards with both, one of them may be for another network."""
+    by_gpu: dict[str, set[int | None]] = {}
+    for card, port in same:
+        for gpu in card.gpus or (card.slot,):
+            by_gpu.setdefault(gpu, set()).add(port.mtu)
+    if all(len(values) == 1 for values in by_gpu.values()):
+        lines = tuple(f"{card.device.name}: MTU {port.mtu}" for card, port in same)
+        seen = " and ".join(map(str, sorted({port.mtu for _, port in same if port.mtu})))
+        yield Subject(check=NAME, evidence=lines).warns("network.mtu-mixed", seen, "one MTU")
 
 
 def of_printed(devices: Iterable[RdmaDevice]) -> Iterator[Finding]:

@@ -50,6 +50,20 @@ def test_what_a_site_chose_passes(why, ports):
     assert judged(host(*map(card, ports))) == [(PASS, None, "host")], why
 
 
+def test_ports_with_two_mtus_and_no_majority_are_one_warning():
+    """Half of the rails with the default of 1500: each of the others may be the odd one, but not both are right."""
+    small, large = card(port(**ETHERNET | {"mtu": 1500})), card(port(**ETHERNET))
+
+    found = judge(address, host(*(small,) * 4, *(large,) * 4))
+
+    assert [(one.verdict, one.code, one.subject, one.cause) for one in found] == [
+        (WARN, "network.mtu-mixed", "host", "nic-address")
+    ]
+    storage = tuple(nic(n, f"mlx5_{n + 4}", bus_id=f"0000:{n}5:00.0") for n in range(4))
+    two_each = facts(pci=(*host(*(small,) * 4).pci, *storage), rdma=named([*(small,) * 4, *(large,) * 4]))
+    assert judged(two_each) == [(PASS, None, "host")]
+
+
 @pytest.mark.parametrize(
     ("index", "expected"),
     [("3", ["network.gid-index-empty"]), ("5", [None]), ("", [None]), ("x", [None]), ("7", [None])],
