@@ -44,6 +44,8 @@ def part_of(ports: Sequence[Port], what: str = "RDMA port") -> Part:
 
 
 NUMBER = regex(r"^(\d{1,4}(?:\.\d{1,2})?)")
+# Of four lanes; mlxlink knows cards from ConnectX-4 on, which have no slower InfiniBand.
+QDR_GBIT_S = 40.0
 STATE = regex(r"^(?:\d: )?(?:PORT_)?([A-Za-z]\w{1,20})")
 
 
@@ -83,6 +85,7 @@ def kind(name: str, title: str, hint: str, card: re.Pattern[str], port: re.Patte
 
     def parse(lines: list[str]) -> Part | None:
         found: list[Port] = []
+        single: dict[int, str] = {}
         device, values, named = "", dict[str, str](), set[str]()
         for line in lines:
             if match := card.match(line):
@@ -101,11 +104,21 @@ def kind(name: str, title: str, hint: str, card: re.Pattern[str], port: re.Patte
                 field, value = "rate", _times(values.get("width", ""), value)
             if field and found and found[-1].device == device:
                 found[-1] = found[-1]._replace(port=_with(found[-1].port, field, value))
+                single |= {len(found) - 1: value} if field == "rate" and "(1X" in value else {}
         whole = {one.device for one in found} - {one.device for one in found if one.port.state is None}
         cut = sorted(named - whole)
         why = f"no state of a port of {', '.join(cut[:6])}: the paste is cut short"
         unread = (left_out(len(lines), len(lines), why, lines[-1]),) if cut else ()
-        return replace(part_of(found), unread=unread) if found else None
+        # Of Ethernet one lane is usual, and from NDR on of a cable for four hosts.
+        few = tuple(
+            Message(key="nic-link.few-lanes", text=f"{one.device} port {one.port.number}: {words}")
+            for place, words in single.items()
+            if (one := found[place]).port.is_active
+            and one.port.link_layer == "infiniband"
+            and (one.port.rate_gbit_s or QDR_GBIT_S) < QDR_GBIT_S
+        )
+        part = part_of(found)
+        return replace(part, unread=unread, messages=(*part.messages, *few)) if found else None
 
     within = regex(inside)
     return Kind(name, title, parse, hints=(hint,), blocks=lambda lines: spans(lines, card, within))
@@ -288,7 +301,6 @@ LINKS_INSIDE = regex(
     r"Digital|CDR|(?:Operational|Supported|Troubleshooting|Tool|Module|Physical)[\w ]{1,40}Info)|"
     r"\s{8,60}\d{3,7}base|\s{0,24}-{4,}|-E- )"
 )
-QDR_GBIT_S = 40.0  # of four lanes; mlxlink knows cards from ConnectX-4 on, which have no slower InfiniBand
 LANES = {"SDR": 2.5, "DDR": 5, "QDR": 10, "FDR10": 10, "FDR": 14, "EDR": 25, "HDR": 50, "NDR": 100, "XDR": 200}
 SPEED = regex(r"^(?:(\d{1,7})Mb/s|(\d{1,4})(?:GbE|G\b|G_)|IB-([A-Z]{3}(?:10)?)\b)")
 FIRST = regex(r"^(-?\d{1,4}(?:\.\d{1,4})?)")

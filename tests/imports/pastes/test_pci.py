@@ -227,6 +227,23 @@ def test_a_link_as_mlxlink_prints_it(changes, found):
     assert keys(MLXLINK.format(**usual | changes)) == found
 
 
+@pytest.mark.parametrize(
+    ("rate", "state", "layer", "found"),
+    [
+        ("25 Gb/sec (1X EDR)", "4: ACTIVE", "InfiniBand", {"nic-link.few-lanes"}),
+        ("25 Gb/sec (1X EDR)", "4: ACTIVE", "Ethernet", set()),
+        ("100 Gb/sec (1X NDR)", "4: ACTIVE", "InfiniBand", set()),
+        ("20 Gb/sec (4X DDR)", "4: ACTIVE", "InfiniBand", set()),
+        ("2.5 Gb/sec (1X)", "1: DOWN", "InfiniBand", set()),
+    ],
+)
+def test_one_lane_of_infiniband_as_ibstatus_prints_it(rate, state, layer, found):
+    """Format: drivers/infiniband/core/sysfs.c of Linux. 25 Gigabit Ethernet has one lane."""
+    text = f"Infiniband device 'mlx5_0' port 1 status:\n\tbase lid:\t 0x5\n\tstate:\t\t {state}\n\trate:\t\t {rate}\n"
+
+    assert keys(f"{text}\tlink_layer:\t {layer}\n") == found
+
+
 @pytest.mark.parametrize(("lid", "verdict"), [("35", Verdict.PASS), ("65535", Verdict.UNKNOWN)])
 def test_the_lid_of_rdma_link(lid, verdict):
     """Format: openshift/sriov-network-operator#635."""
