@@ -68,7 +68,7 @@ def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
         if status not in ("OK", None) and _mig_refused(nvml, pair):
             divided.append(pair)
             continue
-        groups[status, _why_not(nvml, pair, facts.system.virtual, linked=linked)].append(pair)
+        groups[status, _why_not(nvml, pair, facts.system.virtual, linked=linked, by_key=status == "DR")].append(pair)
     unread = [pair for (status, _), pairs in groups.items() if status is None for pair in pairs]
     for (status, by_design), pairs in groups.items():
         if status is not None:
@@ -79,10 +79,13 @@ def evaluate(facts: Facts, nvml: NvmlReading) -> Iterator[Finding]:
     yield from _links_without_p2p(nvml, nvlinks)
 
 
-def _why_not(nvml: NvmlReading, pair: Place, virtual: str | None, *, linked: bool) -> str | None:
+def _why_not(nvml: NvmlReading, pair: Place, virtual: str | None, *, linked: bool, by_key: bool) -> str | None:
+    """Return why there is none by design; by_key: a registry key of the driver disables it, which is no design."""
     a, b = (nvml.gpus[place] for place in pair)
     if _divided(a) or _divided(b):
         return "p2p.none-with-mig"
+    if by_key:
+        return None
     if virtual is not None:
         return "p2p.none-in-vm"
     if a.device_id != b.device_id:

@@ -10,6 +10,7 @@ from tests.checks.judging import PASS, codes, judge, with_health
 from tests.fakes import SYSTEM, facts
 from tests.machines import h100, on_bus, p100, reading
 
+KEY = (("X", "DR"), ("DR", "X"))
 P100S = (with_health(p100(0)), with_health(p100(1)))
 
 
@@ -60,6 +61,10 @@ def one_way(code=None, status=None):
         (one_way(999), ["p2p.status-failed"]),
         (one_way(DEFECT), ["p2p.status-unreadable"]),
         (one_way(status="DR"), ["p2p.disabled-by-driver"]),
+        # A registry key is no design, whatever else may explain that there is no access; but MIG has none at all.
+        (pairs(*P100S, read=KEY, virtual="kvm"), ["p2p.disabled-by-driver"]),
+        (pairs(P100S[0], geforce(1), read=KEY), ["p2p.disabled-by-driver"]),
+        (pairs(with_health(p100(0), mig=True), P100S[1], read=KEY), ["p2p.none-with-mig"]),
     ],
 )
 def test_status_of_a_pair(host, found):
