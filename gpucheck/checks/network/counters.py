@@ -233,7 +233,7 @@ def _note(name: str, value: int) -> str:
 
 
 FLAPS = "nic-flaps"
-AFTER_BOOT_S = 1800.0
+AFTER_BOOT_S, DAY_S = 1800.0, 86400.0
 HOURS = 12
 TIMES = 2
 # The ports of one switch go down together.
@@ -269,7 +269,8 @@ def flaps(facts: Facts) -> Iterator[Finding]:
                 "network.link-flaps", len(own), 0, device=card.device.name, times=len(own), hours=HOURS
             )
         if not flapping:
-            yield host.passes(f"{len(ethernet)} links without flaps")
+            gone = f"; messages of the first {log.begins_s / DAY_S:.1f} days after boot are overwritten"
+            yield host.passes(f"{len(ethernet)} links without flaps{gone if log.begins_s > AFTER_BOOT_S else ''}")
 
 
 def _of_single_ports(every: list[Outage], ports: int) -> list[Outage]:

@@ -78,3 +78,11 @@ def test_without_a_log_ethernet_or_cards_there_is_no_answer():
     assert judged([], kernel_log=KernelLog(denied="/dev/kmsg: denied")) == [(UNKNOWN, "host")]
     assert judged([], ports=port()) == [(SKIP, "host")]
     assert judged([], cards=0) == [(SKIP, "host")]
+
+
+def test_a_pass_states_which_messages_are_overwritten():
+    found = host(card(ETHERNET), kernel_log=KernelLog(source="/dev/kmsg", begins_s=10 * DAY))
+
+    (finding,) = judge("nic-flaps", found)
+
+    assert finding.seen == "1 links without flaps; messages of the first 10.0 days after boot are overwritten"
