@@ -270,13 +270,14 @@ class Event(NamedTuple):
 class Machine(Struct, frozen=True):
     """Which PCI functions matter, by bus id; of a pasted log only those that it names.
 
-    above: what is below each port (``GPU 0000:3b:00.0``), network cards only where nothing else is.
-    complete: there is nothing else that matters.
+    cards: network cards with RDMA. above: what is below each port (``GPU 0000:3b:00.0``), network cards only where
+    nothing else is. complete: there is nothing else that matters.
     """
 
     gpus: frozenset[str] = frozenset()
     switches: frozenset[str] = frozenset()
     others: frozenset[str] = frozenset()
+    cards: frozenset[str] = frozenset()
     above: dict[str, tuple[str, ...]] = {}
     complete: bool = False
 
@@ -354,9 +355,10 @@ def _message(row: KernelMessage, bus: str | None, message: LogMessage, machine: 
         # In a log that names its GPUs, a function that is neither a GPU nor a port is another device.
         named = bool(machine.gpus | machine.switches)
         another = named and (row.about == "device" or "pcieport " not in message.text)
-        if bus is None or drivers - MAY_MATTER - NETWORK:
+        of_card = bool(drivers & NETWORK) or (row.about == "port" and bus in machine.cards)
+        if bus is None or (drivers - MAY_MATTER and not of_card):
             return None
-        if drivers & NETWORK:
+        if of_card:
             subject = f"nic:{bus}"
             meaning = meaning._replace(verdict="warn")
         elif bus in machine.gpus:

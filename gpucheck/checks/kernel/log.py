@@ -62,7 +62,8 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
     for port in {port for card in cards for port in card.path} - {*above}:
         above[port] = tuple(f"{CARD} {card.bus_id}" for card in cards if port in card.path)
     of_gpus, of_switches = (frozenset(device.bus_id for device in devices) for devices in (gpus, switches))
-    return _findings(facts.kernel_log, Machine(of_gpus, of_switches, above=above, complete=True))
+    of_cards = frozenset(card.bus_id for card in cards)
+    return _findings(facts.kernel_log, Machine(of_gpus, of_switches, cards=of_cards, above=above, complete=True))
 
 
 def of_log(log: KernelLog, gpus: Iterable[str] = ()) -> Iterator[Finding]:

@@ -91,6 +91,16 @@ def test_a_port_above_a_network_card_is_a_warning(line, cause):
     assert other.verdict is PASS
 
 
+def test_a_pcie_error_of_a_network_card_with_rdma_is_a_warning_with_any_driver():
+    log = kernel_log("ice 0000:01:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer")
+
+    (finding,) = judge(check, facts(kernel_log=log, pci=(GPU, CARD)))
+    (other,) = judge(check, facts(kernel_log=log, pci=(GPU, replace(CARD, infiniband_names=()))))
+
+    assert (finding.verdict, finding.cause, finding.subject) == (WARN, "pcie-errors", "nic:0000:01:00.0")
+    assert other.verdict is PASS
+
+
 def test_an_error_above_a_network_card_is_no_consequence_of_one_of_a_gpu():
     lost = f"{XID}79, pid=4012, name=python3, GPU has fallen off the bus."
     log = kernel_log(lost, f"pcieport {NIC_PORT}: DPC: containment event, status:0x1f01 source:0x0000")
