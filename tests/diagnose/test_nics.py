@@ -4,13 +4,14 @@ import json
 
 import pytest
 
+from gpucheck.checks.network.transfers import nccl
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.document import read
-from gpucheck.diagnose.rules.nics import of_nccl
 from gpucheck.foreign.documents import DocumentProblem
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis.observations import ObservedNic
-from gpucheck.model.network import NicMeasurement
+from gpucheck.model.facts import Facts
+from gpucheck.model.network import NicMeasurement, Transferred
 
 GEN5 = {"gen": 5, "width": 16, "max_gen": 5, "max_width": 16}
 
@@ -122,9 +123,9 @@ def test_a_result_of_a_card_that_is_not_listed_is_refused():
 )
 def test_cards_that_are_all_slow_with_nccl_do_not_vouch_for_each_other(values, codes):
     nics = [ObservedNic(name=f"mlx5_{n}", product="MT4129") for n in range(len(values))]
-    rows = [
+    rows = tuple(
         NicMeasurement(client=nic.name, server=nic.name, operation="all_reduce", value=value, expected_gb_s=24.0)
         for nic, value in zip(nics, values, strict=True)
-    ]
+    )
 
-    assert [one.code for one in of_nccl(rows, nics, frozenset())] == codes
+    assert [one.code for one in nccl(Facts(transferred=Transferred(results=rows, nics=tuple(nics))))] == codes
