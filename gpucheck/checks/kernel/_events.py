@@ -46,7 +46,6 @@ NAMED_GPU = re.compile(rf"(?:NVRM: (?:Xid \(|GPU (?:at )?|The NVIDIA v?GPU )(?:P
 NAMED_SWITCH = re.compile(rf"\bnvidia-nvswitch(?:\d{{0,3}}: SXid \(PCI:| ){BUS}")
 NAMED_BY_DRIVER = re.compile(rf"\b(?P<driver>[a-z][\w-]{{1,30}}) {BUS}: ")
 NETWORK = {"mlx5_core", "mlx4_core", "bnxt_en"}
-CARD = "network card"
 MAY_MATTER = {"nvidia", "nvidia-nvswitch", "nouveau", "pcieport", "pci", "vfio-pci", "device"}
 
 
@@ -270,14 +269,15 @@ class Event(NamedTuple):
 class Machine(Struct, frozen=True):
     """Which PCI functions matter, by bus id; of a pasted log only those that it names.
 
-    cards: network cards with RDMA. above: what is below each port (``GPU 0000:3b:00.0``), network cards only where
-    nothing else is. complete: there is nothing else that matters.
+    cards: network cards with RDMA. above: what is below each port, as text (``GPU 0000:3b:00.0``); card_ports: those
+    with nothing but such cards below. complete: there is nothing else that matters.
     """
 
     gpus: frozenset[str] = frozenset()
     switches: frozenset[str] = frozenset()
     others: frozenset[str] = frozenset()
     cards: frozenset[str] = frozenset()
+    card_ports: frozenset[str] = frozenset()
     above: dict[str, tuple[str, ...]] = {}
     complete: bool = False
 
@@ -368,7 +368,7 @@ def _message(row: KernelMessage, bus: str | None, message: LogMessage, machine: 
         elif bus in machine.above:
             place = bus
             meaning = meaning._replace(summary=f"{row.says} at PCIe port {bus}, above {', '.join(machine.above[bus])}")
-            if machine.above[bus][0].startswith(CARD):
+            if bus in machine.card_ports:
                 after, cause = frozenset(), "pcie-errors" if row.cause == "gpu-lost" else row.cause
                 meaning = meaning._replace(verdict="warn", cause=cause)
         elif machine.complete or bus in machine.others or another:

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from gpucheck.checks._nvml import quick_check
 from gpucheck.checks.kernel._events import (
     BUS,
-    CARD,
     RANK,
     Event,
     LogMessage,
@@ -59,11 +58,13 @@ def evaluate(facts: Facts) -> Iterator[Finding]:
             for port in device.path:
                 above[port] = (*above.get(port, ()), f"{kind} {device.bus_id}")
     cards = [device for device in facts.pci if device.is_network_card and device.infiniband_names]
-    for port in {port for card in cards for port in card.path} - {*above}:
-        above[port] = tuple(f"{CARD} {card.bus_id}" for card in cards if port in card.path)
+    card_ports = frozenset(port for card in cards for port in card.path) - {*above}
+    for port in card_ports:
+        above[port] = tuple(f"network card {card.bus_id}" for card in cards if port in card.path)
     of_gpus, of_switches = (frozenset(device.bus_id for device in devices) for devices in (gpus, switches))
     of_cards = frozenset(card.bus_id for card in cards)
-    return _findings(facts.kernel_log, Machine(of_gpus, of_switches, cards=of_cards, above=above, complete=True))
+    machine = Machine(of_gpus, of_switches, cards=of_cards, card_ports=card_ports, above=above, complete=True)
+    return _findings(facts.kernel_log, machine)
 
 
 def of_log(log: KernelLog, gpus: Iterable[str] = ()) -> Iterator[Finding]:
