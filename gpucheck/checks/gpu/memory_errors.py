@@ -31,6 +31,9 @@ RECOVERY = {
     "system-reboot": "gpu.recovery-reboot",
 }
 
+# What a repair that waits for a reset asks for, too.
+BY_RESET = ("reset", "drain-and-reset")
+
 
 @of_each_gpu(NAME, nothing="gpu.no-memory-error-counts")
 def evaluate(facts: Facts, gpu: Gpu) -> Finding | None:
@@ -57,17 +60,20 @@ def _current(subject: Subject, health: Health) -> Finding | None:
         return subject.fails("gpu.memory-uncorrected", _errors(uncorrected, "volatile"), 0)
     if health.sram and (uncorrected := health.sram.volatile_uncorrected):
         return subject.fails("gpu.sram-uncorrected", _errors(uncorrected, "volatile"), 0)
-    if health.recovery_action not in (None, "none"):
-        code = RECOVERY.get(health.recovery_action, "gpu.recovery-other")
-        action = of_recovery_action(health.recovery_action)
-        return subject.fails(code, f"recovery action {health.recovery_action}", "none", action=action)
+    if health.recovery_action not in (None, "none", *BY_RESET):
+        return _recovery(subject, health.recovery_action)
     if health.row_remap and health.row_remap.pending:
         return subject.warns("gpu.row-remap-pending", "row remapping pending")
     if health.repairs_pending:
         return subject.warns("gpu.repair-pending", f"{' and '.join(health.repairs_pending)} repair pending")
     if pages and pages.pending:
         return subject.warns("gpu.page-retirement-pending", "page retirement pending")
-    return None
+    return _recovery(subject, health.recovery_action) if health.recovery_action in BY_RESET else None
+
+
+def _recovery(subject: Subject, action: str) -> Finding:
+    code = RECOVERY.get(action, "gpu.recovery-other")
+    return subject.fails(code, f"recovery action {action}", "none", action=of_recovery_action(action))
 
 
 def _past(subject: Subject, health: Health) -> Finding | None:

@@ -36,7 +36,7 @@ REMAPPING = RowRemap(corrected=0, uncorrected=1, pending=True, failed=False)
         ("memory-errors", {"recovery_action": "of-another-driver"}, "gpu.recovery-other"),
         # What the driver requires is not hidden by a repair that waits: it may be a reboot.
         ("memory-errors", {"recovery_action": "reboot", "row_remap": REMAPPING}, "gpu.recovery-reboot"),
-        ("memory-errors", {"recovery_action": "none", "row_remap": REMAPPING}, "gpu.row-remap-pending"),
+        ("memory-errors", {"recovery_action": "reset", "row_remap": REMAPPING}, "gpu.row-remap-pending"),
         ("memory-errors", {"ecc_pending": False}, "gpu.ecc-mode-pending"),
         ("throttle", {"clocks_event_reasons": HOT}, "gpu.hardware-thermal-slowdown"),
         ("throttle", {"clocks_event_reasons": BRAKE}, "gpu.power-brake"),  # which is not cooled away
