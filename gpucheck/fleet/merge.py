@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from gpucheck.fleet.causes import common_causes, shared_rails
 from gpucheck.fleet.compare import changes
 from gpucheck.fleet.digests import with_votes
-from gpucheck.fleet.outliers import find_outliers, with_outliers
+from gpucheck.fleet.outliers import find_outliers, with_missing_gpus, with_outliers
 from gpucheck.fleet.row import LONGEST, REPORT, Labels, is_of_few, labelled
 from gpucheck.model import Finding, Verdict, worst
 from gpucheck.model.answer import timestamp
@@ -72,7 +72,7 @@ class Interner:
 
 # What follows from the GPUs is compared among hosts with the same GPUs, the rest among those with the same system.
 OF_CARDS = ("nic-rail", "nic-firmware", "nic-rate", "nic-mtu", "nic-gid-index")
-BY_GPU = ("vbios", "bios", "board", "driver", "module", "cuda", *OF_CARDS)
+BY_GPU = ("gpus", "vbios", "bios", "board", "driver", "module", "cuda", *OF_CARDS)
 # These differ by design: they place a host. uplink is looked at for common causes only.
 PLACES = ("rack", "system", "uplink")
 UNKNOWN = "unknown"
@@ -147,7 +147,7 @@ def merge(
     del hosts  # a second table of attributes for every host
     problems += _shared_gpus(named)
     metrics, outliers = find_outliers(named)
-    named, agreements = with_votes(with_outliers(named, outliers))
+    named, agreements = with_votes(with_missing_gpus(with_outliers(named, outliers)))
     verdicts = [row.verdict for row in named]
     return FleetReport(
         verdict=worst(verdicts),

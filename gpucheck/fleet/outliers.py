@@ -1,7 +1,7 @@
 """Outliers: hosts whose numbers differ from hosts that should measure the same."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 from typing import Literal, NamedTuple
@@ -96,6 +96,9 @@ LEAST = {"_c": 10.0, "_percent": 20.0, "_count": 10.0}
 # A part is the trouble, and not the whole, when it is off by this much more than the whole.
 PULLS = 1.5
 BINS = 24
+# This part of equal hosts has as many GPUs, or hosts with fewer may be built so.
+MOST = 0.75
+LOST = "gpu-lost"
 
 
 def find_outliers(rows: Sequence[FleetRow]) -> tuple[tuple[MetricGroup, ...], tuple[Outlier, ...]]:
@@ -120,6 +123,26 @@ def with_outliers(rows: Sequence[FleetRow], outliers: Sequence[Outlier]) -> list
         if worse(outlier.metric) != "either":
             of_host[outlier.host].append(_finding(outlier))
     return [with_findings(row, of_host[row.host]) if row.host in of_host else row for row in rows]
+
+
+def with_missing_gpus(rows: Sequence[FleetRow]) -> list[FleetRow]:
+    """Return the rows, a WARN for each host with fewer GPUs than nearly all others of its board and models.
+
+    A GPU that does not start with the host is in none of its lists: only the other hosts show that it is absent.
+    """
+    alike: dict[tuple[tuple[str, ...], str], list[FleetRow]] = defaultdict(list)
+    for row in rows:
+        board = row.attributes.get("board")
+        if board and row.group and not row.partial:
+            alike[board, row.group.rpartition(", driver ")[0]].append(row)
+    found: dict[str, Finding] = {}
+    for members in alike.values():
+        usual, count = Counter(row.gpu_count for row in members).most_common(1)[0]
+        for row in members if count >= MOST * len(members) else ():
+            if row.gpu_count < usual and all(one.cause != LOST for one in row.problems):
+                subject = Subject(check="fleet", unit="GPUs")
+                found[row.host] = subject.warns("fleet.fewer-gpus", row.gpu_count, usual, equal=count, of=len(members))
+    return [with_findings(row, [found[row.host]]) if row.host in found else row for row in rows]
 
 
 def with_findings(row: FleetRow, findings: Iterable[Finding]) -> FleetRow:

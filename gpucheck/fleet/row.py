@@ -178,6 +178,9 @@ def _attributes(report: Report) -> dict[str, tuple[str, ...]]:
     found |= {_cut(name): (_cut(version),) for name, version in versions if version}
     system = report.system
     about = {"system": system.os_name, "kernel": system.kernel, "arch": system.arch}
+    # A report of compute is of the GPUs that were chosen.
+    if system.kernel and report.topology is not None and report.topology.gpus:
+        about["gpus"] = str(len(report.topology.gpus) + len(report.partial.hidden if report.partial else ()))
     return found | {name: (_cut(value),) for name, value in about.items() if value}
 
 
