@@ -1,5 +1,6 @@
 """Many rows as one fleet. What is missing, stands twice or disagrees with itself is named, never left out."""
 
+import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -7,7 +8,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from gpucheck.fleet.causes import common_causes, shared_rails
+from gpucheck.fleet.causes import SICK, common_causes, shared_rails
 from gpucheck.fleet.compare import changes
 from gpucheck.fleet.digests import with_votes
 from gpucheck.fleet.outliers import find_outliers, with_missing_gpus, with_outliers
@@ -112,6 +113,14 @@ def _problem(row: FleetRow, kind: Literal["clock", "conflict", "name", "partial"
 SKEW_S = 5 * 60
 DAY_S = 86_400
 STALE_S = 7 * DAY_S
+TRAINING = "training"
+# Checks that copy, compute or train, by the names of their numbers.
+MEASURED = {
+    "p2p.": re.compile(r"p2p(?!-status).*|(?:staged|simultaneous|host)-copies"),
+    "compute.": re.compile(r"compute(?!-mode).*"),
+    "collectives.": re.compile(r"collectives.*"),
+    TRAINING: re.compile(r"smoke-(?!versions).*"),
+}
 # Kinds of problem that make the state of the host unknown.
 NOT_KNOWN = ("conflict", "clock")
 
@@ -248,6 +257,8 @@ def _about_others(
             text = f"{report} has the same start time and differs. Remove the wrong one."
         elif _time(other, now) is None:
             text = f"{report} has no time that can be believed. Remove it, or set the clock of the host."
+        elif left := _not_measured_again(other, reports, winner.verdict):
+            text = f"{report} found {', '.join(left)}, which {winner.source} did not measure. Run verify at its level."
         else:
             conflict, text = False, f"{report} is older than {winner.source or 'the newest'} and does not count."
         if conflict:
@@ -255,6 +266,23 @@ def _about_others(
         kind: Literal["conflict", "duplicate"] = "conflict" if conflict else "duplicate"
         found.append(FleetProblem(kind=kind, subject=winner.host, text=f"{winner.host}: {text}"))
     return found, floor
+
+
+def _not_measured_again(old: FleetRow, reports: list[FleetRow], verdict: Verdict) -> tuple[str, ...]:
+    """Return the checks that measured what is worse than this verdict, if no later report did: quick checks cannot."""
+    later = [row for row in reports if (row.started or "") > (old.started or "") and not row.partial]
+    left = dict.fromkeys(
+        one.check
+        for one in old.problems
+        if one.verdict in SICK and worst([verdict, one.verdict]) is not verdict
+        for part, checks in MEASURED.items()
+        if checks.fullmatch(one.check) and not any(_measured(row, part) for row in later)
+    )
+    return tuple(left)
+
+
+def _measured(row: FleetRow, part: str) -> bool:
+    return row.training is not None if part == TRAINING else any(name.startswith(part) for name in row.metrics)
 
 
 def _is_other_machine(one: FleetRow, other: FleetRow) -> bool:
