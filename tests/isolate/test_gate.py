@@ -1,12 +1,14 @@
 """Which answers of a node's quick checks let it take the job."""
 
 import json
+import time
 
 import pytest
 
 from gpucheck.isolate import gate
 from gpucheck.isolate.launch import Ended, Launcher, Peer
 from gpucheck.isolate.search import Outcome
+from gpucheck.model.isolation import GroupTest
 
 GPUS = {"gpus": [{"index": 0}]}
 FAULT = {"verdict": "fail", "check": "nvlink", "seen": 17, "because_of": None}
@@ -45,3 +47,18 @@ def test_a_node_with_fewer_gpus_than_most_is_left_out(monkeypatch):
     assert gate.vet(launcher, 60.0).bad == {"n2": "7 x H100, most nodes have 8 x H100"}
     del answers["n1"]
     assert gate.vet(launcher._replace(peers={"n0": Peer("n0"), "n2": Peer("n2")}), 60.0).bad == {}
+
+
+@pytest.mark.parametrize("slow", ["n0", "n1", "n2"])
+def test_of_three_nodes_the_slow_one_is_found_wherever_it_is(monkeypatch, slow):
+    """Two tests that share a node are equally slow, and show no difference."""
+
+    def tested(_, tests, number):
+        rates = {test: 20.0 if slow in test else 40.0 for test in tests}
+        return enumerate(GroupTest(nodes=test, state="done", busbw_gb_s=rate) for test, rate in rates.items())
+
+    monkeypatch.setattr(gate, "run_round", tested)
+    launcher = Launcher(peers={}, slurm=False)
+    outcome, _ = gate._pairs(launcher, ["n0", "n1", "n2"], time.monotonic() + 90, lambda _: None)
+
+    assert outcome.nodes == (slow,)
