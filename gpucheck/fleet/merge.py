@@ -87,7 +87,7 @@ def drift(rows: Sequence[FleetRow]) -> tuple[Drift, ...]:
     with_attributes = [row for row in rows if row.attributes]
     for name in names:
         for row in with_attributes:
-            scope = row.group and row.group.rpartition(", driver ")[0] if name in BY_GPU else row.system
+            scope = row.models if name in BY_GPU else row.system
             if scope:
                 scopes[name, scope].append(row)
     return tuple(_drifts(scopes))

@@ -130,11 +130,11 @@ def with_missing_gpus(rows: Sequence[FleetRow]) -> list[FleetRow]:
 
     A GPU that does not start with the host is in none of its lists: only the other hosts show that it is absent.
     """
-    alike: dict[tuple[tuple[str, ...], str], list[FleetRow]] = defaultdict(list)
+    alike: dict[tuple[tuple[str, ...], str | None], list[FleetRow]] = defaultdict(list)
     for row in rows:
         board = row.attributes.get("board")
         if board and row.group and not row.partial:
-            alike[board, row.group.rpartition(", driver ")[0]].append(row)
+            alike[board, row.models].append(row)
     found: dict[str, Finding] = {}
     for members in alike.values():
         usual, count = Counter(row.gpu_count for row in members).most_common(1)[0]

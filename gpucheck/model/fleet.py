@@ -71,6 +71,11 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
     digest: str | None = None
     stated: str | None = None
 
+    @property
+    def models(self) -> str | None:
+        """Return the GPU models, which the group begins with."""
+        return self.group and self.group.rpartition(", driver ")[0]
+
 
 class FleetProblem(msgspec.Struct, frozen=True, kw_only=True):
     """Something about the reports themselves, not about a GPU: what, of which host or file, in a whole sentence."""
