@@ -98,15 +98,3 @@ def test_the_kept_files_of_a_plan_replace_its_names(host, tmp_path):
     pin = {"components": {"driver": {"packages": [{"name": "cuda-y", "version": None, "spec": "cuda-y"}]}}}
     (tmp_path / "previous.json").write_text(json.dumps(pin))
     assert kept.in_place_of(["cuda-y"], pin, NEW)[0] == str(folder / file_of("cuda-y", OLD["cuda-y"]))
-
-
-@pytest.mark.parametrize(
-    ("file", "found"),
-    [
-        ("/c/nvidia-x_3%3a580.178.04-1_all.deb", ("nvidia-x", "580.178.04-1")),
-        ("/c/kmod-nvidia-open-dkms-580.95.05-1.el9.noarch.rpm", ("kmod-nvidia-open-dkms", "580.95.05-1.el9")),
-    ],
-)
-def test_the_name_of_a_file_is_the_package(file, found):
-    assert kept.named(file) == found
-    assert kept.name_of(file) == found[0]

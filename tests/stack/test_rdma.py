@@ -28,11 +28,9 @@ def brought(found: Plan):
 @pytest.mark.parametrize(
     ("system", "facts", "spec", "names", "reasons"),
     [
-        ("ubuntu-24.04", CARDS, StackSpec(), APT, ["RDMA cards without OFED", "RDMA registers"]),
         ("debian-12", CARDS, UNLIMITED, APT, ["RDMA cards without OFED"]),
         ("rocky-9", CARDS, UNLIMITED, ["libibverbs"], ["RDMA cards without OFED"]),
         ("ubuntu-24.04", CARDS, StackSpec(nccl="none"), APT, ["RDMA cards without OFED", "RDMA registers"]),
-        ("rocky-9", OFED, StackSpec(), [], ["RDMA registers"]),
         ("rocky-9", OFED, UNLIMITED, [], []),
         ("ubuntu-24.04", {}, StackSpec(), [], []),
     ],

@@ -9,7 +9,7 @@ import pytest
 from gpucheck.knowledge.tables import operating_systems
 from gpucheck.stack import StackSpec
 from gpucheck.stack.plan.parts import FOUND, PROBE, SIMULATED_ROOT, drop_ins
-from tests.stack.asked import plan_of, planned
+from tests.stack.asked import plan_of
 from tests.stack.hosts import host
 
 SYSTEMS = {system.id: system for system in operating_systems().systems}
@@ -103,18 +103,6 @@ def test_a_daemon_that_comes_before_its_module_is_tried_again_and_not_for_ever()
         assert unit["Service"]["Restart"] == "on-failure"
         # A limit that the pauses alone outlast would never be reached.
         assert 60 <= attempts * pause < int(unit["Unit"]["StartLimitIntervalSec"])
-
-
-@pytest.mark.parametrize("system", ["ubuntu-24.04", "rocky-8", "rocky-9"])
-@pytest.mark.parametrize("gpus", ["p100-pcie-x2", "h100-sxm5-x8", "gb200-x4"])
-def test_every_planned_service_has_its_drop_in(system, gpus):
-    found = planned("", system, gpus)
-    paths = {file["path"] for file in found.files}
-
-    assert found.services
-    for service in found.services:
-        assert f"/etc/systemd/system/{service['name']}.service.d/10-gpucheck.conf" in paths
-        assert set(service) == {"name", "enabled", "state"}
 
 
 def test_only_plan_of_a_simulated_host_names_the_simulator():
