@@ -92,34 +92,6 @@ def test_the_blacklist_counts_only_once_it_is_in_the_initramfs(host):
     assert (host.has_nouveau(), host.loaded()) == (False, "580.178.04")
 
 
-def test_the_driver_waits_for_a_reboot_while_nouveau_holds_the_gpus(host):
-    host.headers()
-
-    host.install("580.178.04", "proprietary")
-
-    assert host.loaded() is None
-    assert host.run("modinfo", "-F", "version", "nvidia") == "580.178.04\n"
-    refused = host.call("modprobe", "nvidia")
-    assert refused.returncode == 1
-    assert "nouveau holds the GPUs" in refused.stderr
-
-
-def test_an_upgrade_stays_out_of_the_kernel_until_the_reboot(host):
-    """The old module answers, the new library speaks: NVML's version mismatch."""
-    ready(host)
-    host.call("boot")
-    host.install("580.95.05", "proprietary")
-
-    host.install("580.178.04", "proprietary")
-    # What the old package's removal script does after the new one is in place.
-    host.run("dkms", "remove", "-v", "580.95.05")
-
-    assert host.loaded() == "580.95.05"
-    assert host.run("modinfo", "-F", "version", "nvidia") == "580.178.04\n"
-    host.call("boot")
-    assert host.loaded() == "580.178.04"
-
-
 def test_without_headers_dkms_says_added_and_succeeds(host):
     """The real trap: the package installs cleanly and there is no module."""
     said = host.install("580.178.04", "proprietary")

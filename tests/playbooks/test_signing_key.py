@@ -2,16 +2,86 @@
 
 import hashlib
 import re
+import shutil
 import signal
+import subprocess
 import urllib.request
 
 import pytest
 
 from tests.playbooks.modules import Ended, Module, shared
-from tests.playbooks.signing_keys import BEGIN, EDDSA, EDDSA_PACKETS, END, KEYS, RSA, RSA_PACKETS, openpgp, packet
+from tests.playbooks.planned import DATA
 from tests.repositories.test_bounds import Server, forever
 
-signing_keys = shared("signing_keys")
+openpgp, signing_keys = shared("openpgp"), shared("signing_keys")
+# gpg --list-keys --with-colons said these when the keys were made.
+KEYS = {
+    "signing-key-rsa2048.asc": "E330F152D648B8AD42B0AF30D384DE7990FFEED0",
+    "signing-key-ed25519.asc": "FDEE779FA5C8D8701EE58DB39E5FF66A7905B8FB",
+}
+RSA, EDDSA = ((DATA / name).read_bytes() for name in KEYS)
+RSA_PACKETS, EDDSA_PACKETS = openpgp.read_key(RSA), openpgp.read_key(EDDSA)
+BEGIN, END = b"-----BEGIN PGP PUBLIC KEY BLOCK-----", b"-----END PGP PUBLIC KEY BLOCK-----"
+
+
+def packet(tag, body):
+    """A new-format packet."""
+    return bytes([0xC0 | tag, 0xFF]) + len(body).to_bytes(4, "big") + body
+
+
+@pytest.mark.parametrize(("name", "wanted"), KEYS.items())
+def test_the_fingerprint_is_the_one_gpg_gives(name, wanted):
+    original = (DATA / name).read_bytes()
+    key = openpgp.read_key(original)
+
+    assert openpgp.fingerprints(key) == [wanted]
+    assert openpgp.read_key(key) == key
+    # Checksum included: without it the gpg of Enterprise Linux reads the last line as part of the key.
+    assert openpgp.armor(key) == original
+
+
+NO_KEYS = [b"", b"<html>404</html>", b"\x99", b"\x99\x01\x0d\x04", b"\xb4\x03abc", b"\x9b\x01"]
+
+
+@pytest.mark.parametrize("content", [*NO_KEYS, *(RSA_PACKETS[:cut] for cut in (1, 75, 186, 270))], ids=range(10))
+def test_what_is_no_key_or_cut_off_is_refused(content):
+    with pytest.raises(openpgp.NotAKey):
+        openpgp.read_key(content)
+
+
+@pytest.mark.skipif(shutil.which("gpg") is None, reason="gpg is not installed")
+def test_keys_that_gpg_makes_are_read_as_gpg_reads_them(tmp_path):
+    """With subkeys, several user IDs, and two primary keys in one export."""
+    home = tmp_path / "home"
+    home.mkdir(mode=0o700)
+
+    def gpg(*words):
+        done = subprocess.run(["gpg", "--batch", "--homedir", home, "--passphrase", "", *words], capture_output=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    try:
+        for kind, name in (("rsa2048", "first"), ("ed25519", "second")):
+            gpg("--quick-gen-key", name, kind, "sign", "never")
+        listed = [line.split(":") for line in gpg("--with-colons", "--list-keys").decode().splitlines()]
+        made = [row[9] for row in listed if row[0] == "fpr"]
+        gpg("--quick-add-key", made[0], "rsa2048", "encr", "never")
+        gpg("--quick-add-uid", made[0], "another name")
+        for fingerprint in made:
+            for armored in ([], ["--armor"]):
+                assert openpgp.fingerprints(openpgp.read_key(gpg(*armored, "--export", fingerprint))) == [fingerprint]
+        assert openpgp.fingerprints(openpgp.read_key(gpg("--export"))) == made
+        assert openpgp.fingerprints(openpgp.read_key(gpg("--armor", "--export"))) == made
+        for armored in ([], ["--armor"]):
+            with pytest.raises(openpgp.NotAKey):
+                openpgp.read_key(gpg(*armored, "--pinentry-mode", "loopback", "--export-secret-keys"))
+    finally:
+        subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False, capture_output=True)
+
+
+def test_a_file_that_is_too_large_is_refused():
+    with pytest.raises(openpgp.NotAKey, match="larger than"):
+        openpgp.read_key(RSA + b"\n" * openpgp.LARGEST_KEY_BYTES)
 
 
 def given_file(monkeypatch, content, fingerprint=KEYS["signing-key-rsa2048.asc"]):
