@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.playbooks.hostile import Site, state
+from tests.playbooks.hostile import INTERPRETER, RUNNER, Site, state
 from tests.playbooks.planned import PLAN
+from tests.playbooks.stubs import script
 from tests.playbooks.test_runs import play
 from tests.shared import made_once
 
@@ -304,3 +305,44 @@ def test_a_fabric_manager_that_lags_behind_the_driver_is_refused_before_anything
     assert "Secure Boot" not in words
     assert site.document("reports/provision.json")["hosts"]["behind"]["state"] == "refused"
     assert not {"package_sources", "planned_packages"} & set(site.asked("behind"))
+
+
+# No program may use the GPUs once the host is drained.
+IDLE = """
+- hosts: gpu
+  connection: local
+  gather_facts: false
+  vars: {ansible_become: false, preflight_idle_delay_s: 0, preflight_plan: {schema: gpucheck.plan/1}}
+  tasks:
+    - include_role: {name: gpucheck.provision.preflight, tasks_from: idle.yml}
+"""
+# By host: the programs, whether the site allows them, and what is said.
+PROGRAMS = {
+    "free": ([], False, ""),
+    "services": (["dcgm-exporter (7)", "nvidia-device-p (8)"], False, ""),
+    "allowed": (["python (9)"], True, ""),
+    "busy": (["dcgm-exporter (7)", "python (9)"], False, "these programs still use the GPUs: python (9). No package"),
+}
+
+
+@pytest.fixture(scope="module")
+def idle(tmp_path_factory):
+    """What a run over all of them says."""
+    folder = tmp_path_factory.mktemp("idle")
+    hosts = {}
+    for name, (busy, allowed, _) in PROGRAMS.items():
+        (folder / name).mkdir()
+        answer = state({})
+        answer["host"]["busy"] = busy
+        (folder / name / "answers.json").write_text(json.dumps({"*": {"changed": False, **answer}}))
+        python = script(folder / name / "python", INTERPRETER.format(python=sys.executable, runner=RUNNER))
+        hosts[name] = {"ansible_python_interpreter": python, "preflight_allow_busy_gpus": allowed}
+    return " ".join(play(folder, IDLE, hosts=hosts).stdout.split())
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_on_gpus_after_the_drain_stop_the_change(idle, name):
+    reason = PROGRAMS[name][2]
+
+    assert f"{name} : ok=" in idle
+    assert (f"[{name}]: FAILED!" in idle) is (f"{name}: {reason}" in idle) is bool(reason), idle
