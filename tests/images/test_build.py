@@ -1,19 +1,84 @@
 """Building: which base, what reaches the build, when nothing is done, and what is said when it cannot be."""
 
+import io
 import json
 import subprocess
+import tarfile
 import time
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import docker.errors
 import pytest
 from msgspec.structs import replace
 
 from gpucheck.images import build as building
-from gpucheck.images.build import BuildOptions, assemble, build, commit, ensure_wheels, plan_of
+from gpucheck.images.build import SBOM, BuildOptions, assemble, build, commit, ensure_wheels, plan_of
 from gpucheck.lab.system import LabError
-from tests.images.fake_builds import fake_engine
 from tests.images.test_versions import VERSIONS
+from tests.lab.fake_docker import FakeNetwork
+
+
+class Engine:
+    """A Docker engine of values: what it builds it remembers, and what it is asked is written down."""
+
+    def __init__(self, size=10**9):
+        self.made = {}
+        self.calls = []
+        self.pulled = None
+        self.size = size
+        self.networks = SimpleNamespace(get=lambda _name: FakeNetwork("bridge", "127.0.0.0/8", gateway="127.0.0.1"))
+        self.removed = []
+        self.images = SimpleNamespace(
+            build=self.build, get=self.get, prune=self.prune, pull=self.pull, remove=self.removed.append
+        )
+        self.containers = SimpleNamespace(create=self.create)
+
+    def version(self):
+        return {}
+
+    def build(self, **options):
+        self.calls.append(options)
+        old = self.made.pop(options["tag"], None)
+        made = SimpleNamespace(
+            id=f"sha256:{len(self.calls)}",
+            labels=options["labels"],
+            tags=[options["tag"]],
+            # What Docker 29 calls the size: compressed bytes beside the unpacked ones.
+            attrs={"Size": self.size + 10**9},
+            history=lambda: [{"Size": 1000}, {"Size": self.size - 1000}],
+        )
+        if old:
+            old.tags = []
+            self.made[old.id] = old
+        self.made[options["tag"]] = self.made[made.id] = made
+
+    def get(self, tag):
+        if tag not in self.made:
+            raise docker.errors.ImageNotFound(tag)
+        return self.made[tag]
+
+    def prune(self, filters):
+        assert filters == {"dangling": True, "label": "gpucheck.images=build"}
+
+    def pull(self, name, tag):
+        self.pulled = f"{name}@{tag}"
+        if isinstance(self.size, Exception):
+            raise self.size
+
+    def create(self, _tag, **_options):
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
+            entry = tarfile.TarInfo(Path(SBOM).name)
+            entry.size = 2
+            tar.addfile(entry, io.BytesIO(b"{}"))
+        return SimpleNamespace(get_archive=lambda _path: ([buffer.getvalue()], None), remove=lambda **_: None)
+
+
+def fake_engine(**options: Any) -> Any:
+    """Any, so that it passes for a docker client."""
+    return Engine(**options)
 
 
 def test_a_build_makes_both_stages_labels_the_image_and_keeps_the_sbom(checkout):

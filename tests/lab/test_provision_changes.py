@@ -4,11 +4,11 @@ The tests run in the order they stand in: each needs the state of the one before
 wrong in the middle of a change.
 """
 
+import json
 import re
 
 import pytest
 
-from tests.lab import engines
 from tests.lab.changes import NEW, OLD, has_other_set, rolled_back
 from tests.lab.e2e import HOSTS, INVENTORY, container, docker, held, installed, make, on_host, provision_json, with_spec
 
@@ -19,10 +19,55 @@ CLOCK = "/usr/lib/python3/dist-packages/zz-clock.pth"
 YESTERDAY = "import time; time.time = lambda real=time.time: real() - 86400"
 
 
+# Container engines that only keep book of what is asked of them. Not in /run: it outlives a boot.
+BOOK = "/var/tmp/engine"
+PROGRAMS = {"lab-apt": ("dockerd",), "lab-dnf": ("containerd", "kubelet")}
+SERVICES = {"lab-apt": "docker", "lab-dnf": "containerd"}
+SITES_OWN = {
+    "lab-apt": ("/etc/docker/daemon.json", '{"log-driver": "journald"}'),
+    "lab-dnf": ("/etc/containerd/config.toml", "version = 2"),
+}
+UNIT = f"""[Unit]
+After=gpucheck-lab-boot.service
+[Service]
+ExecStart=/bin/sh -c 'echo start in boot $(cat /var/lib/gpucheck-lab/boots) >>{BOOK}; exec sleep infinity'
+ExecReload=/bin/sh -c 'echo reload >>{BOOK}'
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def put(host: str, path: str, content: str, mode: str = "644") -> None:
+    """A file on a host."""
+    script = 'mkdir -p "$(dirname "$1")" && printf %s "$2" >"$1" && chmod "$3" "$1"'
+    on_host(host, "sh", "-c", script, "sh", path, content, mode)
+
+
+def install() -> None:
+    """A running engine on each host: Docker on the one, a containerd that serves kubelet on the other."""
+    for host, service in SERVICES.items():
+        for program in PROGRAMS[host]:
+            put(host, f"/usr/local/bin/{program}", "#!/bin/sh\n", "755")
+        put(host, f"/etc/systemd/system/{service}.service", UNIT)
+        put(host, *SITES_OWN[host])
+        on_host(host, "systemctl", "enable", "--now", service)
+
+
+def book(host: str) -> list[str]:
+    """What the engine was asked, line by line."""
+    return on_host(host, "cat", BOOK).splitlines()
+
+
+def docker_settings() -> dict[str, object]:
+    """daemon.json of the host with Docker."""
+    found: dict[str, object] = json.loads(on_host("lab-apt", "cat", SITES_OWN["lab-apt"][0]))
+    return found
+
+
 @pytest.fixture(scope="module")
 def engines_up(before):
     """Install container engines, which the hosts were provisioned without."""
-    engines.install()
+    install()
 
 
 @pytest.mark.fault("before anything", "busy GPUs, Secure Boot, no space, a foreign driver, a wrong clock")
@@ -72,13 +117,13 @@ def test_another_set_is_installed_and_every_part_of_it_is_as_planned(other_spec,
 
 def test_running_engines_know_the_gpus_and_keep_the_sites_settings(other_spec, engines_up):
     """Docker by a reload, containerd by a restart in the same boot."""
-    settings = engines.docker_settings()
+    settings = docker_settings()
     assert settings["log-driver"] == "journald"
     assert "nvidia" in settings["runtimes"]
-    assert engines.book("lab-apt")[-1] == "reload"
+    assert book("lab-apt")[-1] == "reload"
     assert "conf.d/*.toml" in on_host("lab-dnf", "cat", "/etc/containerd/config.toml")
     assert "runtimes.nvidia]" in on_host("lab-dnf", "cat", "/etc/containerd/conf.d/99-nvidia.toml")
-    starts = engines.book("lab-dnf")
+    starts = book("lab-dnf")
     assert starts[-1] == starts[-2]
 
 
@@ -113,6 +158,6 @@ def test_deprovision_removes_everything_of_ours_and_only_that(engines_up, bare, 
         )
         assert "nouveau" in on_host(host, "lsmod")
     assert on_host("lab-apt", "ls", "/etc/modprobe.d") == "site.conf"
-    for host, (path, content) in engines.SITES_OWN.items():
+    for host, (path, content) in SITES_OWN.items():
         assert on_host(host, "cat", path) == content
     assert not any("nvidia" in entry for entry in held("lab-dnf"))
