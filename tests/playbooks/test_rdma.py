@@ -35,12 +35,6 @@ def test_an_ofed_that_came_without_packages_is_told_by_its_program(tmp_path):
     assert rdma.ofed({"doca-ofed": "2.9"}, str(tmp_path)) == "2.9"
 
 
-def test_modules_are_those_of_the_plans_own_boot_files():
-    plan = {"files": [PEERMEM, {"path": "/etc/modprobe.d/x.conf", "content": "blacklist nouveau\n"}, SUBNET]}
-
-    assert rdma.planned_modules(plan) == ["nvidia_peermem", "ib_umad"]
-
-
 def test_a_module_that_is_part_of_the_kernel_is_not_missing(tmp_path):
     folder = tmp_path / "lib/modules/6.8.0-1"
     folder.mkdir(parents=True)

@@ -119,17 +119,6 @@ def test_libraries_are_still_ours_when_ofed_is_gone_again(host):
     assert "libibverbs1" in left
 
 
-def test_only_holds_that_there_are_get_lifted(host):
-    """Real packages brought 150 others along: a call for each took minutes."""
-    provision(host, **{"libnccl-data": "1"})
-    host.needs = {"libnccl2": {"libnccl-data"}}
-
-    left = book.leftovers(without_nccl(host.plan), ["libnccl2", "their-own"], host.extras)
-
-    assert left["packages"] == ["libnccl-data", "libnccl2"]
-    assert left["held"] == ["libnccl2"]
-
-
 def test_holds_of_ours_that_the_plan_no_longer_has_are_known_before_the_transaction(host):
     """apt takes no held package away for one that conflicts with it, such as the other flavour's modules."""
     provision(host)
@@ -290,13 +279,6 @@ def test_the_way_back_from_a_run_that_was_cut_off_is_the_last_finished_one(host)
 
 def test_a_host_without_record_has_no_way_back(host):
     assert record_code.way_back(plan_code.recorded_plan()) is None
-
-
-def test_locks_of_packages_that_are_not_planned_any_more_are_ours_to_lift(host):
-    finish(host)
-    locks = ["libnccl2-2.29.3-1.*", "nvidia-dkms-580-580.178.04-1.*", "kernel-5-1.*"]
-
-    assert record_code.left_locks(without_nccl(host.plan), locks, book.lock_name) == ["libnccl2-2.29.3-1.*"]
 
 
 def test_dpkg_relations_are_read_with_alternatives_and_versions(monkeypatch):
