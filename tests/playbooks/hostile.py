@@ -46,7 +46,7 @@ if transfer and os.path.isdir(transfer.group()):
     with open(folder + "/arrived", "a") as file:
         file.write("".join(name + "\\n" for name in sorted(os.listdir(transfer.group()))))
 answer = answers.get(name, answers["*"])
-if transfer and name in ("command", "file") and answer == answers["*"]:
+if transfer and name in ("command", "file", "slurp", "stat") and answer == answers["*"]:
     answer = "REALLY"
 if isinstance(answer, list):
     answer = answer[min(before, len(answer) - 1)]
