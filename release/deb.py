@@ -38,7 +38,7 @@ def deb(root: Path, version: str, machine: str, folder: Path, date: int) -> None
     (control / "control").write_text(CONTROL.format(**values))
     for name, body in {"postinst": AFTER_INSTALL, "prerm": BEFORE_REMOVAL}.items():
         (control / name).write_text(f"#!/bin/sh\nset -e\n{body}")
-    settle(control, date)
+    settle(root, date)  # and the directory itself, whose date the new one in it changed
     for name in ("postinst", "prerm"):
         (control / name).chmod(0o755)
     words: list[str | Path] = ["dpkg-deb", "--root-owner-group", "-Zgzip", "--build", root, folder]

@@ -82,7 +82,7 @@ def unpack(wheel: Path, site: Path) -> None:
 
 def settle(root: Path, date: int) -> None:
     """One date, and permissions that depend on no umask."""
-    for path in root.rglob("*"):
+    for path in (*root.rglob("*"), root):
         if not path.is_symlink():
             path.chmod(0o755 if path.is_dir() or path.parent == root / "usr/bin" else 0o644)
         os.utime(path, (date, date), follow_symlinks=False)
