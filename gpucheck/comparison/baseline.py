@@ -8,7 +8,7 @@ board and GUID, also presence, state and rate of ports. What is not comparable i
 reason. A link that lowers its generation while idle is not worse.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -63,6 +63,10 @@ def compare(before: Report, now: Report) -> Iterator[Finding]:
         return
     hours = (later - earlier) / 3600
     then, today = facts_of(before.measurements), facts_of(now.measurements)
+    boards = [report.attributes.get("board", ()) for report in (before, now)]
+    if then and today and all(boards) and boards[0] != boards[1] and _none_in_common(then.gpus, today.gpus):
+        yield host.unknown("comparison.another-machine", then=", ".join(boards[0]), now=", ".join(boards[1]))
+        return
     found: list[Finding] = []
     if then is None or today is None:
         found.append(host.skips("comparison.counters-missing", report="baseline" if then is None else "report"))
@@ -77,6 +81,10 @@ def compare(before: Report, now: Report) -> Iterator[Finding]:
     both = {one.check for one in before.findings} & {one.check for one in now.findings}
     if not any(finding.verdict in BAD for finding in found) and (both or None not in (then, today)):
         yield host.passes(f"nothing is worse than {hours:.1f} h ago", f"as on {before.started}")
+
+
+def _none_in_common(then: Sequence[Gpu], now: Sequence[Gpu]) -> bool:
+    return bool(then and now) and not {gpu.uuid for gpu in then} & {gpu.uuid for gpu in now}
 
 
 def _unreported(regressions: Iterator[Finding], reported: Iterable[Finding]) -> Iterator[Finding]:

@@ -137,6 +137,17 @@ def test_a_gpu_that_is_gone_is_a_failure_and_another_board_is_said():
     assert found[0].code == "comparison.board-replaced"
 
 
+def test_a_report_of_another_machine_of_that_name_accuses_nothing():
+    other = report(h100(2), h100(3), attributes={"board": ("B",)})
+    (only,) = comparison.compare(replace(BEFORE, attributes={"board": ("A",)}), other)
+
+    assert (only.verdict, only.code) == (Verdict.UNKNOWN, "comparison.another-machine")
+    moved = replace(other, attributes={"board": ("A",)})
+    assert {f.code for f in loud(comparison.compare(replace(BEFORE, attributes={"board": ("A",)}), moved))} == {
+        "comparison.gpu-gone"
+    }
+
+
 def test_without_nvml_no_gpu_is_called_gone():
     """The driver check says what is wrong."""
     assert not [f for f in comparison.compare(BEFORE, report()) if f.cause == "gpu-lost"]
