@@ -6,6 +6,7 @@ reset required), and the PCI class of every vendor 10de function in sysfs. NVML 
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -224,6 +225,7 @@ def count(facts: Facts) -> Iterator[Finding]:
 
 ANSWERS = "nvml-answers"
 LACKS_SHOWN = 6
+T = TypeVar("T")
 
 
 @with_gpus(ANSWERS)
@@ -232,7 +234,7 @@ def answers(_: Facts, nvml: NvmlReading) -> Iterator[Finding]:
 
     Source: return codes of NVML. "Not supported" is normal for a product, and then all GPUs of it return it; checks do
     not evaluate what a GPU does not have. From one GPU of several equal ones it hides whatever the call would have
-    reported.
+    reported, and so does an answer without a value.
     """
     if nvml.nvml_version is None:  # a text, which holds what its author chose
         yield Subject(check=ANSWERS).skips("gpu.answers-not-read")
@@ -257,20 +259,21 @@ def _kind(gpu: Gpu) -> tuple[object, ...]:
 
 def _odd(nvml: NvmlReading, gpus: Sequence[Gpu]) -> Iterator[Finding]:
     values = {gpu.pci_bus_id: _reported(nvml, gpu) for gpu in gpus}
-    refused = {gpu.pci_bus_id: _not_supported(nvml, gpu) for gpu in gpus}
+    refused = {gpu.pci_bus_id: _refused(nvml, gpu) for gpu in gpus}
     # Half is enough: of two equal GPUs, the one without a value may hide what is wrong with it.
     usual, common = _of_most(values.values(), len(gpus) - 1), _of_most(refused.values(), len(gpus))
     for gpu in gpus:
         lacks = sorted(usual - values[gpu.pci_bus_id])
-        calls = sorted(refused[gpu.pci_bus_id] - common)
-        # Without such a code another error is the reason, which the check reports that reads the value.
-        if lacks and calls:
+        odd = refused[gpu.pci_bus_id] - common
+        calls = sorted(call for call, code in odd if code == NOT_SUPPORTED)
+        # Another error is a reason that the check reports which reads the value.
+        if lacks and (calls or not odd):
             lines = tuple(f"{call}: NotSupported (NVML code {NOT_SUPPORTED})" for call in calls[:LACKS_SHOWN])
             names = ", ".join(lacks[:LACKS_SHOWN]) + (", ..." if len(lacks) > LACKS_SHOWN else "")
             yield about(ANSWERS, gpu, *lines).unknown("gpu.answers-differ", lacks=names, equals=len(gpus) - 1)
 
 
-def _of_most(sets: Iterable[set[str]], count: int) -> set[str]:
+def _of_most(sets: Iterable[set[T]], count: int) -> set[T]:
     """Return what more of them contain than half of a count."""
     times = Counter(name for one in sets for name in one)
     return {name for name, number in times.items() if 2 * number > count}
@@ -288,10 +291,10 @@ def _values(struct: msgspec.Struct) -> Iterator[tuple[str, object]]:
     yield from ((name, value) for name in struct.__struct_fields__ if (value := getattr(struct, name)) is not None)
 
 
-def _not_supported(nvml: NvmlReading, gpu: Gpu) -> set[str]:
-    """Return the calls with that code. One about a pair counts for a GPU without an answer about any of its pairs."""
+def _refused(nvml: NvmlReading, gpu: Gpu) -> set[tuple[str, int]]:
+    """Return calls and their codes. One about a pair counts for a GPU without an answer about any of its pairs."""
     subjects = (f"gpu:{gpu.pci_bus_id}", *(() if _has_pairs(nvml, gpu) else (f"pair:{gpu.pci_bus_id}-",)))
-    return {gap.call for gap in nvml.gaps if gap.code == NOT_SUPPORTED and gap.subject.startswith(subjects)}
+    return {(gap.call, gap.code) for gap in nvml.gaps if gap.subject.startswith(subjects)}
 
 
 def _has_pairs(nvml: NvmlReading, gpu: Gpu) -> bool:

@@ -131,7 +131,7 @@ def lacking(count, missing, *, value="recovery_action", code=3, p2p=None, **of_f
             ]
         else:
             gpus[n] = with_health(gpus[n], **{value: None})
-        gaps += [NvmlGap(call=call, subject=name, code=code, name="NotSupported") for name in names]
+        gaps += [NvmlGap(call=call, subject=name, code=code, name="NotSupported") for name in names if code]
     return facts(nvml=msgspec.structs.replace(reading(*gpus), gaps=tuple(gaps), p2p=p2p or {}))
 
 
@@ -140,6 +140,7 @@ def lacking(count, missing, *, value="recovery_action", code=3, p2p=None, **of_f
     [
         (lacking(3, [0]), "gpu.answers-differ"),
         (lacking(3, [0], p2p=PAIRS), "gpu.answers-differ"),
+        (lacking(3, [0], code=0), "gpu.answers-differ"),  # an answer that has no value
         (lacking(3, [0], code=999), None),  # an error, which the check that reads the value reports
         (lacking(3, [0, 1]), None),
         (lacking(3, [0, 1, 2]), None),
