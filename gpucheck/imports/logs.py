@@ -199,12 +199,11 @@ def _relevant(lines: list[str]) -> list[str]:
 def _records(lines: Sequence[str]) -> Iterator[_Line]:
     """Every line of the log; a continuation has the times of the line it belongs to."""
     before = _Line("", None, None, own=False, kernel=False)
-    fields = Fields() if any(map(FIELDS.match, lines)) else None
     for raw in lines:
         if len(raw) < SHORTEST:
             continue
-        line = raw[:MAX_LINE].lstrip("\x1e").rstrip()
-        message = record(line) or (fields.take(line) if fields else None)
+        line = raw[:MAX_LINE].rstrip()
+        message = record(line)
         if message is not None:
             yield message
             continue
@@ -238,13 +237,6 @@ def _stripped(line: str) -> _Line:
     return _Line(text, seconds, clock, own="any" in reported, kernel=kernel)
 
 
-# The fields of a journal record in the forms that print all of them.
-JOURNAL = regex(
-    r"[ \t]{0,12}\"?(?:MESSAGE|_TRANSPORT|__CURSOR|__REALTIME_TIMESTAMP|__MONOTONIC_TIMESTAMP|_BOOT_ID|"
-    r"_MACHINE_ID|_HOSTNAME|PRIORITY|SYSLOG_\w{1,30}|_SOURCE_\w{1,40})\"?(?:=| : )"
-)
-
-
 # The commonest beginning, to be quick with large logs.
 PRINTK = regex(r"[ \t]{0,8}(?:<\d{1,3}>)?\[ {0,10}\d{1,9}\.\d{6}\] \S")
 
@@ -254,7 +246,6 @@ def _is_line(line: str) -> bool:
         PRINTK.match(line) is not None
         or IS_KERNEL_LOG.search(line) is not None
         or '"MESSAGE"' in line
-        or JOURNAL.match(line) is not None
         or (len(line) >= SHORTEST and _stripped(line[:MAX_LINE]).kernel)
     )
 
@@ -265,8 +256,7 @@ MARKS: tuple[str | re.Pattern[str], ...] = (
     regex(r"^\W{0,16}\d{1,4},\d{1,12},\d{1,18},", re.MULTILINE),
     *("NVRM: ", "nvidia", "SXid (", "pcieport ", "DMAR: ", "AMD-Vi: ", "arm-smmu-v3 ", "[Hardware Error]: ", "EDAC MC"),
     *("nouveau", "pci ", "nv-fabricmanager[", "blocked for more than ", "Loading of ", "Module nvidia not found"),
-    *('"MESSAGE"', "MESSAGE=", '"MESSAGE" : ', "_TRANSPORT", "__CURSOR", "_TIMESTAMP", "_ID", "_HOSTNAME", "PRIORITY"),
-    *("SYSLOG_", "_SOURCE_", "kernel", *(f"[{day} " for day in ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"))),
+    *('"MESSAGE"', "kernel", *(f"[{day} " for day in ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"))),
     *(":emerg", ":alert", ":crit", ":err", ":warn", ":notice", ":info", ":debug"),
     *(
         "Out of memory: Kill",
@@ -301,42 +291,9 @@ KIND = Kind(
 )
 
 
-FIELD = regex(r"[ \t]{0,12}(?P<name>_{0,2}[A-Z][A-Z0-9_]{1,63})=(?P<value>.*)")
-PRETTY = regex(r'[ \t]{0,12}"(?P<name>_{0,2}[A-Z][A-Z0-9_]{1,63})" : (?P<value>.*?),?')
-FIELDS = regex(r'(?: {4}|\t)?(?:MESSAGE(?:=|$)|_TRANSPORT=|__CURSOR=|"MESSAGE" : )')
-VERBOSE_HEAD = regex(r".{0,60}\[s=[0-9a-f]")
-
-
-def _record(text: str, seconds: float | None = None, clock: str | None = None) -> _Line:
-    """clock: microseconds since 1970, as the journal has it."""
-    return _Line(text, seconds, clock, own=True, kernel=True)
-
-
-class Fields:
-    """Reads the fields of a record line by line."""
-
-    def __init__(self) -> None:
-        self.clock: str | None = None
-        self.in_message = False
-
-    def take(self, line: str) -> _Line | None:
-        """The message if the line holds one; an empty one for any other line of a record; None for other lines."""
-        match = FIELD.fullmatch(line) or PRETTY.fullmatch(line)
-        if match is None and self.in_message:
-            return _record(line.lstrip(), clock=self.clock)
-        if match is None:
-            # journalctl -o export writes a message of several lines below its name.
-            self.in_message = line.lstrip() == "MESSAGE"
-            return _record("") if self.in_message or VERBOSE_HEAD.match(line) else None
-        self.in_message = False
-        if "REALTIME" in match["name"]:
-            self.clock = match["value"].strip('"')
-        return _record(_unquoted(match["value"]) if match["name"] == "MESSAGE" else "", clock=self.clock)
-
-
 def record(line: str) -> _Line | None:
-    """Return one record of journalctl -o json, json-sse or json-seq; None for any other line."""
-    line = line.lstrip().removeprefix("data: ")
+    """Return one record of journalctl -o json; None for any other line."""
+    line = line.lstrip()
     if not line.startswith("{") or '"MESSAGE"' not in line:
         return None
     try:
@@ -348,7 +305,8 @@ def record(line: str) -> _Line | None:
     micro = str(found.get("_SOURCE_MONOTONIC_TIMESTAMP", ""))
     seconds = int(micro) / 1e6 if micro.isascii() and micro.isdigit() and len(micro) < 19 else None
     clock = found.get("__REALTIME_TIMESTAMP")
-    return _record(_text(found.get("MESSAGE")), seconds, clock if isinstance(clock, str) else None)
+    clock = clock if isinstance(clock, str) else None  # microseconds since 1970
+    return _Line(_text(found.get("MESSAGE")), seconds, clock, own=True, kernel=True)
 
 
 def _text(message: Any) -> str:
@@ -356,15 +314,6 @@ def _text(message: Any) -> str:
     if isinstance(message, list):
         return bytes(b for b in message if isinstance(b, int) and 0 <= b < 256).decode(errors="replace")
     return message if isinstance(message, str) else ""
-
-
-def _unquoted(value: str) -> str:
-    if not value.startswith('"'):
-        return value
-    try:
-        return str(json.loads(value))
-    except ValueError:
-        return value.strip('"')
 
 
 # fabricmanager.log and nv-hostengine.log: lines that begin with date, level and thread.

@@ -40,22 +40,6 @@ def json_bytes(lines):
     return "".join(json.dumps({"_TRANSPORT": "kernel", "MESSAGE": list(line.encode())}) + "\n" for line in lines)
 
 
-def json_pretty(lines):
-    fields = f'"__REALTIME_TIMESTAMP" : "{MICRO}"'
-    return "".join(f'{{\n\t"_TRANSPORT" : "kernel",\n\t"MESSAGE" : {json.dumps(x)},\n\t{fields}\n}}\n' for x in lines)
-
-
-def export(lines):
-    return "".join(
-        f"__CURSOR=s=1;i=2\n__REALTIME_TIMESTAMP={MICRO}\n_TRANSPORT=kernel\nMESSAGE={line}\n\n" for line in lines
-    )
-
-
-def verbose(lines):
-    head = "Sun 2025-02-23 16:24:18.123456 UTC [s=9f;i=3e8;b=77;m=1;t=2;x=3]\n    _TRANSPORT=kernel\n    PRIORITY=3\n"
-    return "".join(f"{head}    MESSAGE={line}\n    SYSLOG_IDENTIFIER=kernel\n" for line in lines)
-
-
 def human(lines):
     """dmesg -H: the date once, then differences, in colours."""
     first, *rest = lines
@@ -85,11 +69,6 @@ FORMS = {
     "journal-short-unix": each("1740327858.123456 node07 kernel: {}"),
     "journal-json": json_lines,
     "journal-json-bytes": json_bytes,
-    "journal-json-pretty": json_pretty,
-    "journal-json-sse": lambda lines: "".join(f"data: {line}\n\n" for line in json_lines(lines).splitlines()),
-    "journal-json-seq": lambda lines: "".join(f"\x1e{line}\n" for line in json_lines(lines).splitlines()),
-    "journal-export": export,
-    "journal-verbose": verbose,
     "syslog": each("Feb 23 16:24:18 node07 kernel: [   12.345678] {}"),
     "syslog-iso": each("2025-02-23T16:24:18.285060+00:00 node07 kernel: [   12.345678] {}"),
     "syslog-priority": each("<3>Feb 23 16:24:18 node07 kernel: {}"),
