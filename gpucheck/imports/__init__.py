@@ -8,12 +8,15 @@ from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
 
+from msgspec.structs import replace
+
 from gpucheck.imports._kind import Kind, of_messages
-from gpucheck.imports._pieces import read_pieces, taken_apart
-from gpucheck.imports._text import MAX_BYTES, ImportProblem, absent, decode, first_line, lines_of, quoted
-from gpucheck.imports._unwrap import Lines, unwrapped
+from gpucheck.imports._pieces import read_pieces
+from gpucheck.imports._text import MAX_BYTES, ImportProblem, decode, lines_of
+from gpucheck.imports._unwrap import unwrapped
+from gpucheck.knowledge.codes import Subject
 from gpucheck.knowledge.messages import titles
-from gpucheck.model.paste import Reading
+from gpucheck.model.paste import Part, Reading
 from gpucheck.model.topology import Topology
 
 __all__ = ["MAX_BYTES", "ImportProblem", "Kind", "all_kinds", "read", "read_all"]
@@ -36,47 +39,42 @@ def read_all(data: bytes, source: str, as_: str | None = None) -> Reading:
     Raises ImportProblem, and nothing else: for no text at all, for a text in which nothing is understood, and for a
     text that is not of the kind as_.
     """
-    lines = _lines(data)
+    lines = unwrapped(lines_of(decode(data)))
     del data  # a hundred megabytes, unless the caller still holds them
     return read_pieces(lines, source, all_kinds(), as_)
 
 
 def read(data: str | bytes) -> Topology:
-    """The topology in a text, whatever else is in it. Raises ImportProblem, and nothing else, for any input."""
-    lines = _lines(data if isinstance(data, bytes) else data.encode("utf-8", errors="replace"))
-    text = "\n".join(lines.text)
-    problem: ImportProblem | None = None
-    for kind in all_kinds():
-        if kind.topology and any(hint in text for hint in kind.hints):
-            try:
-                part = kind.parse(lines.text)
-            except ImportProblem as reason:
-                problem = problem or reason
-            else:
-                if part is not None and part.topology is not None:
-                    return part.topology
-    raise _no_topology(lines, problem)
+    """The first whole topology in a text, with the names of the GPUs that the text lists elsewhere.
+
+    Raises ImportProblem, and nothing else, for any input.
+    """
+    reading = read_all(data if isinstance(data, bytes) else data.encode("utf-8", errors="replace"), "")
+    found = [part for part in reading.parts if part.topology is not None]
+    part = next((one for one in found if not one.unread), found[0] if found else Part())
+    if part.topology is None:
+        raise _without_topology(reading)
+    listed = {gpu.index: gpu for one in reading.parts for gpu in one.facts.gpus if gpu.name}
+    gpus = (
+        replace(gpu, name=known.name, uuid=known.uuid or None) if (known := listed.get(gpu.index)) else gpu
+        for gpu in part.topology.gpus
+    )
+    findings = list(part.topology.findings)
+    if len(found) > 1:
+        line = part.ranges[0].first_line
+        lines = [f"line {one.ranges[0].first_line}: another matrix" for one in found if one is not part]
+        subject = Subject(check="topology", evidence=tuple(lines[:8]))
+        findings.append(subject.skips("topology.more-matrices", f"{len(found)} matrices", "1 matrix", line=line))
+    return replace(part.topology, gpus=tuple(gpus), findings=tuple(findings))
 
 
-def _lines(data: bytes) -> Lines:
-    """The lines of an input without quotes, prefixes and markup. Raises ImportProblem for what is not text."""
-    return unwrapped(lines_of(decode(data)))
-
-
-def _no_topology(lines: Lines, problem: ImportProblem | None) -> ImportProblem:
-    """problem: why a kind that holds a topology could not be read."""
-    found = [section.kind for section in taken_apart(lines, all_kinds()).sections]
-    kind = next((kind for kind in all_kinds() if kind in found), None)
-    if kind is not None and not any(one.topology for one in found):
-        return absent(
-            "topology",
-            f"this is {kind.title}, which does not contain how the GPUs are connected",
-            "Read it with: gpucheck diagnose FILE",
-        )
-    expected = " or ".join(kind.title for kind in reversed(all_kinds()) if kind.topology)
-    return problem or ImportProblem(
+def _without_topology(reading: Reading) -> ImportProblem:
+    """Why a text has none: what is damaged in it, else what it holds."""
+    damaged = next((row for row in reading.unread if row.why), None)
+    held = dict.fromkeys(words for part in reading.parts for words in part.looked_at or (part.ranges[0].kind,))
+    return ImportProblem(
         "no topology in the input",
-        line=1,
-        why=f"it starts with {quoted(first_line(lines.text))}, which is not {expected}",
-        do="Save the dump again and import that: nvidia-smi topo -m > topo.txt",
+        line=damaged.first_line if damaged else None,
+        why=damaged.why if damaged else f"it holds {', '.join(held)}, and not how the GPUs are connected",
+        do="Give the output of nvidia-smi topo -m. What else was pasted is read by: gpucheck diagnose FILE",
     )

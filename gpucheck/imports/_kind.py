@@ -35,14 +35,11 @@ class Kind:
     lines that belongs to it, in order; each is parsed by itself. Both take time linear in the text. marks: every line
     of the kind holds one of these texts or patterns, so `line` is asked of no others; without any it is asked of all.
     loose: takes much for its own, so the others are tried first.
-
-    topology: whether its parts state how the GPUs are connected.
     """
 
     name: str
     title: str
     parse: Callable[[list[str]], Part | None]
-    topology: bool = False
     loose: bool = False
     hints: tuple[str, ...] = ()
     marks: tuple[str | re.Pattern[str], ...] = ()

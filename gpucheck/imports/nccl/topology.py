@@ -461,4 +461,4 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     return until(lines, lambda line: "<" in line and BEGIN_OF_ANY.search(line), "</system>", "</graphs>")
 
 
-XML = Kind("nccl-topology", TITLE, parse, topology=True, hints=("<system", "<graphs"), blocks=_blocks)
+XML = Kind("nccl-topology", TITLE, parse, hints=("<system", "<graphs"), blocks=_blocks)

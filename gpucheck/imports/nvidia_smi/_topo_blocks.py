@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import islice, product
+from itertools import product
 
 from gpucheck.imports._text import regex
 
@@ -243,22 +243,6 @@ def blocks(lines: list[str]) -> Iterator[Block]:
 
 def _gpu_rows(lines: list[str]) -> Iterator[int]:
     return (index for index, line in enumerate(lines) if "GPU" in line and GPU_ROW.search(line))
-
-
-def lone_header(lines: list[str]) -> int | None:
-    candidates = (i for i, line in enumerate(lines) if "GPU" in line and HEADER.search(line))
-    for index in islice(candidates, MOST_TRIES):
-        line = lines[index]
-        match = HEADER.search(line)
-        header = parse_header(line[match.start() :], None) if match else None
-        if header is not None and (len(header.gpus) > 1 or header.affinities):
-            return index + 1
-    return None
-
-
-def lone_row(lines: list[str]) -> int | None:
-    index = next(_gpu_rows(lines), None)
-    return None if index is None else index + 1
 
 
 def _readings(lines: list[str], at: int, start: int) -> list[Block]:

@@ -334,7 +334,11 @@ NVLINK = Kind(
 
 
 # ``nvidia-smi -L``: names and UUIDs.
-LIST_GPU = regex(r"^\s{0,8}GPU (\d{1,3}): ([^\n(]{1,80}?) \(UUID: (GPU-[0-9a-fA-Fx-]{1,60}|[^)]{1,60})\)\s*$")
+# gpucheck topo prints the bus id and a mark behind it.
+LIST_GPU = regex(
+    r"^\s{0,8}GPU (\d{1,3}): ([^\n(]{1,80}?) \(UUID: (GPU-[0-9a-fA-Fx-]{1,60}|[^)]{1,60})\)"
+    r"(?: [0-9a-f:.]{12,16}\b.{0,80})?\s*$"
+)
 MIG = regex(r"^\s{1,12}MIG \S{1,30}\s+Device\s+\d{1,3}:\s*\(UUID: [^)]{1,80}\)\s*$")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from gpucheck.imports._kind import Kind, of_topology
-from gpucheck.imports._text import ImportProblem, first_line, quoted, regex, spans
+from gpucheck.imports._text import absent, regex, spans
 from gpucheck.imports.nvidia_smi._topo_blocks import (
     GPU_ROW,
     Block,
@@ -13,8 +13,6 @@ from gpucheck.imports.nvidia_smi._topo_blocks import (
     affinity,
     blocks,
     is_whole,
-    lone_header,
-    lone_row,
 )
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.diagnosis.observations import Observations, ObservedGpu, Words
@@ -31,8 +29,6 @@ NIC_LEGEND = regex(r"(?<!\w)(NIC\d{1,4})\s*:\s*([A-Za-z][\w.\-]{0,63})")
 # In a table of Markdown nothing but a tab is left between the two.
 NIC_ROW = regex(r"^\s*(NIC\d{1,4})\t\s*([A-Za-z][\w.\-]{0,62}\d)\s*$", re.MULTILINE)
 NIC_LEGEND_LINES = 600
-# What nvidia-smi -L and nvlink -s print; pastes often hold them too, and they name the model.
-GPU_NAME = regex(r"GPU (\d{1,4}): ([^\n]{1,100}?) \(UUID: ([^)\n]{1,64})\)")
 # Nearest first. A pair whose two cells differ is evaluated by the farther one: no more is certain.
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 
@@ -42,46 +38,27 @@ def parse(lines: list[str]) -> Part:
 
 
 def topology(lines: list[str]) -> Topology:
-    """The first ``topo -m`` matrix in the text.
+    """The first ``topo -m`` matrix with a whole row, else the one with most rows.
 
     matrix: n x n classes in header order, SOC read as SYS, None where neither the row nor the mirrored row has the
     cell. TopologyGpu.numa_affinity and gpu_numa_id are as printed; numa_node only where the affinity is one node.
     findings: what is missing or contradicts itself.
     """
-    found = [block for block in blocks(lines) if not block.is_p2p_status]
-    usable = [block for block in found if block.good]
-    # Without a whole row anywhere, a block is still worth reading when some row has a class in it.
-    some = [block for block in found if any(row.cells.values for row in block.rows)]
-    block = usable[0] if usable else max(some, key=lambda block: len(block.rows), default=None)
+    found = [one for one in blocks(lines) if not one.is_p2p_status and any(row.cells.values for row in one.rows)]
+    block = max(found, key=lambda one: (one.good > 0, 0 if one.good else len(one.rows)), default=None)
     if block is None:
-        raise _nothing(lines)
+        why = "no rows of path classes below a line that names the columns; the paste is cut short"
+        raise absent("nvidia-smi topo -m matrix", why, AGAIN)
     table = _Table(block)
-    names = {int(index): (name, uuid) for line in lines for index, name, uuid in GPU_NAME.findall(line)}
     matrix = tuple(tuple(table.value(a, b) for b in block.header.gpus) for a in block.header.gpus)
     return Topology(
         source=SOURCE,
-        gpus=tuple(_gpu(label, table, names) for label in block.header.gpus),
+        gpus=tuple(_gpu(label, table) for label in block.header.gpus),
         matrix=matrix,
         nics=_nics(table, lines),
         pairs=_pairs(block, matrix),
-        findings=tuple(_findings(table, matrix, [other for other in found if other is not block])),
+        findings=tuple(_findings(table, matrix)),
     )
-
-
-def _nothing(lines: list[str]) -> ImportProblem:
-    what = "no nvidia-smi topo -m matrix in the input"
-    if any(block.is_p2p_status for block in blocks(lines)):
-        why = "this is the peer-to-peer status matrix of nvidia-smi topo -p2p (OK, NS, CNS, ...)"
-        return ImportProblem(what, why=why, do="Import the output of nvidia-smi topo -m instead")
-    header, row = lone_header(lines), lone_row(lines)
-    if header is not None:
-        why = "this line names the columns, but no GPU row follows; the paste is cut short"
-        return ImportProblem(what, line=header, why=why, do=AGAIN)
-    if row is not None:
-        why = f"row {quoted(lines[row - 1])} has no line above it that names the columns"
-        return ImportProblem(what, line=row, why=why, do=AGAIN)
-    first = first_line(lines)
-    return ImportProblem(what, line=1, why=f"it starts with {quoted(first)}", do=AGAIN)
 
 
 class _Table:
@@ -127,15 +104,11 @@ def _shifted(row: Row, column: int) -> bool:
     return crossings != [column] and (bool(crossings) or len(row.cells.values) > column)
 
 
-def _gpu(label: str, table: _Table, names: dict[int, tuple[str, str]]) -> TopologyGpu:
-    index = int(label[3:])
-    name, uuid = names.get(index, (None, None))
+def _gpu(label: str, table: _Table) -> TopologyGpu:
     near = table.affinity(label)
     numa = near.get("numa")
     return TopologyGpu(
-        index=index,
-        name=name,
-        uuid=uuid,
+        index=int(label[3:]),
         numa_node=int(numa) if numa is not None and numa.isdecimal() and len(numa) < 6 else None,
         cpu_affinity=near.get("cpu"),
         numa_affinity=numa,
@@ -177,7 +150,7 @@ def _distance(cls: str) -> int:
     return -int(cls[2:]) if cls.startswith("NV") else DISTANCE.get(cls, 0)
 
 
-def _findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...], others: list[Block]) -> Iterator[Finding]:
+def _findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...]) -> Iterator[Finding]:
     header = table.block.header
     if not table.block.named:
         seen, wanted = f"{len(header.gpus)} GPUs in the rows", "a line that names the columns"
@@ -199,9 +172,6 @@ def _findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...], others:
     present = sum(nic in table.rows for nic in header.nics)
     if present < len(header.nics):
         yield SUBJECT.skips("topology.nic-rows-missing", f"{present} NIC rows", f"{len(header.nics)} NIC rows")
-    if others:
-        subject = SUBJECT.with_evidence(*(f"line {block.line}: another matrix" for block in others[:8]))
-        yield subject.skips("topology.more-matrices", f"{len(others) + 1} matrices", "1 matrix", line=table.block.line)
 
 
 def _row_findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...]) -> Iterator[Finding]:
@@ -233,7 +203,10 @@ def _damage(row: Row, table: _Table) -> str:
     return f"line {row.line}: the cells of {row.label} are shifted or missing"
 
 
-LEGEND_LINE = regex(r"\s*(?:(?:NIC )?Legend\b|(?:X|SYS|SOC|NODE|PHB|PXB|PIX|NV#|NIC\d{1,4})\s{0,8}[=:]\s)")
+# In a table of Markdown a tab parts the two.
+LEGEND_LINE = regex(
+    r"[\s*]*(?:(?:NIC )?Legend\b|Symbol\t|(?:X|SYS|SOC|NODE|PHB|PXB|PIX|NV#|NIC\d{1,4})(?:\s{0,8}[=:]\s|\t))"
+)
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -255,7 +228,6 @@ KIND = Kind(
     "nvidia-smi-topo",
     "the output of nvidia-smi topo -m",
     parse,
-    topology=True,
     loose=True,
     hints=("GPU",),
     blocks=_blocks,
