@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
-from xml.parsers import expat
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from gpucheck.imports._kind import Kind, of_topology
 from gpucheck.imports._text import ImportProblem, linux_bus_id, quoted, regex, until
@@ -23,85 +24,34 @@ from gpucheck.model.host.wiring import NVSWITCH, Nic, NumaNode, NvLinkBundle, Pa
 from gpucheck.model.paste import Part
 from gpucheck.model.topology import Topology
 
-# The elements of an NCCL topology as leaves (GPUs, network cards) with the switches above them.
-#
-# expat itself, not defusedxml: that package's last release is of 2021, and it bounds neither depth nor the number of
-# elements.
-# No document type is accepted, so there are no entities to expand and nothing outside the text is ever opened.
 TITLE = "NCCL topology XML"
 AGAIN = "Dump it again: NCCL_TOPO_DUMP_FILE=topo.xml, then any NCCL program with GPUs"
-MOST_ELEMENTS = 50_000
-"""The largest multi-node dump has a few thousand."""
+DOCTYPE = regex(r"<!(?:DOCTYPE|ENTITY)\b")
+MOST_ELEMENTS = 50_000  # the largest multi-node dump has a few thousand
 MOST_DEPTH = 64
-MOST_ATTRIBUTE = 4096
-"""Characters; the longest there are is the CPU mask, 9 characters for each 32 CPUs."""
-
-
-@dataclass
-class Element:
-    """One element: its attributes, its children, and the line that it starts on (1-based)."""
-
-    tag: str
-    attributes: dict[str, str]
-    line: int
-    children: list["Element"] = field(default_factory=list)
-
-    def get(self, name: str) -> str:
-        return self.attributes.get(name, "").strip()
-
-    def all(self, tag: str) -> list["Element"]:
-        return [child for child in self.children if child.tag == tag]
+LONGEST_NAME = 64
 
 
 def _parsed(text: str, first_line: int) -> Element:
-    reader = _Reader(first_line)
-    try:
-        reader.parser.Parse(text.encode("utf-8", errors="replace"), True)
-    except expat.ExpatError as error:
-        if reader.root is None or reader.open:
-            raise reader.problem(f"the XML is broken or cut short: {expat.ErrorString(error.code)}") from None
-    if reader.root is None:
-        raise reader.problem("the XML is cut short: no element found")
-    return reader.root
+    """Return the outermost element. Without a document type there are no entities, and nothing outside is opened."""
+    why, line = "", first_line
+    if declared := DOCTYPE.search(text):
+        why = "it declares a document type; NCCL writes none, and entities are never expanded"
+        line += text.count("\n", 0, declared.start())
+    elif text.count("<") > 2 * MOST_ELEMENTS:
+        why = f"it has more than {MOST_ELEMENTS} elements; a topology has some thousand at most"
+    else:
+        try:
+            parser = ElementTree.XMLParser(encoding="utf-8")  # noqa: S314 - without a document type
+            return ElementTree.fromstring(text.encode("utf-8", errors="replace"), parser)  # noqa: S314
+        except ElementTree.ParseError as error:
+            what = str(error).partition(": line ")[0]
+            why, line = f"the XML is broken or cut short: {what}", line + error.position[0] - 1
+    raise ImportProblem(f"{TITLE} cannot be read", line=line, why=why, do=AGAIN)
 
 
-class _Reader:
-    def __init__(self, first_line: int) -> None:
-        self.first_line = first_line
-        self.root: Element | None = None
-        self.open: list[Element] = []
-        self.count = 0
-        self.parser = expat.ParserCreate("utf-8")
-        self.parser.StartDoctypeDeclHandler = self._doctype
-        self.parser.StartElementHandler = self._start
-        self.parser.EndElementHandler = self._end
-
-    def problem(self, why: str) -> ImportProblem:
-        line = self.parser.CurrentLineNumber + self.first_line - 1
-        return ImportProblem(f"{TITLE} cannot be read", line=line, why=why, do=AGAIN)
-
-    def _doctype(self, name: str, *_: object) -> None:
-        raise self.problem(
-            f"it declares a document type, {quoted(name)}; NCCL writes none, and entities are never expanded"
-        )
-
-    def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        self.count += 1
-        if self.count > MOST_ELEMENTS:
-            raise self.problem(f"it has more than {MOST_ELEMENTS} elements; a topology has some thousand at most")
-        if len(self.open) >= MOST_DEPTH:
-            raise self.problem(f"elements are nested more than {MOST_DEPTH} deep; PCI bridges are not")
-        if any(len(value) > MOST_ATTRIBUTE for value in attributes.values()):
-            raise self.problem(f"an attribute of {quoted(tag)} is longer than {MOST_ATTRIBUTE} characters")
-        element = Element(tag, attributes, self.parser.CurrentLineNumber + self.first_line - 1)
-        if self.open:
-            self.open[-1].children.append(element)
-        else:
-            self.root = element
-        self.open.append(element)
-
-    def _end(self, _: str) -> None:
-        self.open.pop()
+def _get(element: Element, name: str) -> str:
+    return element.get(name, "").strip()
 
 
 GPU_CLASSES = ("0x0302", "0x0300")
@@ -151,39 +101,39 @@ class System:
         return any(gpu.nvlinks for gpu in self.gpus)
 
     def cpu(self, element: Element) -> None:
-        numa, host = _number(element.get("numaid")), element.get("host_hash")
+        numa, host = _number(_get(element, "numaid")), _get(element, "host_hash")
         if numa is None:
-            self.unexpected(element, f"numaid {quoted(element.get('numaid'))} is not a NUMA node")
+            self.oddities.append(f"numaid {quoted(_get(element, 'numaid'))} is not a NUMA node")
         self.nodes.append(
             NumaNode(
                 index=numa,
-                cpus=cpu_list(element.get("affinity")),
-                arch=element.get("arch") or None,
-                vendor=element.get("vendor") or None,
-                family=_family(_number(element.get("familyid"))),
-                cpu_model=_number(element.get("modelid")),
+                cpus=cpu_list(_get(element, "affinity")),
+                arch=_get(element, "arch") or None,
+                vendor=_get(element, "vendor") or None,
+                family=_family(_number(_get(element, "familyid"))),
+                cpu_model=_number(_get(element, "modelid")),
             )
         )
-        for child in element.children:
+        for child in element:
             self.element(child, host, numa, ())
 
     def element(self, element: Element, host: str, numa: int | None, chain: tuple[str, ...]) -> None:
         if element.tag == "pci":
             self.pci(element, host, numa, chain)
         elif element.tag == "nic":
-            for net in element.all("net")[:MOST_NICS]:
+            for net in element.findall("net")[:MOST_NICS]:
                 self.nic(net, Leaf("", host, numa, chain, PcieLink()))
         elif element.tag in ("gpu", "net"):
-            self.unexpected(element, f"{element.tag} is not inside a pci element")
+            self.oddities.append(f"{element.tag} is not inside a pci element")
 
     def pci(self, element: Element, host: str, numa: int | None, chain: tuple[str, ...]) -> None:
-        bus_id = linux_bus_id(element.get("busid"))
-        if bus_id is None:
-            self.unexpected(element, f"busid {quoted(element.get('busid'))} is not a PCI bus id")
+        bus_id = linux_bus_id(_get(element, "busid"))
+        if bus_id is None or len(chain) >= MOST_DEPTH:
+            self.oddities.append(f"busid {quoted(_get(element, 'busid'))} is not a PCI bus id below a few bridges")
             return
-        kind, inner = element.get("class").lower(), element.all("pci")
+        kind, inner = _get(element, "class").lower(), element.findall("pci")
         leaf = Leaf(bus_id, host, numa, chain, link_of(element))
-        gpus, nets = element.all("gpu"), [net for nic in element.all("nic") for net in nic.all("net")]
+        gpus, nets = element.findall("gpu"), [net for nic in element.findall("nic") for net in nic.findall("net")]
         if gpus or (kind.startswith(GPU_CLASSES) and not inner):
             self.gpu(gpus[0] if gpus else None, leaf)
         elif nets or (kind.startswith(NIC_CLASSES) and not inner):
@@ -209,19 +159,19 @@ class System:
             return
         if any((gpu.host, gpu.bus_id) == (leaf.host, leaf.bus_id) for gpu in self.gpus):
             if element is not None:
-                self.unexpected(element, f"GPU {leaf.bus_id} is written twice")
+                self.oddities.append(f"GPU {leaf.bus_id} is written twice")
             return
         self.gpus.append(leaf)
         if element is None:
             return
         leaf.nvlinks = True
-        leaf.device, leaf.rank = _number(element.get("dev")), _number(element.get("rank"))
-        leaf.compute_capability = _number(element.get("sm")) or 0
-        for link in element.all("nvlink"):
-            target, count = link.get("target").lower(), _number(link.get("count"))
-            kind = link.get("tclass").lower()
+        leaf.device, leaf.rank = _number(_get(element, "dev")), _number(_get(element, "rank"))
+        leaf.compute_capability = _number(_get(element, "sm")) or 0
+        for link in element.findall("nvlink"):
+            target, count = _get(link, "target").lower(), _number(_get(link, "count"))
+            kind = _get(link, "tclass").lower()
             if not count or count > 64:
-                self.unexpected(link, f"nvlink to {quoted(target)} has count {quoted(link.get('count'))}")
+                self.oddities.append(f"nvlink to {quoted(target)} has count {quoted(_get(link, 'count'))}")
             elif kind == NVSWITCH_CLASS or target.startswith("ffff"):
                 leaf.switches[target] = leaf.switches.get(target, 0) + count
             elif kind.startswith(GPU_CLASSES) or not kind:
@@ -230,17 +180,14 @@ class System:
 
     def nic(self, element: Element | None, leaf: Leaf) -> None:
         if len(self.nics) < MOST_NICS:
-            leaf.name = element.get("name") if element is not None else ""
+            leaf.name = _get(element, "name")[:LONGEST_NAME] if element is not None else ""
             self.nics.append(leaf)
-
-    def unexpected(self, element: Element, what: str) -> None:
-        self.oddities.append(f"line {element.line}: {what}")
 
 
 def read_system(root: Element) -> System:
     """Walk the file. Nothing is rejected here: what does not fit becomes an oddity."""
     system = System()
-    for element in sorted(root.children, key=lambda child: child.tag != "cpu"):
+    for element in sorted(root, key=lambda child: child.tag != "cpu"):
         if element.tag == "cpu":
             system.cpu(element)
         else:
@@ -262,9 +209,9 @@ def _ordered(gpus: list[Leaf]) -> list[Leaf]:
 
 def link_of(element: Element) -> PcieLink:
     """NCCL writes the lesser of what the device and the port above it can do; 0 or empty where it could not look."""
-    speed = re.match(r"\d{1,3}(\.\d)?", element.get("link_speed"))
+    speed = re.match(r"\d{1,3}(\.\d)?", _get(element, "link_speed"))
     generation = GENERATION.get(float(speed[0])) if speed else None
-    width = _number(element.get("link_width"))
+    width = _number(_get(element, "link_width"))
     return PcieLink(max_generation=generation, max_width=width if width in (1, 2, 4, 8, 12, 16, 32) else None)
 
 
@@ -325,7 +272,7 @@ def parse(lines: list[str]) -> Part:
         why = "it has neither a gpu element nor a pci element of class 0x0302"
         if root.tag != "system":
             why = f"the outermost element is {quoted(root.tag)}, not system"
-        raise ImportProblem(f"no GPU in this {TITLE}", line=root.line, why=why, do=AGAIN)
+        raise ImportProblem(f"no GPU in this {TITLE}", line=first_line, why=why, do=AGAIN)
     return of_topology(_topology(system))
 
 
