@@ -14,7 +14,7 @@ from gpucheck.imports._text import QUOTE_LIMIT, WHOLE, ImportProblem, first_line
 from gpucheck.imports._unwrap import Lines
 from gpucheck.model.diagnosis import ReadRange, UnreadRange, is_output
 from gpucheck.model.paste import Part, Reading
-from gpucheck.printable import excerpt
+from gpucheck.printable import excerpt, meant
 
 Mark = str | re.Pattern[str]
 
@@ -223,14 +223,6 @@ def read_pieces(lines: Lines, source: str, kinds: Sequence[Kind], as_: str | Non
     return Reading(parts=tuple(parts), unread=tuple(sorted(unread, key=lambda row: row.first_line)))
 
 
-def _near_kind(name: str, kinds: Sequence[Kind]) -> str:
-    from difflib import get_close_matches
-
-    names = sorted({kind.name for kind in kinds})
-    near = [one for one in names if one.startswith(name)][:3] or get_close_matches(name, names, n=1)
-    return f"Did you mean {' or '.join(near)}? " if near else ""
-
-
 def _forced(text: list[str], source: str, kinds: Sequence[Kind], name: str) -> Reading:
     chosen = [kind for kind in kinds if kind.name == name]
     if not chosen:
@@ -238,7 +230,7 @@ def _forced(text: list[str], source: str, kinds: Sequence[Kind], name: str) -> R
             f"unknown kind {quoted(name)}",
             where="--as",
             why="no tool output has this name",
-            do=f"{_near_kind(name, kinds)}List them: gpucheck diagnose --kinds",
+            do=f"List them: gpucheck diagnose --kinds.{meant(name, sorted({kind.name for kind in kinds}), cutoff=0.4)}",
         )
     likely, *others = sorted(chosen, key=lambda kind: not kind.takes(text))
     try:
