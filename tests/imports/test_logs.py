@@ -5,12 +5,10 @@ from datetime import datetime, timezone
 
 import pytest
 
-from gpucheck import imports
 from gpucheck.checks.kernel import log as check
 from gpucheck.imports import ImportProblem
 from gpucheck.model import KernelLine
 from tests.imports.logs import read
-from tests.imports.pastes.reading import kinds
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 OTHER = "nvidia 0000:4c:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0003 address=0x80000040 flags=0x0020]"
@@ -134,8 +132,6 @@ def test_times_are_kept(form, seconds, clock):
     "text",
     [
         "",
-        "\n\n",
-        "hello",
         "GPU0 GPU1\nGPU0 X NV18\n",
         "+-----+\n| NVIDIA-SMI 580.65.06   Driver Version: 580.65.06 |\n",
         "node07:1234:5678 [0] NCCL INFO Bootstrap : Using eth0\n",
@@ -149,17 +145,6 @@ def test_what_is_no_kernel_log_is_one_clear_line(text):
 
     assert "\n" not in str(problem.value)
     assert len(str(problem.value)) < 400
-
-
-def test_a_log_is_recognised_and_another_dump_is_not_taken_for_one():
-    """It is asked last."""
-    assert kinds(FORMS["dmesg"](LINES).encode()) == {"kernel-log"}
-    assert kinds(b"\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n") == {"nvidia-smi-topo"}
-
-
-def test_a_log_given_as_topology_says_which_command_reads_it():
-    with pytest.raises(ImportProblem, match="gpucheck diagnose FILE"):
-        imports.read(FORMS["dmesg"](LINES))
 
 
 @pytest.mark.parametrize(

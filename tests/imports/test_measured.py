@@ -235,8 +235,6 @@ def test_cut_row_of_nccl_tests_is_not_shifted(end):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "input is empty"),
-        ("hello", "nothing in the input is recognized"),
         (NVB_JSON[:400], "damaged JSON"),
         (NVB_JSON.replace('"396.1"', '"nan"'), "is not a bandwidth or time"),
         (NVB_JSON.replace('["396.4", "N/A"]', '["396.4"]'), "no complete row 1"),

@@ -30,10 +30,10 @@ def by_check(report):
     return {finding.check: finding for finding in report.findings}
 
 
-def ended(gpus, *, seconds=8.4e-3, wrong=0, taken=P2P):
+def ended(gpus, *, seconds=8.4e-3, taken=P2P):
     """Ranks on GPUs as they report: 2 GiB in 8.4 ms is 447 GB/s of bus bandwidth for all_reduce on 8 GPUs."""
     results = tuple(
-        MeasuredCollective(operation="all_reduce", size=size, seconds=(time,) * 7, checked=7, wrong=wrong)
+        MeasuredCollective(operation="all_reduce", size=size, seconds=(time,) * 7, checked=7, wrong=0)
         for size, time in ((8 << 10, 3e-5), (LARGE, seconds))
     )
     versions = {"torch": "2.13.0", "nccl": "2.28.9"}
@@ -96,13 +96,6 @@ def test_slow_collective_fails_by_the_one_judge(on_gpus):
 
     assert found["collectives-bandwidth"].verdict is Verdict.FAIL
     assert "NVLinks" in found["collectives-bandwidth"].why
-
-
-def test_wrong_elements_fail(on_gpus):
-    report, _ = on_gpus(ended(8, wrong=3))
-
-    assert report.verdict is Verdict.FAIL
-    assert "data-corruption" in {finding.cause for finding in report.findings}
 
 
 def test_host_memory_instead_of_nvlink_is_a_warning(on_gpus):

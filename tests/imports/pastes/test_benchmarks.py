@@ -41,14 +41,6 @@ def test_a_heading_that_lost_its_first_word_is_read_only_where_it_is_sure():
         read(writes.replace(" (P2P Writes)", ""))
 
 
-def test_of_a_run_that_was_cut_the_whole_tables_are_read():
-    cut = P2P[: P2P.rindex("Latency")]
-    found = observed(cut[: cut.rindex("\n", 0, len(cut) - 60)])
-
-    assert found.measured.p2p_uni_gb_s
-    assert found.measured.staged_uni_gb_s
-
-
 def test_nvbandwidth_stopped_by_an_error_keeps_its_tables_and_says_the_error():
     error = "[CUDA_ERROR_SYSTEM_NOT_READY] system not yet initialized in expression cuInit(0) in main() : x.cpp:9"
     text = f"{NVB}\n{error}\n"

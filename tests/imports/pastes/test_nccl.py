@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gpucheck.imports.nccl.log import channel_in, records
+from gpucheck.imports.nccl.log import records
 from gpucheck.model import Verdict
 from tests.imports.pastes.reading import BANDWIDTH, accused, diagnosed, keys, messages
 
@@ -34,27 +34,6 @@ def test_two_messages_in_one_line_are_two():
     line = "a:1:2 [0] NCCL INFO Connected all ringsa:1:3 [1] misc/x.cc:1 NCCL WARN Mismatched NCCL version detected"
 
     assert [one.level for one in records(line)] == ["INFO", "WARN"]
-
-
-@pytest.mark.parametrize(
-    ("text", "way"),
-    [
-        ("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read", "P2P/CUMEM"),
-        ("Channel 00 : 0[3000] -> 1[4000] via P2P/IPC", "P2P/IPC"),
-        ("Channel 00 : 0[3000] -> 1[4000] via P2P/direct pointer", "P2P/direct"),
-        ("Channel 00 : 0[3000] -> 1[4000] via P2P/indirect/2[5000]", "P2P/indirect"),
-        ("Ring 00 : 0[0] -> 1[1] via direct shared memory", "SHM/direct"),
-        ("Channel 02 : 3[3] -> 0[0] via SHM/direct/direct", "SHM/direct"),
-        ("Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA", "NET/IB"),
-        ("Channel 00/0 : 0[0] -> 1[0] [receive] via NET/AWS Libfabric/0", "NET/AWS Libfabric"),
-        ("Ring 00 : 0 -> 1 [send] via NET/Socket/0", "NET/Socket"),
-    ],
-)
-def test_the_way_between_two_ranks(text, way):
-    channel = channel_in(text)
-
-    assert channel is not None
-    assert (channel.one, channel.way) == (int(text.split(" : ")[1][0]), way)
 
 
 def test_a_table_between_lines_of_the_log_is_put_together_again():
