@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gpucheck.diagnose import diagnose
 from gpucheck.measure.reporting.surroundings import surroundings, under_load
-from gpucheck.model import AcsControl, EccCounts, Verdict
+from gpucheck.model import AcsControl, EccCounts, NvLink5Counts, Verdict
 from gpucheck.model.copies import DataCheck, Flow
 from gpucheck.topology.wiring import PARAMS
 from tests.machines import p100
@@ -93,6 +93,14 @@ def nvlinks(*, down: int = 0, errors: int | None = 0, reasons: tuple[str, ...] =
     return replace(EIGHT_NVSWITCH.reading, gpus=tuple(gpus))
 
 
+def blackwell(**counts: int):
+    """The same with the counters of NVLink 5; GPU 2 has these."""
+    gpus = list(nvlinks(errors=None).gpus)
+    counted = NvLink5Counts(**{"recoveries": 0, **counts})
+    gpus[2] = replace(gpus[2], nvlinks=tuple(replace(link, counts=counted) for link in gpus[2].nvlinks))
+    return replace(EIGHT_NVSWITCH.reading, gpus=tuple(gpus))
+
+
 @pytest.mark.parametrize(
     ("before", "during", "active", "errors", "throttled"),
     [
@@ -100,9 +108,10 @@ def nvlinks(*, down: int = 0, errors: int | None = 0, reasons: tuple[str, ...] =
         (nvlinks(), nvlinks(down=1), 17, {}, ()),
         (nvlinks(), nvlinks(errors=7), 18, {f"NVLink {link} replays": 7 for link in range(18)}, ()),
         (nvlinks(errors=7), nvlinks(errors=7), 18, {}, ()),
+        (blackwell(), blackwell(recoveries=2), 18, {f"NVLink {link} recoveries": 2 for link in range(18)}, ()),
         (nvlinks(), nvlinks(reasons=("idle", "hw-thermal")), 18, {}, ("hw-thermal",)),
     ],
-    ids=["all up and clean", "one down", "errors rise", "errors of before", "a brake"],
+    ids=["all up and clean", "one down", "errors rise", "errors of before", "NVLink 5", "a brake"],
 )
 def test_what_nvml_says_while_copying_is_observed(before, during, active, errors, throttled):
     scene = EIGHT_NVSWITCH.scene(gpus=before.gpus, before=before, during=EIGHT_NVSWITCH.links(during), after=during)

@@ -12,24 +12,13 @@ from collections.abc import Iterator
 
 from gpucheck.checks._case import Case, new_errors
 from gpucheck.checks._nvml import Nvml, about, gaps_of, not_reported, of_each_gpu, quick_check
-from gpucheck.model import C2cLink, Finding, Gpu, NvLink, NvLink5Counts, NvmlReading, Verdict
+from gpucheck.model import C2cLink, Finding, Gpu, NvLink, NvmlReading, Verdict
 from gpucheck.model.facts import Facts
+from gpucheck.model.host.hardware import NVLINK_5
 
 NAME = "nvlink-errors"
 # Corrected errors of one link since the driver was loaded that are no reason to look: a retrained link leaves some.
 TOLERATED = 100
-UP_TO_HOPPER = {"replay_errors": "replays", "crc_errors": "CRC errors"}
-NVLINK_5 = {
-    "malformed_packets": "malformed packets",
-    "buffer_overruns": "buffer overruns",
-    "receive_errors": "receive errors",
-    "receive_remote_errors": "remote errors received",
-    "receive_general_errors": "header mismatches received",
-    "integrity_errors": "local integrity errors",
-    "transmit_discards": "discarded packets",
-    "effective_errors": "effective errors",
-    "symbol_errors": "symbol errors",
-}
 RECOVERIES = ("recoveries", "recoveries_succeeded", "recoveries_failed")
 CALLS = ("nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkErrorCounter", "nvmlDeviceGetFieldValues")
 
@@ -55,13 +44,13 @@ def _unread(nvml: Nvml, gpu: Gpu) -> Finding | None:
 
 
 def _counted(gpu: Gpu) -> Finding | None:
-    old = ("replay_errors", "recovery_errors", "crc_errors")
-    active = [link for link in gpu.nvlinks if link.active]
-    links = [link for link in active if link.counts or any(getattr(link, name) is not None for name in old)]
+    links = [
+        link for link in gpu.nvlinks if link.active and (link.counts or link.errors or link.recoveries is not None)
+    ]
     if not links:
         return None
-    subject = about(NAME, gpu, *(_line(link) for link in links if _errors(link) or _recoveries(link)))
-    recovered = [f"NVLink {link.link}: {_times(_recoveries(link))}" for link in links if _recoveries(link)]
+    subject = about(NAME, gpu, *(_line(link) for link in links if _errors(link) or link.recoveries))
+    recovered = [f"NVLink {link.link}: {_times(link.recoveries)}" for link in links if link.recoveries]
     noisy = []
     for link in links:
         if sum((errors := _errors(link)).values()) > TOLERATED:
@@ -83,15 +72,7 @@ def _complete(link: NvLink) -> bool:
 
 
 def _errors(link: NvLink) -> dict[str, int]:
-    old = {name: getattr(link, field) or 0 for field, name in UP_TO_HOPPER.items()}
-    new = {name: getattr(link.counts, field) or 0 for field, name in NVLINK_5.items()} if link.counts else {}
-    return {name: count for name, count in (old | new).items() if count}
-
-
-def _recoveries(link: NvLink) -> int:
-    counts = link.counts or NvLink5Counts()
-    events = (counts.recoveries_succeeded or 0) + (counts.recoveries_failed or 0)
-    return max(link.recovery_errors or 0, counts.recoveries or 0, events)
+    return {name: count for name, count in link.errors.items() if count}
 
 
 def _times(recoveries: int) -> str:
@@ -100,7 +81,7 @@ def _times(recoveries: int) -> str:
 
 def _line(link: NvLink) -> str:
     parts = [f"{count} {name}" for name, count in _errors(link).items()]
-    parts += [_times(_recoveries(link))] if _recoveries(link) else []
+    parts += [_times(link.recoveries)] if link.recoveries else []
     failed = link.counts.recoveries_failed if link.counts else None
     parts += [f"{failed} of them failed"] if failed else []
     if link.counts is not None:

@@ -302,7 +302,6 @@ def _counters(gpu: Gpu) -> dict[str, int]:
         "PCIe fatal errors": errors.fatal,
     }
     for link in gpu.nvlinks:
-        counts[f"NVLink {link.link} replays"] = link.replay_errors
-        counts[f"NVLink {link.link} recoveries"] = link.recovery_errors
-        counts[f"NVLink {link.link} CRC errors"] = link.crc_errors
+        counts |= {f"NVLink {link.link} {name}": count for name, count in link.errors.items()}
+        counts[f"NVLink {link.link} recoveries"] = link.recoveries
     return {name: count for name, count in counts.items() if count is not None}

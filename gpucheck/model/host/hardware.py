@@ -321,6 +321,21 @@ class NvLink5Counts(msgspec.Struct, frozen=True, kw_only=True):
     symbol_ber: int | None = None
 
 
+# How findings name the counters of a link, of NVLink up to Hopper and from Blackwell on.
+UP_TO_HOPPER = {"replay_errors": "replays", "crc_errors": "CRC errors"}
+NVLINK_5 = {
+    "malformed_packets": "malformed packets",
+    "buffer_overruns": "buffer overruns",
+    "receive_errors": "receive errors",
+    "receive_remote_errors": "remote errors received",
+    "receive_general_errors": "header mismatches received",
+    "integrity_errors": "local integrity errors",
+    "transmit_discards": "discarded packets",
+    "effective_errors": "effective errors",
+    "symbol_errors": "symbol errors",
+}
+
+
 class NvLink(msgspec.Struct, frozen=True, kw_only=True):
     """One NVLink port of a GPU.
 
@@ -345,6 +360,21 @@ class NvLink(msgspec.Struct, frozen=True, kw_only=True):
     recovery_errors: int | None = None
     crc_errors: int | None = None
     counts: NvLink5Counts | None = None
+
+    @property
+    def errors(self) -> dict[str, int]:
+        """What was counted, by name; what is not reported is not in it."""
+        old = {name: getattr(self, field) for field, name in UP_TO_HOPPER.items()}
+        new = {name: getattr(self.counts, field) for field, name in NVLINK_5.items()} if self.counts else {}
+        return {name: count for name, count in (old | new).items() if count is not None}
+
+    @property
+    def recoveries(self) -> int | None:
+        """How often the link was down for a moment."""
+        counts = self.counts or NvLink5Counts()
+        ended = [one for one in (counts.recoveries_succeeded, counts.recoveries_failed) if one is not None]
+        reported = (self.recovery_errors, counts.recoveries, sum(ended) if ended else None)
+        return max((one for one in reported if one is not None), default=None)
 
 
 class Fabric(msgspec.Struct, frozen=True, kw_only=True):
