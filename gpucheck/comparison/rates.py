@@ -84,10 +84,11 @@ def _nvlinks(before: Gpu, now: Gpu) -> Iterator[Counter]:
     for link in now.nvlinks:
         old = then.get(link.link, NvLink(link=link.link, active=False))
         name = f"NVLink {link.link}"
-        yield Counter(f"{name} replays", old.replay_errors, link.replay_errors, repeats, per_hour=PER_HOUR)
-        yield Counter(f"{name} CRC", old.crc_errors, link.crc_errors, repeats, per_hour=PER_HOUR)
+        for what, count in link.errors.items():
+            was = old.errors.get(what, 0 if old.counts else None)
+            yield Counter(f"{name} {what}", was, count, repeats, per_hour=PER_HOUR)
         recoveries = "comparison.nvlink-recoveries"
-        yield Counter(f"{name} recoveries", old.recovery_errors, link.recovery_errors, recoveries)
+        yield Counter(f"{name} recoveries", old.recoveries, link.recoveries, recoveries)
 
 
 def of_port(before: PciDevice, now: PciDevice) -> Iterator[Counter]:

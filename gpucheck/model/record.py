@@ -26,7 +26,7 @@ HEALTH |= {
         "retired_pages",
     )
 }  # fmt: skip
-LINK = ("link", "active", "replay_errors", "recovery_errors", "crc_errors")
+LINK = ("link", "active", "replay_errors", "recovery_errors", "crc_errors", "counts")
 MIB = 20
 
 
@@ -81,7 +81,12 @@ def _reported(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _link(link: NvLink) -> list[Any]:
+    """Of NVLink 5 what is not zero, and how often it recovered."""
     values = [getattr(link, name) for name in LINK]
+    if link.counts is not None:
+        counts = msgspec.structs.asdict(link.counts)
+        values[-1] = {name: n for name, n in counts.items() if n and not name.endswith("_ber")}
+        values[-1]["recoveries"] = link.recoveries
     while values[-1] is None:
         values.pop()
     return values

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpucheck import comparison
-from gpucheck.model import EccCounts, NvLink, PcieErrors, PcieLink, RetiredPages, RowRemap, Verdict
+from gpucheck.model import EccCounts, NvLink, NvLink5Counts, PcieErrors, PcieLink, RetiredPages, RowRemap, Verdict
 from gpucheck.model.record import RECORD
 from tests.comparison.reports import GPUS, NOW, THEN, copied, healthy, loud, report, without_state
 from tests.machines import h100
@@ -67,14 +67,16 @@ def test_a_counter_that_rises_too_fast_is_told_with_its_rate(gpu, verdict, cause
 @pytest.mark.parametrize(
     ("errors", "words"),
     [
-        ({"crc_errors": 5000}, "NVLink 0 CRC: 5000 more, 500 an hour"),
+        ({"crc_errors": 5000}, "NVLink 0 CRC errors: 5000 more, 500 an hour"),
         ({"replay_errors": 5000}, "NVLink 0 replays: 5000 more"),
         ({"recovery_errors": 1}, "NVLink 0 recoveries: 1 more"),
+        ({"counts": NvLink5Counts(recoveries_succeeded=1)}, "NVLink 0 recoveries: 1 more"),
+        ({"counts": NvLink5Counts(malformed_packets=5000)}, "NVLink 0 malformed packets: 5000 more"),
     ],
 )
 def test_every_port_of_a_gpu_is_compared_with_itself(errors, words):
-    zero = with_link(h100(0), replay_errors=0, recovery_errors=0, crc_errors=0)
-    now = with_link(h100(0), **{"replay_errors": 0, "recovery_errors": 0, "crc_errors": 0, **errors})
+    none = {name: NvLink5Counts(recoveries=0) if name == "counts" else 0 for name in errors}
+    zero, now = with_link(h100(0), **none), with_link(h100(0), **errors)
     (only,) = loud(comparison.compare(report(zero, started=THEN), report(now)))
 
     assert (only.verdict, only.cause, only.subject) == (Verdict.WARN, "nvlink-errors", f"gpu:{BUS[0]}")
