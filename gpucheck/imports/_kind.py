@@ -46,11 +46,6 @@ class Kind:
     line: Callable[[str], bool] | None = None
     blocks: Callable[[Sequence[str]], Blocks] | None = None
 
-    def takes(self, lines: Sequence[str]) -> bool:
-        if self.line is not None:
-            return any(map(self.line, lines))
-        return self.blocks is not None and next(iter(self.blocks(lines)), None) is not None
-
 
 # Kinds of text that are lines with a known meaning. Their patterns are in knowledge/messages.
 LONGEST = 2000  # characters of a line that are looked at

@@ -3,7 +3,6 @@
 import re
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
 
@@ -205,13 +204,23 @@ MENTION = regex(r"\b(?:Xid|XID)\b[ :#(]{0,3}(\d{1,3})\b")
 
 
 def read_pieces(lines: Lines, source: str, kinds: Sequence[Kind], as_: str | None) -> Reading:
-    if as_ is not None:
-        return _forced(lines.text, source, kinds, as_)
-    taken = taken_apart(lines, kinds)
+    """as_: only this kind is looked for, and where nothing shows it, the whole text is read as it."""
+    chosen = [kind for kind in kinds if as_ in (None, kind.name)]
+    if not chosen:
+        near = meant(as_ or "", sorted({kind.name for kind in kinds}), cutoff=0.4)
+        raise ImportProblem(
+            f"unknown kind {quoted(as_ or '')}",
+            where="--as",
+            why="no tool output has this name",
+            do=f"List them: gpucheck diagnose --kinds.{near}",
+        )
+    sections, left = taken_apart(lines, chosen)
+    if as_ is not None and not sections:
+        sections, left = [Section(kind, list(range(len(lines.text)))) for kind in chosen], []
     parts: list[Part] = []
-    unread = list(_unread(lines.text, taken.left, source, ""))
+    unread = list(_unread(lines.text, left, source, ""))
     problems: list[ImportProblem] = []
-    for section in taken.sections:
+    for section in sections:
         try:
             parts.append(_read(section, lines.text, source))
             unread += parts[-1].unread
@@ -221,30 +230,6 @@ def read_pieces(lines: Lines, source: str, kinds: Sequence[Kind], as_: str | Non
     if not parts:
         raise problems[0] if problems else _nothing(lines.text)
     return Reading(parts=tuple(parts), unread=tuple(sorted(unread, key=lambda row: row.first_line)))
-
-
-def _forced(text: list[str], source: str, kinds: Sequence[Kind], name: str) -> Reading:
-    chosen = [kind for kind in kinds if kind.name == name]
-    if not chosen:
-        raise ImportProblem(
-            f"unknown kind {quoted(name)}",
-            where="--as",
-            why="no tool output has this name",
-            do=f"List them: gpucheck diagnose --kinds.{meant(name, sorted({kind.name for kind in kinds}), cutoff=0.4)}",
-        )
-    likely, *others = sorted(chosen, key=lambda kind: not kind.takes(text))
-    try:
-        return _whole(likely, text, source)
-    except ImportProblem as problem:
-        for kind in others:
-            with suppress(ImportProblem):
-                return _whole(kind, text, source)
-        raise problem from None
-
-
-def _whole(kind: Kind, text: list[str], source: str) -> Reading:
-    part = _read(Section(kind, list(range(len(text)))), text, source)
-    return Reading(parts=(part,), unread=part.unread)
 
 
 def _read(section: Section, text: list[str], source: str) -> Part:
