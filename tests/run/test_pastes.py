@@ -10,7 +10,15 @@ from gpucheck.host.recording.redaction import Redaction
 from gpucheck.imports import ImportProblem
 from gpucheck.model import KernelLine, KernelLog, Verdict
 from gpucheck.model.diagnosis import ReadRange
-from gpucheck.model.diagnosis.observations import HostDevice, Measured, Observations, ObservedGpu
+from gpucheck.model.diagnosis.observations import (
+    HostDevice,
+    Measured,
+    NicResult,
+    Observations,
+    ObservedGpu,
+    ObservedNic,
+    Port,
+)
 from gpucheck.model.facts import Facts
 from gpucheck.model.paste import Part, Reading
 from gpucheck.run.pastes import NoSuchMachine, diagnosis
@@ -219,6 +227,17 @@ def test_listing_in_another_order_is_matched_by_bus_id():
     given = Observations(gpus=(ObservedGpu(bus_id="0000:41:00.0"), ObservedGpu(bus_id="0000:01:00.0")))
 
     assert [gpu.pcie.width for gpu in gpus(HEADER + "".join(rows), given=given)] == [8, 16]
+
+
+def test_transfers_of_network_cards_stay_where_gpus_move():
+    """Their gpu is a link, or none."""
+    port = Port(bus_id="0000:41:00.0", gen=5)
+    rows = tuple(NicResult(nics=(0, 0), value=48.5, gpu=gpu) for gpu in (None, port))
+    one = (ObservedGpu(bus_id="0000:41:00.0"),)
+    given = Observations(gpus=one, nics=(ObservedNic(name="mlx5_0"),), measured=Measured(nic_bw_gb_s=rows))
+    two = HEADER + ROW.format(0, "01", 16) + ROW.format(1, "41", 16)
+
+    assert merged([*stated(given), *parts(two)]).facts.observed.measured.nic_bw_gb_s == rows
 
 
 def test_listing_with_other_bus_ids_is_another_machine():

@@ -467,7 +467,7 @@ def _moved(value: Any, places: Sequence[int], count: int) -> Any:
     found: dict[str, Any] = {}
     for name in value.__struct_fields__:
         inner = getattr(value, name)
-        if name == ONE:
+        if name == ONE and isinstance(inner, int):
             found[name] = places[inner]
         elif name == SOME:
             found[name] = tuple(places[i] for i in inner)
