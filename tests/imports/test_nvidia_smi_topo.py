@@ -92,12 +92,6 @@ def test_the_first_of_two_matrices_is_read_and_the_other_mentioned():
     assert topology.findings[0].seen == "2 matrices"
 
 
-def test_a_p2p_matrix_before_the_topology_is_passed_over():
-    text = " \tGPU0\tGPU1\n GPU0\tX\tNS\n GPU1\tNS\tX\n\nLegend:\n\n"
-
-    assert read(text + PAIR).matrix == (("X", "NV4"), ("NV4", "X"))
-
-
 def test_gpu_numbers_are_kept():
     """A container may see GPUs 2 and 5 only."""
     topology = read("\tGPU2\tGPU5\nGPU2\t X \tSYS\nGPU5\tSYS\t X \n")

@@ -59,10 +59,6 @@ def test_a_whole_matrix_counts_before_a_damaged_one():
     assert read(LOST_LABEL + PAIR).matrix == read(PAIR).matrix
 
 
-def test_a_row_that_is_read_from_its_column_has_no_affinity():
-    assert read(without(HGX, "GPU3")).gpus[3].cpu_affinity is None
-
-
 @pytest.mark.parametrize("original", [PAIR, MESH, by_id("topo-4gpu-pxb-pix-sys-hang"), by_id(ALL_JOINED)])
 def test_a_lost_header_follows_from_the_rows(original):
     lines = original.splitlines()

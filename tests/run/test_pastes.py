@@ -22,7 +22,7 @@ from gpucheck.model.diagnosis.observations import (
 from gpucheck.model.facts import Facts
 from gpucheck.model.paste import Part, Reading
 from gpucheck.run.pastes import NoSuchMachine, diagnosis
-from gpucheck.run.pastes.merge import aligned, bus_ids_by_index, merge, merged
+from gpucheck.run.pastes.merge import bus_ids_by_index, merge, merged
 from tests.imports.pastes.reading import BANDWIDTH
 from tests.imports.pastes.samples import KERNEL, MATRIX, P2P_SAMPLE
 from tests.shared import from_yaml, sampled
@@ -295,31 +295,3 @@ def test_compared_and_none_bad_stays_whatever_another_source_adds():
 
     for both, differing in (merge(right, Observations()), merge(Observations(), right)):
         assert (both.measured.integrity_bad_pairs, differing) == ((), ())
-
-
-def named(*bus_ids: str | None, model: str | None = None) -> tuple[ObservedGpu, ...]:
-    return tuple(ObservedGpu(bus_id=bus_id, model=model) for bus_id in bus_ids)
-
-
-ONE, TWO = "0000:01:00.0", "0000:02:00.0"
-
-
-@pytest.mark.parametrize(
-    ("machine", "source", "indexes", "places"),
-    [
-        pytest.param((ONE, TWO), (TWO, ONE), None, (1, 0), id="bus ids outrank positions"),
-        pytest.param((ONE, TWO), (TWO,), None, (None, 0), id="a GPU that the source does not list is None"),
-        pytest.param((None, None), (TWO, ONE), None, (0, 1), id="equal numbers without bus ids match by position"),
-        pytest.param((ONE, TWO), (ONE, ONE), None, (0, 1), id="a repeated bus id identifies no GPU"),
-        pytest.param((None,) * 3, (None,), (1,), (None, 0, None), id="fewer GPUs match by the printed index"),
-        pytest.param((None,) * 3, (None,), None, None, id="fewer GPUs without an index are unknown"),
-        pytest.param((None,) * 2, (None,) * 3, (0, 1, 2), None, id="more GPUs than the machine has are unknown"),
-    ],
-)
-def test_gpus_of_a_source_are_matched(machine, source, indexes, places):
-    """indexes: as the source prints them. places: in the source, for each GPU of the machine."""
-    found = named(*source, model="T4")
-    by_index = dict(zip(indexes, found, strict=True)) if indexes is not None else None
-    expected = None if places is None else tuple(None if place is None else found[place] for place in places)
-
-    assert aligned(named(*machine), found, by_index) == expected
