@@ -1,14 +1,16 @@
 """What every kind of dump offers, and kinds that are lines with a known meaning (knowledge/messages)."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from gpucheck.imports._text import left_out, linux_bus_id, regex
+from msgspec.structs import replace
+
+from gpucheck.imports._text import left_out, linux_bus_id
 from gpucheck.knowledge.messages import marks, meaning, speaks
-from gpucheck.model.diagnosis import UnreadRange
 from gpucheck.model.facts import Facts
-from gpucheck.model.finding import Verdict
+from gpucheck.model.finding import Finding, Verdict
 from gpucheck.model.paste import Message, Part
 from gpucheck.model.topology import Topology
 
@@ -84,21 +86,24 @@ def of_messages(name: str, title: str, *, exact: bool) -> Kind:
     )
 
 
-# A topology as a part of a text: its paths between GPUs, and what of it is damaged.
-LINE = regex(r"\bline (\d{1,9})\b")
+class Damage(NamedTuple):
+    """What is missing or contradicts itself in a topology, and the lines of it, where it has some of its own."""
+
+    finding: Finding
+    lines: tuple[int, ...] = (1,)
 
 
-def of_topology(found: Topology) -> Part:
-    count = len(found.gpus)
-    about = (f"how {count} GPUs are connected",) if count > 1 else ()
-    facts = Facts(observed=found.observations())
-    return Part(facts=facts, topology=found, looked_at=about, unread=tuple(_damage(found)))
-
-
-def _damage(found: Topology) -> Iterator[UnreadRange]:
-    """Rows of a matrix that could not be used, and pairs that are missing in it."""
-    for one in found.findings:
-        if one.verdict is not Verdict.SKIP:
-            lines = [int(match[1]) for text in one.evidence if (match := LINE.search(text))] or [1]
-            why = f"{one.seen}, expected {one.wanted}: {one.why}"
-            yield left_out(min(lines), max(lines), why, "; ".join(one.evidence))
+def of_topology(found: Topology, damage: Iterable[Damage] = ()) -> Part:
+    """A topology as a part of a text. What could not be used of it is left out there, and a finding of its own."""
+    damage, count = tuple(damage), len(found.gpus)
+    unread = (
+        left_out(min(lines), max(lines), f"{one.seen}, expected {one.wanted}: {one.why}", "; ".join(one.evidence))
+        for one, lines in damage
+        if one.verdict is not Verdict.SKIP
+    )
+    return Part(
+        facts=Facts(observed=found.observations()),
+        topology=replace(found, findings=tuple(one.finding for one in damage)),
+        looked_at=(f"how {count} GPUs are connected",) if count > 1 else (),
+        unread=tuple(unread),
+    )

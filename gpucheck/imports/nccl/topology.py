@@ -15,7 +15,7 @@ from itertools import combinations
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
-from gpucheck.imports._kind import Kind, of_topology
+from gpucheck.imports._kind import Damage, Kind, of_topology
 from gpucheck.imports._text import ImportProblem, linux_bus_id, quoted, regex, until
 from gpucheck.knowledge.codes import Subject
 from gpucheck.model.finding import Finding
@@ -273,7 +273,7 @@ def parse(lines: list[str]) -> Part:
         if root.tag != "system":
             why = f"the outermost element is {quoted(root.tag)}, not system"
         raise ImportProblem(f"no GPU in this {TITLE}", line=first_line, why=why, do=AGAIN)
-    return of_topology(_topology(system))
+    return of_topology(_topology(system), map(Damage, _findings(system)))
 
 
 def _topology(system: System) -> Topology:
@@ -298,7 +298,6 @@ def _topology(system: System) -> Topology:
             for i, nic in enumerate(nics)
         ),
         pairs=tuple(Pair(a=i, b=j, cls=cls) for (i, j), cls in cells.items()),
-        findings=tuple(_findings(system)),
         wiring=_wiring(system),
     )
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from gpucheck.imports._kind import Kind, of_topology
+from gpucheck.imports._kind import Damage, Kind, of_topology
 from gpucheck.imports._text import absent, regex, spans
 from gpucheck.imports.nvidia_smi._topo_blocks import (
     GPU_ROW,
@@ -34,10 +34,6 @@ DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 
 
 def parse(lines: list[str]) -> Part:
-    return of_topology(topology(lines))
-
-
-def topology(lines: list[str]) -> Topology:
     """The first ``topo -m`` matrix with a whole row, else the one with most rows.
 
     matrix: n x n classes in header order, SOC read as SYS, None where neither the row nor the mirrored row has the
@@ -51,14 +47,14 @@ def topology(lines: list[str]) -> Topology:
         raise absent("nvidia-smi topo -m matrix", why, AGAIN)
     table = _Table(block)
     matrix = tuple(tuple(table.value(a, b) for b in block.header.gpus) for a in block.header.gpus)
-    return Topology(
+    topology = Topology(
         source=SOURCE,
         gpus=tuple(_gpu(label, table) for label in block.header.gpus),
         matrix=matrix,
         nics=_nics(table, lines),
         pairs=_pairs(block, matrix),
-        findings=tuple(_findings(table, matrix)),
     )
+    return of_topology(topology, _damage(table, matrix))
 
 
 class _Table:
@@ -150,17 +146,20 @@ def _distance(cls: str) -> int:
     return -int(cls[2:]) if cls.startswith("NV") else DISTANCE.get(cls, 0)
 
 
-def _findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...]) -> Iterator[Finding]:
+def _damage(table: _Table, matrix: tuple[tuple[str | None, ...], ...]) -> Iterator[Damage]:
     header = table.block.header
     if not table.block.named:
         seen, wanted = f"{len(header.gpus)} GPUs in the rows", "a line that names the columns"
-        yield SUBJECT.warns("topology.header-lost", seen, wanted, extra=len(header.nics))
-    yield from _row_findings(table, matrix)
+        yield Damage(SUBJECT.warns("topology.header-lost", seen, wanted, extra=len(header.nics)))
+    rows, wrong = _of_rows(table, matrix)
+    if rows is not None:
+        yield Damage(rows, tuple(row.line for row in wrong) or (1,))
     short = [row for row in table.rows.values() if row.label in header.gpus and not is_whole(row, header)]
     if short:
         cut = (f"line {row.line}: {row.label} has {len(row.cells.values)} cells" for row in short)
         seen, wanted = f"{len(short)} GPU rows break off", f"{len(header.labels)} cells in each"
-        yield SUBJECT.with_evidence(*cut).warns("topology.rows-cut", seen, wanted)
+        finding = SUBJECT.with_evidence(*cut).warns("topology.rows-cut", seen, wanted)
+        yield Damage(finding, tuple(row.line for row in short))
     differing = [
         f"{a}-{b}: {there} in row {a}, {back} in row {b}"
         for a, b in combinations(header.labels, 2)
@@ -168,32 +167,34 @@ def _findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...]) -> Iter
     ]
     if differing:
         seen = f"{len(differing)} cells contradict their mirror image"
-        yield SUBJECT.with_evidence(*differing).warns("topology.cells-contradict", seen, "a symmetric matrix")
+        yield Damage(SUBJECT.with_evidence(*differing).warns("topology.cells-contradict", seen, "a symmetric matrix"))
     present = sum(nic in table.rows for nic in header.nics)
     if present < len(header.nics):
-        yield SUBJECT.skips("topology.nic-rows-missing", f"{present} NIC rows", f"{len(header.nics)} NIC rows")
+        yield Damage(SUBJECT.skips("topology.nic-rows-missing", f"{present} NIC rows", f"{len(header.nics)} NIC rows"))
 
 
-def _row_findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...]) -> Iterator[Finding]:
+def _of_rows(table: _Table, matrix: tuple[tuple[str | None, ...], ...]) -> tuple[Finding | None, list[Row]]:
+    """What is wrong with rows, and the rows."""
     gpus = table.block.header.gpus
     missing = [gpu for gpu in gpus if gpu not in table.rows]
     holes = sum(cell is None for row in matrix for cell in row) // 2
     unexpected = [row for row in table.rows.values() if row.cells.unexpected]
     wrong = [*table.damaged, *unexpected, *table.twice, *table.block.strangers]
-    subject = SUBJECT.with_evidence(*(_damage(row, table) for row in wrong[:16]))
+    subject = SUBJECT.with_evidence(*(_in_words(row, table) for row in wrong[:16]))
     seen, wanted = f"{len(gpus) - len(missing)} GPU rows", f"{len(gpus)} GPU rows"
     if holes and missing:
-        yield subject.unknown("topology.rows-lost", seen, wanted, rows=tuple(missing), pairs=holes)
-    elif holes:
-        yield subject.unknown("topology.cells-lost", seen, wanted, pairs=holes)
-    elif missing:
-        yield subject.warns("topology.rows-recovered", seen, wanted, rows=tuple(missing))
-    elif wrong:
+        return subject.unknown("topology.rows-lost", seen, wanted, rows=tuple(missing), pairs=holes), wrong
+    if holes:
+        return subject.unknown("topology.cells-lost", seen, wanted, pairs=holes), wrong
+    if missing:
+        return subject.warns("topology.rows-recovered", seen, wanted, rows=tuple(missing)), wrong
+    if wrong:
         seen, wanted = f"{len(wrong)} damaged or surplus rows", "one row of path classes for each column"
-        yield subject.warns("topology.rows-damaged", seen, wanted)
+        return subject.warns("topology.rows-damaged", seen, wanted), wrong
+    return None, wrong
 
 
-def _damage(row: Row, table: _Table) -> str:
+def _in_words(row: Row, table: _Table) -> str:
     if row in table.block.strangers:
         return f"line {row.line}: {row.label} is not among the columns"
     if row in table.twice:
