@@ -256,19 +256,19 @@ def _status(text: str | None) -> int | None:
     return next((code for code, error in nvml_errors().items() if error.text == text), UNKNOWN_ERROR)
 
 
-def not_understood(fields: Fields) -> str | None:
-    """Return a line about health with a word that nvidia-smi is not known to print there; None without one."""
+def not_understood(fields: Fields) -> tuple[str, str] | None:
+    """Return path and word of a value about health that nvidia-smi is not known to print; None without one."""
     words = {"fabric/state": {*FABRIC_STATES, "N/A"}, "health/summary": {*SUMMARIES, "N/A", "Not Supported"}}
     words |= {f"health/{name}": {*FABRIC_WORDS} for name in HEALTH} | {key: {"Yes", "No", "N/A"} for key in YES_OR_NO}
     found = ((path, fields.get(path)) for path in words)
-    return next((f"{path}: {word}" for path, word in found if word is not None and word not in words[path]), None)
+    return next(((path, word) for path, word in found if word is not None and word not in words[path]), None)
 
 
-def unread(fields: Fields) -> str | None:
-    """Return a line about health whose value the driver could not read; None without one."""
+def unread(fields: Fields) -> tuple[str, str] | None:
+    """Return path and word of a value about health that the driver could not read; None without one."""
     state = {*STATE, *REASON_SECTIONS}
     found = (("/".join(path), value) for path, value in fields.found.items() if state.intersection(path))
-    return next((f"{path}: {value}" for path, value in found if value in NO_ANSWER), None)
+    return next(((path, value) for path, value in found if value in NO_ANSWER), None)
 
 
 def replays(fields: Fields) -> int | None:

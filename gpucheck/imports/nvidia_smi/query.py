@@ -141,10 +141,11 @@ def _notes(fields: Fields, bus_id: str | None, lines: Sequence[str]) -> Iterator
     state = fields.get("fabric/state")
     if state in FABRIC:
         yield _message(FABRIC[state], f"Fabric State: {state}", bus_id, lines, state)
-    if value := v.unread(fields):
-        yield _message("unread", value, bus_id, lines, value.rpartition(": ")[2])
-    elif word := not_understood(fields):
-        yield _message("unknown-word", word, bus_id, lines, word.partition(": ")[2])
+    for key, found in (("unread", v.unread(fields)), ("unknown-word", not_understood(fields))):
+        if found is not None:
+            path, word = found
+            yield _message(key, f"{path}: {word}", bus_id, lines, word)
+            break
     replays = v.replays(fields)
     if replays is not None and replays > MOST_REPLAYS:
         yield _message("replays", f"Replays Since Reset: {replays}", bus_id, lines, str(replays))
