@@ -101,6 +101,13 @@ def test_the_fabric_of_a_pasted_page_is_evaluated(name, word, verdict, cause):
         ("GPU Recovery Action", "Odd", Verdict.FAIL),  # the driver asks for something
         ("Remapping Failure Occurred", "Odd", Verdict.UNKNOWN),
         ("SRAM Threshold Exceeded", "Odd", Verdict.UNKNOWN),
+        # What the driver could not read.
+        ("DRAM Uncorrectable", "Unknown Error", Verdict.UNKNOWN),
+        ("HW Slowdown", "Unknown Error", Verdict.UNKNOWN),
+        ("Pending Page Blacklist", "Unknown Error", Verdict.UNKNOWN),
+        # Without a time; a healthy H100 of the captures has 174.
+        ("Replays Since Reset", "174", Verdict.PASS),
+        ("Replays Since Reset", "91234", Verdict.UNKNOWN),
     ],
 )
 def test_a_word_that_is_not_known_is_no_pass(name, word, verdict):
@@ -152,17 +159,6 @@ def test_clocks_that_the_hardware_lowered_before_are_no_pass():
     found = diagnosed(head + heading + line(after, "HW Power Braking", "120000000 us"))
 
     assert (found.verdict, accused(found)) == (Verdict.WARN, {"throttled"})
-
-
-@pytest.mark.parametrize(("count", "verdict"), [("174", Verdict.PASS), ("91234", Verdict.UNKNOWN)])
-def test_many_pcie_replays_without_a_time_are_no_pass(count, verdict):
-    """A healthy H100 of the captures has 174."""
-    assert diagnosed(line(SAMPLES[H200], "Replays Since Reset", count)).verdict is verdict
-
-
-@pytest.mark.parametrize("name", ["DRAM Uncorrectable", "HW Slowdown", "Pending Page Blacklist"])
-def test_a_value_that_the_driver_could_not_read_is_no_pass(name):
-    assert diagnosed(line(SAMPLES[H200], name, "Unknown Error")).verdict is Verdict.UNKNOWN
 
 
 MIG_TABLE = "nvidia-smi-table-h100-mig-r590"
