@@ -24,6 +24,7 @@ ENUMS = {
     "yes": YES_NO,
     "compute": ("Default", "Exclusive_Thread", "Prohibited", "Exclusive_Process"),
     "recovery": ("None", "Reset", "Reboot", "Drain P2P", "Drain and Reset"),
+    "virtualization": ("None", "Pass-Through", "VGPU", "Host VGPU", "Host VSGA"),
 }
 BRANDS = {1: "Quadro", 2: "Tesla", 5: "GeForce", 12: "NVIDIA RTX", 14: "NVIDIA", 18: "GeForce RTX"}
 ARCHITECTURES = ("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell")
