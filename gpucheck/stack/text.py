@@ -11,7 +11,6 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from gpucheck.knowledge import tables
-from gpucheck.knowledge.tables import sources
 from gpucheck.knowledge.tables import torch as torch_table
 from gpucheck.printable import of_printable
 from gpucheck.stack import components, rules
@@ -28,28 +27,6 @@ if TYPE_CHECKING:
 
 # Columns of a file or a pipe, and the fewest that are used of a terminal.
 WIDTH, LEAST = 110, 50
-
-
-class References:
-    """Sources by number: a reader can open a title and an address, but not an identifier."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def mark(self, rule: str, sources: str) -> str:
-        """Return ``[R18, 1, 2]`` for a rule and a list of identifiers; empty without either."""
-        known = [one for one in sources.split(", ") if one]
-        numbers = [str(self._numbers.setdefault(one, len(self._numbers) + 1)) for one in known]
-        return f"[{', '.join(filter(None, (rule, *numbers)))}]" if rule or numbers else ""
-
-    def lines(self) -> Iterator[str]:
-        """Yield title and address of each source that was named; rules are explained by a command."""
-        if self._numbers:
-            yield "sources (rules R1, R2, ...: gpucheck stack rules)"
-        table = sources()
-        for one, number in self._numbers.items():
-            source = table.get(one)
-            yield from _wrapped(f"{number}  ", f"{source.what}  {source.url or ''}".rstrip() if source else one)
 
 
 def rows(stack: StackSet) -> list[tuple[str, str]]:
@@ -86,16 +63,16 @@ def _table(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _reasons(reasons: tuple[Reason, ...]) -> Iterator[str]:
-    references = References()
     certain = [reason for reason in reasons if reason.confirmed]
     unsure = [reason for reason in reasons if not reason.confirmed]
     for title, chosen in (("why", certain), ("not confirmed: check before you rely on it", unsure)):
         if chosen:
             yield title
         for reason in chosen:
-            mark = references.mark(reason.rule, reason.source)
-            yield from _wrapped(f"{reason.component}: ", f"{reason.because}  {mark}".rstrip())
-    yield from references.lines()
+            mark = f"  [{reason.rule}]" if reason.rule else ""
+            yield from _wrapped(f"{reason.component}: ", f"{reason.because}{mark}")
+    if any(reason.rule for reason in reasons):
+        yield "rules R1, R2, ... and their sources: gpucheck stack rules"
 
 
 def _width() -> int:
