@@ -193,7 +193,8 @@ def _head(document: Document) -> Iterator[str]:
         mark = "" if document.simulated is None else f"  {simulated_mark(document.simulated)}"
         yield click.style(f"gpucheck {document.command}  {document.host}", bold=True) + mark
     yield from document.lines
-    yield from (f"{simulated_mark()} component: {one}" for one in document.components)
+    if document.components:
+        yield f"{simulated_mark()} components: {'; '.join(document.components)}"
 
 
 def verdict_word(verdict: Verdict, width: int = 7) -> str:
