@@ -154,7 +154,9 @@ def merge(
     problems += [FleetProblem(kind="missing", subject=row.host, text=f"{row.host}: no report.") for row in missing]
     named = labelled(sorted([*hosts.values(), *missing], key=lambda row: row.host), labels or {})
     del hosts  # a second table of attributes for every host
-    problems += _shared_gpus(named)
+    if shared := _shared_gpus(named):
+        problems += shared.values()
+        named = [_doubted(row, [shared[row.host]]) if row.host in shared else row for row in named]
     metrics, outliers = find_outliers(named)
     named, agreements = with_votes(with_missing_gpus(with_outliers(named, outliers)))
     verdicts = [row.verdict for row in named]
@@ -191,12 +193,15 @@ def _one_each(rows: list[FleetRow], now: datetime | None) -> tuple[dict[str, Fle
         found += _about_itself(winner, now, newest)
         problems += found
         unsure = [problem for problem in found if problem.kind in NOT_KNOWN]
-        if unsure:
-            doubts = (REPORT.unknown("fleet.report-doubtful", problem.text[:LONGEST]) for problem in unsure)
-            verdict = worst([winner.verdict, Verdict.UNKNOWN, *floor])
-            winner = replace(winner, verdict=verdict, problems=(*winner.problems, *doubts))
-        chosen[host] = winner
+        chosen[host] = _doubted(winner, unsure, floor) if unsure else winner
     return chosen, problems
+
+
+def _doubted(row: FleetRow, unsure: Iterable[FleetProblem], floor: Iterable[Verdict] = ()) -> FleetRow:
+    """The row of a host whose state is not known, or worse. floor: verdicts that it is not better than."""
+    doubts = (REPORT.unknown("fleet.report-doubtful", problem.text[:LONGEST]) for problem in unsure)
+    verdict = worst([row.verdict, Verdict.UNKNOWN, *floor])
+    return replace(row, verdict=verdict, problems=(*row.problems, *doubts))
 
 
 def _rank(row: FleetRow, now: datetime | None) -> tuple[bool, bool, bool, float, int, str, str]:
@@ -292,17 +297,18 @@ def _is_other_machine(one: FleetRow, other: FleetRow) -> bool:
     return bool(one.gpu_uuids and other.gpu_uuids) and not set(one.gpu_uuids) & set(other.gpu_uuids)
 
 
-def _shared_gpus(rows: Iterable[FleetRow]) -> list[FleetProblem]:
-    """One real GPU in the reports of two hosts: one of them has the other's report, or a name of its own twice."""
-    seen: dict[str, str] = {}
-    found: dict[tuple[str, str], FleetProblem] = {}
+def _shared_gpus(rows: Iterable[FleetRow]) -> dict[str, FleetProblem]:
+    """By host: a real GPU of it that another reports too. One has the other's report, or a name of its own twice."""
+    seen: dict[str, FleetRow] = {}
+    found: dict[str, FleetProblem] = {}
     for row in rows:
-        for uuid in row.gpu_uuids if not row.simulated else ():
-            first = seen.setdefault(uuid, row.host)
-            if first != row.host:
-                text = f"its GPU {uuid} is also in the report of {first}: one report is of the other machine."
-                found.setdefault((first, row.host), _problem(row, "conflict", text))
-    return list(found.values())
+        for uuid in () if row.simulated or row.partial else row.gpu_uuids:
+            first = seen.setdefault(uuid, row)
+            if first is not row:
+                for one, other in ((first, row), (row, first)):
+                    text = f"its GPU {uuid} is also in the report of {other.host}: one report is of the other machine."
+                    found.setdefault(one.host, _problem(one, "conflict", text))
+    return found
 
 
 def _time(row: FleetRow, now: datetime | None) -> float | None:

@@ -109,10 +109,12 @@ def test_of_two_reports_of_a_name_one_counts_and_the_other_is_named(first, secon
     assert words in fleet.problems[0].text
 
 
-def test_one_real_gpu_in_two_hosts_is_named():
+def test_two_hosts_with_one_real_gpu_are_unknown():
     first, second = (report(name, simulated=False, **machine("GPU-1")) for name in ("a", "b"))
+    fleet = merged(first, second, report("c", simulated=False, **machine("GPU-2")))
 
-    assert [p.kind for p in merged(first, second).problems] == ["conflict"]
+    assert [(p.kind, p.subject) for p in fleet.problems] == [("conflict", "a"), ("conflict", "b")]
+    assert [row.verdict for row in fleet.hosts] == [Verdict.UNKNOWN, Verdict.UNKNOWN, Verdict.PASS]
 
 
 def test_a_clock_from_the_future_is_named_and_never_wins():
