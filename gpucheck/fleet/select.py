@@ -12,6 +12,8 @@ from gpucheck.printable import some
 
 # Names that mean more than one host, or the controller.
 NOT_HOSTS = frozenset({"all", "ungrouped", "localhost", "localhost.localdomain"})
+# Problems of reports that do not prove that the whole host is healthy now.
+NOT_PROVEN = ("partial", "stale")
 # Names that a message shows.
 NAMED = 5
 
@@ -31,16 +33,17 @@ class Selection(NamedTuple):
 def select(fleet: FleetReport, gpus: int, *, model: str | None = None, allow_warn: bool = False) -> Selection:
     """Select entire hosts of one group with at least `gpus` GPUs, as few and as close as possible.
 
-    Fit is a PASS (or a WARN where allowed) without an outlier. Hosts of one rack are taken before another is begun,
+    Fit is a PASS (or a WARN where allowed) without an outlier, of a report that is not of a few checks or GPUs and not
+    days older than the others. Hosts of one rack are taken before another is begun,
     the emptiest search first: the rack that offers most. A row without a valid host name is skipped: in a list
     it could be several hosts, a pattern or an option. Raises LookupError with what there is when it is not enough.
     """
     fine = {Verdict.PASS, Verdict.WARN} if allow_warn else {Verdict.PASS}
-    outliers = {outlier.host for outlier in fleet.outliers}
+    unfit = {outlier.host for outlier in fleet.outliers} | {p.subject for p in fleet.problems if p.kind in NOT_PROVEN}
     groups: dict[str, list[FleetRow]] = defaultdict(list)
     refused: list[str] = []
     for row in fleet.hosts:
-        if row.verdict in fine and row.host not in outliers and row.gpu_count and row.group and _is_model(row, model):
+        if row.verdict in fine and row.host not in unfit and row.gpu_count and row.group and _is_model(row, model):
             if is_host_name(row.host):
                 groups[row.group].append(row)
             else:
@@ -85,7 +88,9 @@ def _too_few(fleet: FleetReport, gpus: int, model: str | None, group: str, have:
     kind = f" of model {model}" if model else ""
     most = f"the largest homogeneous group has {have} on {hosts} hosts ({group})" if have else "no host has such GPUs"
     others = sum(row.verdict is not Verdict.PASS for row in fleet.hosts)
+    unproven = len({problem.subject for problem in fleet.problems if problem.kind in NOT_PROVEN})
+    outliers = len({outlier.host for outlier in fleet.outliers})
     return (
-        f"{gpus} healthy GPUs{kind} requested; {most}. {others} of {len(fleet.hosts)} hosts do not pass and "
-        f"{len({o.host for o in fleet.outliers})} are outliers: see gpucheck fleet report without --select."
+        f"{gpus} healthy GPUs{kind} requested; {most}. {others} of {len(fleet.hosts)} hosts do not pass, {outliers} "
+        f"are outliers, {unproven} have an old or partial report: see gpucheck fleet report without --select."
     )

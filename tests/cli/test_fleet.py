@@ -56,6 +56,17 @@ def test_a_host_that_stands_out_is_not_selected(fleet, folder):
     assert "the largest homogeneous group has 32 on 8 hosts" in message
 
 
+def test_a_host_with_an_old_report_or_one_of_a_few_checks_is_not_selected(fleet):
+    old = report("old", started="2026-10-01T00:00:00+00:00")
+    few = report("few", not_proven=("everything except acs, excluded by --only",))
+    content = b"\n".join(encoded(report("node1"), old, few, report("node2")))
+
+    assert fleet("report", "-", "--select", "8", given=content)[:2] == (0, "node1,node2\n")
+    status, out, message = fleet("report", "-", "--select", "12", given=content)
+    assert (status, out) == (2, "")
+    assert "2 have an old or partial report" in message
+
+
 def test_the_help_of_the_command_costs_nothing():
     """No reader, no statistics, no msgspec until a command runs."""
     code = (
