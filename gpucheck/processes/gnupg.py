@@ -6,9 +6,10 @@ A keyring of the user is read or changed only if the caller names no home.
 import hashlib
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
+from socket import AF_UNIX, socket
 from time import monotonic, sleep, time
 from typing import NamedTuple, TypeAlias
 
@@ -23,7 +24,7 @@ BAD = {
     "EXPKEYSIG": "the signing key has expired",
     "REVKEYSIG": "the signing key was revoked",
 }
-SOCKET, AGENT_S = "S.gpg-agent", 10.0
+SOCKET, AGENT_S = "S.gpg-agent", 60.0
 PACKAGES = {
     "gpg": "gnupg",
     "gpg-agent": "gpg-agent (Debian, Ubuntu) or gnupg2 (EL)",
@@ -102,13 +103,21 @@ def agent(home: Path) -> Iterator[None]:
         raise NotInstalledError("gpg-agent") from None
     try:
         end = monotonic() + AGENT_S
-        while not (home / SOCKET).exists() and running.poll() is None and monotonic() < end:
+        while not _listens(home / SOCKET) and running.poll() is None and monotonic() < end:
             sleep(0.01)
         yield
     finally:
         subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False, capture_output=True)
         running.kill()
         running.communicate()
+
+
+def _listens(path: Path) -> bool:
+    """Whether a program accepts connections there: the file of a socket exists before it does."""
+    with socket(AF_UNIX) as one, suppress(OSError):
+        one.connect(str(path))
+        return True
+    return False
 
 
 def key_digest(content: bytes) -> str:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -106,6 +107,26 @@ def test_program_that_does_not_exit_is_ended(monkeypatch, tmp_path):
 
     with pytest.raises(gnupg.HungError, match=r"gpgv did not end within 0.2 s"):
         gnupg.verify(tmp_path / "ring", tmp_path / "x", seconds=0.2)
+
+
+SLOW_AGENT = f"""#!{sys.executable}
+import socket, sys, time
+one = socket.socket(socket.AF_UNIX)
+one.bind(sys.argv[2] + "/S.gpg-agent")
+time.sleep(0.5)
+one.listen()
+time.sleep(60)
+"""
+
+
+def test_an_agent_is_ready_once_it_accepts_connections(monkeypatch, tmp_path):
+    """Its socket is there a moment before; gpg then finds no agent, and no key is made."""
+    (tmp_path / "gpg-agent").write_text(SLOW_AGENT)
+    (tmp_path / "gpg-agent").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    with tempfile.TemporaryDirectory() as home, gnupg.agent(Path(home)), socket.socket(socket.AF_UNIX) as one:
+        one.connect(f"{home}/S.gpg-agent")
 
 
 KILLED = """
