@@ -199,13 +199,6 @@ nvmlReturn_t nvmlDeviceGetPlatformInfo(nvmlDevice_t device, nvmlPlatformInfo_t *
     return SUCCESS;
 }
 
-/* OEM, ECC and power object of the InfoROM */
-nvmlReturn_t nvmlDeviceGetInforomVersion(nvmlDevice_t device, unsigned int object, char *out, unsigned int length)
-{
-    static const char *const keys[] = {"inforom.oem", "inforom.ecc", "inforom.power"};
-    return device_text(__func__, device, keys[object % LENGTH(keys)], object < LENGTH(keys) ? out : NULL, length);
-}
-
 typedef struct { unsigned long long reference, violation; } nvmlViolationTime_t;
 
 /* Since the driver was loaded: microseconds now, nanoseconds spent under that limit. */

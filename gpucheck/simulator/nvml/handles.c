@@ -14,11 +14,6 @@ int gpu_count(void)
     return count <= MAX_GPUS ? (int)count : 0;
 }
 
-nvmlDevice_t gpu_handle(int gpu)
-{
-    return &gpus[gpu];
-}
-
 static int mig_count(int gpu)
 {
     unsigned long long count = number_or(0, "gpu.%d.mig.count", gpu);
@@ -124,32 +119,22 @@ static int has(const char *prefix, const char *key, const char *wanted)
     return find_text(&words, "%s.%s", prefix, key) == SUCCESS && strcmp(words, wanted) == 0;
 }
 
-/* The GPU, or the MIG device of one, whose `key` has this text. */
-static nvmlReturn_t by_text(const char *call, const char *key, const char *wanted, nvmlDevice_t *device)
+/* The GPU, or the MIG device of one, with this UUID. */
+nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
 {
     struct subject subject;
     int gpu, mig;
-    TRY(enter(call));
-    if (wanted == NULL || device == NULL)
+    TRY(enter(__func__));
+    if (uuid == NULL || device == NULL)
         return INVALID_ARGUMENT;
     for (gpu = 0; gpu < gpu_count(); gpu++) {
-        if (check_handle(&gpus[gpu], &subject) == SUCCESS && has(subject.prefix, key, wanted))
+        if (check_handle(&gpus[gpu], &subject) == SUCCESS && has(subject.prefix, "uuid", uuid))
             return hand_out(&gpus[gpu], device);
         for (mig = 0; mig < mig_count(gpu); mig++)
-            if (check_handle(&migs[gpu * MAX_MIG + mig], &subject) == SUCCESS && has(subject.prefix, key, wanted))
+            if (check_handle(&migs[gpu * MAX_MIG + mig], &subject) == SUCCESS && has(subject.prefix, "uuid", uuid))
                 return hand_out(&migs[gpu * MAX_MIG + mig], device);
     }
     return NOT_FOUND;
-}
-
-nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
-{
-    return by_text(__func__, "uuid", uuid, device);
-}
-
-nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device)
-{
-    return by_text(__func__, "serial", serial, device);
 }
 
 /* ---- MIG ---- */

@@ -32,48 +32,6 @@ nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t a, nvmlDevice_t b,
     return SUCCESS;
 }
 
-/* Fill `out` with the GPUs that `belongs` chooses. Without a buffer, only their number is returned. */
-static nvmlReturn_t gpu_set(int (*belongs)(int, const void *), const void *wanted, unsigned int *count, nvmlDevice_t *out)
-{
-    unsigned int found = 0, space = *count;
-    int gpu;
-    for (gpu = 0; gpu < gpu_count(); gpu++)
-        if (belongs(gpu, wanted)) {
-            if (out != NULL && found < space)
-                out[found] = gpu_handle(gpu);
-            found++;
-        }
-    *count = found;
-    return out != NULL && found > space ? INSUFFICIENT_SIZE : SUCCESS;
-}
-
-struct near { int gpu; unsigned int level; };
-
-static int is_near(int gpu, const void *wanted)
-{
-    const struct near *near = wanted;
-    return gpu != near->gpu && number_or(~0ULL, "gpu.%d.ancestor.%d", near->gpu, gpu) == near->level;
-}
-
-nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, unsigned int level, unsigned int *count, nvmlDevice_t *out)
-{
-    struct subject subject;
-    TRY(enter_device(__func__, device, &subject));
-    if (count == NULL || level > 50 || level % 10 != 0)
-        return INVALID_ARGUMENT;
-    return gpu_set(is_near, &(struct near){subject.gpu, level}, count, out);
-}
-
-nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t a, nvmlDevice_t b, int *same)
-{
-    struct subject two[2];
-    TRY(enter_two(__func__, a, b, two, check_device));
-    if (same == NULL)
-        return INVALID_ARGUMENT;
-    *same = two[0].gpu == two[1].gpu;
-    return SUCCESS;
-}
-
 static int outside_fabric(int gpu)
 {
     const char *state;
@@ -143,32 +101,7 @@ nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int words, u
     return affinity(__func__, device, "cpus", words, out);
 }
 
-nvmlReturn_t nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t device, unsigned int words, unsigned long *out,
-                                                 unsigned int scope)
-{
-    return affinity(__func__, device, "cpus", words, scope < 2 ? out : NULL);
-}
-
 nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int words, unsigned long *out, unsigned int scope)
 {
     return affinity(__func__, device, "numa_nodes", words, scope < 2 ? out : NULL);
-}
-
-static int is_at(int gpu, const void *wanted)
-{
-    unsigned long first, last, cpu = *(const unsigned int *)wanted;
-    const char *list;
-    if (find_text(&list, "gpu.%d.cpus", gpu) != SUCCESS)
-        return 0;
-    while ((list = next_run(list, &first, &last)) != NULL)
-        if (first <= cpu && cpu <= last)
-            return 1;
-    return 0;
-}
-
-/* The GPUs near a CPU. */
-nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned int cpu, unsigned int *count, nvmlDevice_t *out)
-{
-    TRY(enter(__func__));
-    return count == NULL ? INVALID_ARGUMENT : gpu_set(is_at, &cpu, count, out);
 }

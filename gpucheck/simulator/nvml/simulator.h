@@ -103,7 +103,6 @@ void write_text(char *out, size_t length, const char *value);
 /* handles.c */
 int gpu_count(void);
 int parse_bus_id(const char *words, unsigned int out[3]);
-nvmlDevice_t gpu_handle(int gpu);
 nvmlReturn_t check_handle(nvmlDevice_t device, struct subject *out);
 nvmlReturn_t check_device(nvmlDevice_t device, struct subject *out);
 nvmlReturn_t enter_device(const char *call, nvmlDevice_t device, struct subject *out);
