@@ -28,22 +28,10 @@ ENUMS = {
 }
 BRANDS = {1: "Quadro", 2: "Tesla", 5: "GeForce", 12: "NVIDIA RTX", 14: "NVIDIA", 18: "GeForce RTX"}
 ARCHITECTURES = ("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada Lovelace", "Hopper", "Blackwell")
-SECTIONS = {
-    "MEMORY": ("FB Memory Usage", "BAR1 Memory Usage"),
-    "UTILIZATION": ("Utilization",),
-    "ECC": ("ECC Mode", "ECC Errors"),
-    "TEMPERATURE": ("Temperature",),
-    "POWER": ("GPU Power Readings",),
-    "CLOCK": ("Clocks", "Applications Clocks", "Max Clocks"),
-    "COMPUTE": ("Compute Mode",),
-    "PERFORMANCE": ("Performance State", "Clocks Event Reasons"),
-    "PAGE_RETIREMENT": ("Retired Pages",),
-    "ROW_REMAPPER": ("Remapped Rows",),
-}
-SHORT = {"-L": "--list-gpus", "-q": "--query", "-x": "--xml-format", "-i": "--id", "-d": "--display", "-a": "--query"}
+SHORT = {"-L": "--list-gpus", "-q": "--query", "-x": "--xml-format", "-i": "--id", "-a": "--query"}
 TAKES = {
     **dict.fromkeys(("--list-gpus", "--query", "--xml-format"), False),
-    **dict.fromkeys(("--id", "--display", "--query-gpu", "--query-compute-apps", "--format"), True),
+    **dict.fromkeys(("--id", "--query-gpu", "--format"), True),
 }
 FAILED = {
     NO_DRIVER: "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the "
@@ -182,7 +170,7 @@ def _form(form: str, value: Any) -> str:
     return written[kind]() if kind in written else _text(value)
 
 
-def page(gpus: list[Gpu], head: dict[str, str], profile: str, sections: tuple[str, ...] | None) -> Iterator[str]:
+def page(gpus: list[Gpu], head: dict[str, str], profile: str) -> Iterator[str]:
     """The lines of ``nvidia-smi -q``."""
     yield from ("", "==============NVSMI LOG==============", "")
     yield _line(0, "Simulated", f"SIMULATED by gpucheck: {profile}")
@@ -192,7 +180,7 @@ def page(gpus: list[Gpu], head: dict[str, str], profile: str, sections: tuple[st
         yield f"GPU {gpu.bus_id}"
         above: tuple[str, ...] = ()
         for row in rows():
-            if not row.label or (sections is not None and row.label[0] not in sections):
+            if not row.label:
                 continue
             *parents, name = row.label
             for depth, parent in enumerate(parents):
@@ -200,8 +188,7 @@ def page(gpus: list[Gpu], head: dict[str, str], profile: str, sections: tuple[st
                     yield f"{' ' * INDENT * (depth + 1)}{parent}"
             above = tuple(parents)
             yield _line(len(parents) + 1, name, gpu.shown(row))
-        if sections is None:
-            yield from _processes(gpu)
+        yield from _processes(gpu)
         yield ""
 
 
@@ -402,31 +389,17 @@ def _answer(nvml: Any, words: dict[str, str]) -> Iterator[str]:
         "CUDA Version": f"{version // 1000}.{version % 1000 // 10}",
     }
     if "--query" in words:
-        sections = tuple(one for name in words.get("--display", "").split(",") for one in SECTIONS.get(name, ()))
-        yield from xml(gpus, head, profile) if "--xml-format" in words else page(gpus, head, profile, sections or None)
+        yield from (xml if "--xml-format" in words else page)(gpus, head, profile)
         return
-    if not words.keys() & {"--list-gpus", "--query-gpu", "--query-compute-apps"}:
+    if not words.keys() & {"--list-gpus", "--query-gpu"}:
         yield from table(gpus, head, profile)
         return
     _mark(profile)
     style = words.get("--format", "csv").split(",")
     if "--list-gpus" in words:
         yield from listing(gpus)
-    elif "--query-gpu" in words:
-        yield from csv(gpus, head, [name.strip() for name in words["--query-gpu"].split(",")], style)
     else:
-        yield from applications(gpus, words["--query-compute-apps"].split(","), style)
-
-
-def applications(gpus: list[Gpu], names: list[str], style: list[str]) -> Iterator[str]:
-    """The lines of ``--query-compute-apps``: gpu_uuid, pid, used_memory."""
-    if "noheader" not in style:
-        yield ", ".join(names)
-    for gpu in gpus:
-        for process in gpu.ask("ComputeRunningProcesses"):
-            known = {"gpu_uuid": _text(gpu.ask("UUID")), "pid": str(process.pid)}
-            known["used_memory"] = f"{(process.usedGpuMemory or 0) >> 20}{'' if 'nounits' in style else ' MiB'}"
-            yield ", ".join(known.get(name.strip(), f"[{NOT_AVAILABLE}]") for name in names)
+        yield from csv(gpus, head, [name.strip() for name in words["--query-gpu"].split(",")], style)
 
 
 def _mark(profile: str) -> None:
