@@ -1,17 +1,15 @@
 """What gpucheck itself writes, made at the start: recordings, reports, merges, facts, locks, plans, manifests.
 
-Recordings of simulated machines are made by the product in processes of their own, once a state of its sources.
+Recordings of simulated machines are made by the product in processes of their own.
 """
 
 import gzip
-import hashlib
 from functools import cache
-from pathlib import Path
 
 import msgspec
 
 from gpucheck import fleet
-from gpucheck.host.recording import Recording, recording
+from gpucheck.host.recording import Recording, read_recording, recording
 from gpucheck.model import NvmlReading, Report
 from gpucheck.model.facts import Facts
 from gpucheck.model.fleet import FleetReport
@@ -21,10 +19,10 @@ from gpucheck.stack.plan import plan
 from gpucheck.stack.spec import StackSpec
 from tests.checks.judging import exactly
 from tests.forked import gpucheck
+from tests.fuzz.target import scratch
 from tests.machines import h100, p100, whole_host
 from tests.stack.hosts import host
 
-ROOT = Path(__file__).parents[3]
 NOW = "2026-11-21T12:00:00+00:00"
 # With a fault each: what is wrong has more to say.
 SIMULATED = (
@@ -64,24 +62,10 @@ def _of_values(*gpus: object) -> Recording:
 
 
 def _simulated(profile: str, fault: str) -> Recording:
-    """By the product's own command; kept until a source changes."""
-    from gpucheck.host.recording import read_recording
-
-    kept = ROOT / "build" / "fuzz" / "seeds" / _state() / f"{profile}.rec"
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        words = ["record", "--simulate", profile, *(("--fault", fault) if fault else ()), "-o", str(kept)]
-        gpucheck(*words).check_returncode()
+    """By the product's own command."""
+    kept = scratch() / f"{profile}.rec"
+    gpucheck("record", "--simulate", profile, *(("--fault", fault) if fault else ()), "-o", kept).check_returncode()
     return read_recording(kept)
-
-
-@cache
-def _state() -> str:
-    digest = hashlib.sha256(repr(SIMULATED).encode())
-    for path in sorted((ROOT / "gpucheck").rglob("*.*")):
-        if path.suffix in (".py", ".yml", ".c", ".h") and path.is_file():
-            digest.update(f"{path}{path.stat().st_mtime_ns}".encode())
-    return digest.hexdigest()[:16]
 
 
 @cache
