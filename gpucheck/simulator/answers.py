@@ -300,9 +300,6 @@ def _device(gpu: SimulatedGpu, number: int, name: str, instance: int) -> Iterato
     yield from (("memory.total", has.memory_mib * MIB), ("memory.reserved", 0), ("memory.used", used * MIB))
     yield from (("bar1.total", gpu.model.bar1_mib // 8 * has.slices * MIB), ("bar1.used", 0))
     yield from (("attribute.multiprocessors", has.multiprocessors), ("attribute.copy_engines", has.copy_engines))
-    yield from (("attribute.decoders", has.decoders), ("attribute.encoders", 0), ("attribute.jpeg", has.jpeg))
-    yield from (("attribute.ofa", has.ofa), ("attribute.gpu_slices", has.slices))
-    yield from (("attribute.compute_slices", has.slices), ("attribute.memory_mib", has.memory_mib))
 
 
 def answers(machine: Machine) -> str:

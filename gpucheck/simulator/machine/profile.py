@@ -43,9 +43,6 @@ class MigSlice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     memory_mib: int
     multiprocessors: int
     copy_engines: int
-    decoders: int = 0
-    jpeg: int = 0
-    ofa: int = 0
 
 
 class GpuModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

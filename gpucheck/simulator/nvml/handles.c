@@ -186,29 +186,3 @@ nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t mig, nvml
 
 NUMBER(nvmlDeviceGetGpuInstanceId, "gpu_instance")
 NUMBER(nvmlDeviceGetComputeInstanceId, "compute_instance")
-
-typedef struct { unsigned int counts[8]; unsigned long long memorySizeMB; } nvmlDeviceAttributes_t;
-
-/* Of a MIG device: multiprocessors, copy engines, decoders, encoders, JPEG, OFA, GPU slices, compute slices, MiB. */
-static nvmlReturn_t attributes(const char *call, nvmlDevice_t device, nvmlDeviceAttributes_t *out)
-{
-    static const char *const keys[MAX_NUMBERS] = {
-        "attribute.multiprocessors", "attribute.copy_engines", "attribute.decoders", "attribute.encoders",
-        "attribute.jpeg", "attribute.ofa", "attribute.gpu_slices", "attribute.compute_slices", "attribute.memory_mib",
-    };
-    unsigned int seen[MAX_NUMBERS], *places[MAX_NUMBERS], place;
-    nvmlReturn_t result;
-    for (place = 0; place < MAX_NUMBERS; place++)
-        places[place] = out == NULL ? NULL : &seen[place];
-    result = device_numbers(call, device, MAX_NUMBERS, keys, places);
-    if (result != SUCCESS)
-        return result;
-    memcpy(out->counts, seen, sizeof out->counts);
-    out->memorySizeMB = seen[MAX_NUMBERS - 1];
-    return SUCCESS;
-}
-
-#define ATTRIBUTES(function)                                                                                           \
-    nvmlReturn_t function(nvmlDevice_t device, nvmlDeviceAttributes_t *out) { return attributes(#function, device, out); }
-ATTRIBUTES(nvmlDeviceGetAttributes)
-ATTRIBUTES(nvmlDeviceGetAttributes_v2)

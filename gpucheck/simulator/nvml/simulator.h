@@ -38,7 +38,7 @@
 
 #define MAX_GPUS 128
 #define MAX_MIG 8
-#define MAX_NUMBERS 9 /* of one struct */
+#define MAX_NUMBERS 7 /* of one struct */
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
 typedef enum {

@@ -52,7 +52,6 @@ def test_devices_are_found_by_number_and_by_uuid(gpus):
 
 def test_a_device_has_what_its_instance_has(gpus):
     migs = [pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpus[0], index) for index in range(3)]
-    first = pynvml.nvmlDeviceGetAttributes(migs[0])
 
     assert [pynvml.nvmlDeviceGetName(mig) for mig in migs] == [
         f"NVIDIA A100-SXM4-80GB MIG {name}" for name in ("3g.40gb", "2g.20gb", "1g.10gb")
@@ -60,8 +59,6 @@ def test_a_device_has_what_its_instance_has(gpus):
     assert [pynvml.nvmlDeviceGetMemoryInfo(mig).total >> 20 for mig in migs] == [40192, 19968, 9728]
     assert [pynvml.nvmlDeviceGetGpuInstanceId(mig) for mig in migs] == [2, 3, 7]
     assert [pynvml.nvmlDeviceGetComputeInstanceId(mig) for mig in migs] == [0, 0, 0]
-    assert (first.multiprocessorCount, first.sharedCopyEngineCount, first.sharedDecoderCount) == (42, 3, 2)
-    assert (first.gpuInstanceSliceCount, first.computeInstanceSliceCount, first.memorySizeMB) == (3, 3, 40192)
 
 
 def test_a_process_is_on_the_gpu_and_on_its_device(gpus):
