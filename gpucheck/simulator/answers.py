@@ -100,7 +100,7 @@ def _ecc(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
     if not gpu.model.ecc:
         return
     enabled = int(gpu.model.ecc_enabled)
-    yield from (("ecc.current", enabled), ("ecc.pending", enabled), ("ecc.default", enabled))
+    yield from (("ecc.current", enabled), ("ecc.pending", enabled))
     older = (L1, L2, DRAM, REGISTERS) if gpu.model.architecture == VOLTA else (L2, DRAM, REGISTERS, TEXTURE_SHARED)
     places = (DRAM, SRAM) if gpu.model.architecture >= TURING else older
     if enabled and gpu.model.architecture >= AMPERE:
@@ -185,7 +185,6 @@ def _fabric(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
 
 MIB = 1 << 20
 RESERVED_MIB = 512  # what a driver keeps for itself, roughly
-PCIE = 2  # nvmlBusType_t
 PASSTHROUGH = 1  # nvmlGpuVirtualizationMode_t
 GEFORCE = 5  # nvmlBrandType_t
 ADDRESSING_NONE, ADDRESSING_ATS = 0, 2
@@ -210,11 +209,11 @@ def identity(machine: Machine, gpu: SimulatedGpu, index: int) -> Iterator[tuple[
     vendor, device = gpu.function.ids.split(":")
     major, minor = model.compute_capability.split(".")
     yield from (("name", model.name), ("uuid", gpu.uuid), ("index", index), ("minor", index))
-    yield from (("bus_id", gpu.function.bus_id), ("pci_device_id", f"0x{device}{vendor}"), ("bus_type", PCIE))
+    yield from (("bus_id", gpu.function.bus_id), ("pci_device_id", f"0x{device}{vendor}"))
     yield from (("pci_subsystem_id", f"0x{model.subsystem_id}10de"), ("pci_class", f"0x{model.class_id}"))
     yield from (("compute.major", major), ("compute.minor", minor))
     yield from (("architecture", model.architecture), ("brand", model.brand), ("vbios", VBIOS[model.architecture]))
-    yield from (("board", f"0x{gpu.function.bus_id[5:7]}00"), ("multi_gpu_board", 0), ("irq", 100 + index))
+    yield from (("board", f"0x{gpu.function.bus_id[5:7]}00"), ("multi_gpu_board", 0))
     yield "virtualization", PASSTHROUGH if machine.profile.virtual else 0
     if model.brand != GEFORCE:
         # Boards for data centers and workstations report them; made up from the UUID.
@@ -234,8 +233,6 @@ def _memory(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]
     yield from (("cpus", machine.profile.numa_nodes[node or 0]), ("numa_nodes", node or 0))
     if gpu.memory_node is not None:
         yield "memory_numa_node", gpu.memory_node
-    if model.coherent:
-        yield "c2c.enabled", 1
     if model.coherent and machine.profile.clique is not None:
         yield from (("rack.chassis", "SIMULATED"), ("rack.slot", 14), ("rack.tray", 4), ("rack.host", 1))
         yield "rack.module", machine.gpus.index(gpu) + 1

@@ -7,7 +7,6 @@
 #define CAUSES 2
 
 PAIR(nvmlDeviceGetEccMode, "ecc.current", "ecc.pending")
-NUMBER(nvmlDeviceGetDefaultEccMode, "ecc.default")
 
 nvmlReturn_t nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, unsigned int type, unsigned int span, unsigned long long *out)
 {

@@ -149,5 +149,4 @@ nvmlReturn_t nvmlSystemGetNvlinkBwMode(unsigned int *out)
     return SUCCESS;
 }
 
-NUMBER(nvmlDeviceGetC2cModeInfoV, "c2c.enabled")
 VERSIONED(nvmlDeviceGetNvLinkInfo, "nvlink.encrypted", 0x01000008)

@@ -76,21 +76,4 @@ NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, "pcie.max_generation")
 NUMBER(nvmlDeviceGetMaxPcieLinkWidth, "pcie.max_width")
 NUMBER(nvmlDeviceGetGpuMaxPcieLinkGeneration, "pcie.device_max_generation")
 NUMBER(nvmlDeviceGetPcieReplayCounter, "pcie.replays")
-NUMBER(nvmlDeviceGetIrqNum, "irq")
-NUMBER(nvmlDeviceGetBusType, "bus_type")
 CHOICE(nvmlDeviceGetPcieThroughput, "pcie.throughput_kb_s", 2)
-
-/* Signalling rate of one lane: Mbit/s by generation. */
-nvmlReturn_t nvmlDeviceGetPcieSpeed(nvmlDevice_t device, unsigned int *out)
-{
-    static const unsigned int rates[] = {0, 2500, 5000, 8000, 16000, 32000, 64000};
-    unsigned int generation;
-    TRY(device_number(__func__, device, "pcie.generation", out == NULL ? NULL : &generation));
-    if (generation >= LENGTH(rates))
-        return UNKNOWN;
-    *out = rates[generation];
-    return SUCCESS;
-}
-
-/* The same as nvmlPcieLinkMaxSpeed: 1 for generation 1 and so on. */
-NUMBER(nvmlDeviceGetPcieLinkMaxSpeed, "pcie.max_generation")

@@ -122,16 +122,3 @@ nvmlReturn_t nvmlSystemGetConfComputeSettings(nvmlSystemConfComputeSettings_t *o
     memcpy(out->values, seen, sizeof seen);
     return SUCCESS;
 }
-
-static nvmlReturn_t none(const char *call, unsigned int *count)
-{
-    TRY(enter(call));
-    if (count == NULL)
-        return INVALID_ARGUMENT;
-    *count = 0;
-    return SUCCESS;
-}
-
-nvmlReturn_t nvmlUnitGetCount(unsigned int *count) { return none(__func__, count); }
-nvmlReturn_t nvmlGetExcludedDeviceCount(unsigned int *count) { return none(__func__, count); }
-nvmlReturn_t nvmlGetBlacklistDeviceCount(unsigned int *count) { return none(__func__, count); }
